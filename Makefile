@@ -1,0 +1,48 @@
+# Everything the README promises, from nothing but Python 3.11+, pip and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# One BLAS thread: results do not depend on the machine's cores, and sweeps use processes instead.
+export OPENBLAS_NUM_THREADS = 1
+export OMP_NUM_THREADS = 1
+export MKL_NUM_THREADS = 1
+
+.PHONY: demo test test-quick lint types imports bench docs clean help
+
+help:  ## what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "kinbandits needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || $(PYTHON) -m venv --without-pip $(VENV)
+	@test -x $(BIN)/pip && $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test]' \
+	  || $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install -q -c constraints.txt -e '.[test]'
+	@touch $@
+
+demo: $(STAMP)  ## the main job, small: regret of four methods, a table and figures
+	$(BIN)/kinbandits demo
+
+test: $(STAMP)  ## all tests
+	$(BIN)/python -m pytest -n auto
+
+test-quick: $(STAMP)  ## the tests that take no time
+	$(BIN)/python -m pytest -n auto -m 'not slow'
+
+lint: $(STAMP)  ## style, formatting, and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(STAMP)  ## mypy, strict
+	$(BIN)/mypy
+
+bench: $(STAMP)  ## speed against named baselines, as ratios
+	$(BIN)/python benchmarks/engine.py
+
+docs: $(STAMP)  ## the documentation, in docs/_build/html
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[docs]'
+	$(BIN)/sphinx-build -W -b html docs docs/_build/html
+
+clean:  ## remove everything that make made
+	rm -rf $(VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,54 @@
+"""Contextual bandits whose arms are kin: what one arm learns helps the arms that resemble it.
+
+>>> import kinbandits as kb
+>>> policy = kb.KMTLUCB(arms=["sport", "science", "music"])
+>>> decision = policy.choose([0.3, 0.8])              # a context: who is asking
+>>> policy.update(decision, reward=1.0)               # now, or much later
+>>> policy.n_observations
+1
+"""
+
+from kinbandits import errors
+from kinbandits._version import __version__
+from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Median
+from kinbandits.policies import (
+    KMTLUCB,
+    Decision,
+    Decisions,
+    Explanation,
+    KernelUCB,
+    LinUCB,
+    Policy,
+    load,
+)
+from kinbandits.regression import Prediction
+from kinbandits.similarity import Estimated, Graph, Independent, Known, Mixed, Pooled, Similarity
+from kinbandits.terms import Term
+
+__all__ = [
+    "KMTLUCB",
+    "RBF",
+    "Constant",
+    "Decision",
+    "Decisions",
+    "Estimated",
+    "Explanation",
+    "Graph",
+    "Independent",
+    "Kernel",
+    "KernelUCB",
+    "Known",
+    "LinUCB",
+    "Linear",
+    "Matern",
+    "Median",
+    "Mixed",
+    "Policy",
+    "Pooled",
+    "Prediction",
+    "Similarity",
+    "Term",
+    "__version__",
+    "errors",
+    "load",
+]

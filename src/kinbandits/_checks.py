@@ -1,0 +1,70 @@
+"""Input checks: each gives back a clean array or raises an error that names the argument and the fix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits.errors import InvalidInputError, InvalidTypeError
+
+Matrix = NDArray[np.float64]
+
+
+def number_array(name: str, values: Any) -> Matrix:
+    """``values`` as a finite float64 array of any shape (a copy)."""
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(
+            f"{name} must be numbers in an array, got {type(values).__name__}: {error}"
+        ) from error
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise InvalidInputError(
+            f"{name} must be finite, but {name}{list(where) if where else ''} is {array[where]}; "
+            "fill in or leave out missing values first"
+        )
+    return array
+
+
+def rounds_of_contexts(values: Any, n_candidates: int, n_features: int | None, *, batch: bool) -> Matrix:
+    """Contexts as (R, 1, d) or (R, k, d).
+
+    (d,) is one context for all candidates and (k, d) one for each, of a single round; 3-D is a batch.
+    """
+    contexts = number_array("contexts", values)
+    k = n_candidates
+    wanted = f"(d,) for one context shared by all arms, or ({k}, d) for one row per candidate"
+    if contexts.ndim == 3 and batch:
+        rounds = contexts
+    elif contexts.ndim == 1 and contexts.size:
+        rounds = contexts[None, None, :]
+    elif contexts.ndim == 2 and contexts.size:
+        rounds = contexts[None, :, :]
+    else:
+        hint = ", or 3-D (rounds, 1, d) or (rounds, k, d) for a batch" if batch else ""
+        raise InvalidInputError(f"context has shape {contexts.shape}; it must be {wanted}{hint}")
+    if rounds.shape[1] not in (1, k):
+        raise InvalidInputError(
+            f"context has {rounds.shape[1]} rows for {k} candidate{'s' if k != 1 else ''}; it must be {wanted}"
+        )
+    _features("context", rounds.shape[2], n_features)
+    return rounds
+
+
+def rows_of_contexts(values: Any, n_features: int | None) -> Matrix:
+    """Contexts of logged rows, (n, d)."""
+    contexts = number_array("contexts", values)
+    if contexts.ndim != 2 or contexts.shape[1] == 0:
+        raise InvalidInputError(f"contexts must be 2-D (rows, features), got shape {contexts.shape}")
+    _features("contexts", contexts.shape[1], n_features)
+    return contexts
+
+
+def _features(name: str, found: int, expected: int | None) -> None:
+    if found == 0:
+        raise InvalidInputError(f"{name} has no features; use a column of ones where there is nothing to say")
+    if expected is not None and found != expected:
+        raise InvalidInputError(f"{name} has {found} features, but this policy has seen {expected} until now")

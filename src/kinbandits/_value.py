@@ -1,0 +1,165 @@
+"""Frozen values: things that are equal when their fields are equal, and that can be written down.
+
+Kernels, similarities and schedules are values. A value is a frozen dataclass; this module gives it what
+a dataclass lacks when a field is an array: equality, a hash, a ``repr`` that rebuilds it, and ``to_spec``
+/ ``from_spec``, the one way in which values are saved (JSON, with arrays set apart; never pickle).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kinbandits.errors import FormatError, InvalidInputError, InvalidTypeError
+
+_REPR_LIMIT = 64  # array fields with more entries are abbreviated in a repr
+
+
+class Value:
+    """Base of all frozen values. Subclasses are registered under their class name."""
+
+    _registry: ClassVar[dict[str, type[Value]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        Value._registry[cls.__name__] = cls
+
+    def _fields(self) -> dict[str, Any]:
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return {f.name: getattr(self, f.name) for f in fields if f.init}
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        mine, theirs = self._fields(), other._fields()
+        return all(_same(mine[name], theirs[name]) for name in mine)
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, *(_hashable(v) for v in self._fields().values())))
+
+    def __repr__(self) -> str:
+        shown = []
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if field.init and not _same(value, field.default):
+                shown.append(f"{field.name}={_repr(value)}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    # scikit-learn's conventions: values are immutable, so a clone is the value itself.
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The fields by name, as scikit-learn's ``get_params``."""
+        params = self._fields()
+        if deep:
+            for name, value in list(params.items()):
+                if isinstance(value, Value):
+                    params |= {f"{name}__{k}": v for k, v in value.get_params().items()}
+        return params
+
+    def replace(self, **changes: Any) -> Self:
+        """The same value with some fields changed.
+
+        >>> import kinbandits as kb
+        >>> kb.RBF(length_scale=1.0).replace(length_scale=2.0)
+        RBF(length_scale=2.0)
+        """
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+
+def frozen_array(values: ArrayLike) -> NDArray[np.float64]:
+    """A read-only float64 copy."""
+    array = np.array(values, dtype=np.float64)
+    array.setflags(write=False)
+    return array
+
+
+def _same(a: object, b: object) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.array_equal(a, b)
+    return type(a) is type(b) and bool(a == b)
+
+
+def _hashable(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return (value.shape, value.tobytes())
+    return value
+
+
+def _repr(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        if value.size > _REPR_LIMIT:
+            return f"<{' x '.join(map(str, value.shape))} array>"
+        return repr(value.tolist())
+    return repr(value)
+
+
+def to_spec(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+    """``value`` as JSON data; array fields go into ``arrays`` and are named in the data.
+
+    >>> import kinbandits as kb
+    >>> to_spec(kb.RBF(length_scale=2.0), {})
+    {'type': 'RBF', 'length_scale': 2.0}
+    """
+    if isinstance(value, Value):
+        fields = {name: to_spec(v, arrays) for name, v in value._fields().items()}
+        return {"type": type(value).__name__, **fields}
+    if isinstance(value, np.ndarray):
+        key = f"value_{len(arrays)}"
+        arrays[key] = value
+        return {"type": "array", "key": key}
+    if isinstance(value, tuple | list):
+        return [to_spec(v, arrays) for v in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if callable(value):
+        return {"type": "foreign", "name": getattr(value, "__name__", repr(value))}
+    raise InvalidTypeError(f"cannot save {value!r}: it is not a kinbandits value")
+
+
+def from_spec(data: Any, arrays: Mapping[str, NDArray[Any]], foreign: object = None) -> Any:
+    """Rebuild what ``to_spec`` wrote; ``foreign`` stands in for a callable, which no file can hold."""
+    if isinstance(data, list):
+        return tuple(from_spec(v, arrays, foreign) for v in data)
+    if not isinstance(data, dict):
+        return data
+    kind = data.get("type")
+    if kind == "array":
+        return arrays[data["key"]]
+    if kind == "foreign":
+        if foreign is None:
+            raise InvalidTypeError(
+                f"the policy was saved with a kernel that is not ours ({data['name']}); give it again: "
+                "kb.load(path, context_kernel=f)"
+            )
+        return foreign
+    if kind not in Value._registry:
+        raise FormatError(f"the file names a value of type {kind!r}, which this release does not know")
+    fields = {name: from_spec(v, arrays, foreign) for name, v in data.items() if name != "type"}
+    return Value._registry[kind](**fields)
+
+
+def positive(name: str, value: float, *, zero: bool = False) -> float:
+    """``value`` as a float, refused unless finite and positive (or zero, where ``zero`` allows it)."""
+    number = real(name, value)
+    if number < 0 or (number == 0 and not zero):
+        raise InvalidInputError(f"{name} must be {'at least 0' if zero else 'greater than 0'}, got {value!r}")
+    return number
+
+
+def real(name: str, value: float) -> float:
+    """``value`` as a finite float."""
+    if isinstance(value, bool | str | bytes) or value is None:
+        raise InvalidTypeError(f"{name} must be a number, got {value!r}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"{name} must be a number, got {value!r}") from error
+    if not np.isfinite(number):
+        raise InvalidInputError(f"{name} must be finite, got {value!r}")
+    return number

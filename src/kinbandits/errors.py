@@ -1,0 +1,49 @@
+"""What can go wrong, by name. Every error is also a ValueError, TypeError or LookupError."""
+
+
+class KinbanditsError(Exception):
+    """Common ancestor, so that ``except KinbanditsError`` catches all of ours and nothing else."""
+
+
+class InvalidInputError(KinbanditsError, ValueError):
+    """An argument has a value that cannot be used (NaN, wrong shape, out of range)."""
+
+
+class InvalidTypeError(KinbanditsError, TypeError):
+    """An argument is of a kind that cannot be used."""
+
+
+class UnknownArmError(KinbanditsError, LookupError):
+    """An arm that this policy does not have (any more)."""
+
+    __str__ = Exception.__str__
+
+
+class UnknownDecisionError(KinbanditsError, LookupError):
+    """A decision that this policy never made, has forgotten, or has declared void."""
+
+    __str__ = Exception.__str__
+
+
+class RewardConflictError(KinbanditsError, ValueError):
+    """A second reward of another value for the same decision."""
+
+
+class StaleDecisionError(KinbanditsError, ValueError):
+    """Numbers of a decision were asked for after the policy had learned more."""
+
+
+class NotPositiveSemidefiniteError(KinbanditsError, ValueError):
+    """A similarity matrix has an eigenvalue below zero."""
+
+
+class SingularMatrixError(KinbanditsError, ValueError):
+    """The kernel matrix could not be factorised, even with jitter."""
+
+
+class FormatError(KinbanditsError, ValueError):
+    """A saved file is damaged, foreign, or of a version this release cannot read."""
+
+
+class NumericalWarning(UserWarning):
+    """The numbers needed help (jitter was added), and the result is a little different for it."""

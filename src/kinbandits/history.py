@@ -1,0 +1,116 @@
+"""The rows a policy has learned from, in order of arrival.
+
+Notation
+    t         number of rows
+    arms      (t,)    index of the arm each row belongs to
+    contexts  (t, d)
+    rewards   (t,)
+    counts    (N,)    n_a, rows per arm
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+class History:
+    """Rows in growing buffers: appending costs the new rows, not a copy of the old ones (amortised).
+
+    Example:
+        >>> import numpy as np
+        >>> history = History(n_arms=2)
+        >>> history.append(np.array([0, 1, 1]), np.zeros((3, 4)), np.array([1.0, 0.0, 1.0]))
+        >>> len(history), history.counts.tolist()
+        (3, [1, 2])
+    """
+
+    def __init__(self, n_arms: int) -> None:
+        self.n_arms = n_arms
+        self._size = 0
+        self._arms: Indices = np.empty(0, dtype=np.intp)
+        self._contexts: Matrix = np.empty((0, 0))
+        self._rewards: Vector = np.empty(0)
+
+    @classmethod
+    def of(cls, n_arms: int, arms: Indices, contexts: Matrix, rewards: Vector) -> Self:
+        """A history that holds these rows."""
+        history = cls(n_arms)
+        history.append(arms, contexts, rewards)
+        return history
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def arms(self) -> Indices:
+        """Arm of each row (a view)."""
+        return self._arms[: self._size]
+
+    @property
+    def contexts(self) -> Matrix:
+        """Context of each row (a view)."""
+        return self._contexts[: self._size]
+
+    @property
+    def rewards(self) -> Vector:
+        """Reward of each row (a view)."""
+        return self._rewards[: self._size]
+
+    @property
+    def counts(self) -> Indices:
+        """Rows per arm, n_a."""
+        return np.bincount(self.arms, minlength=self.n_arms)
+
+    @property
+    def n_features(self) -> int | None:
+        """Columns of a context, once there is one."""
+        return self._contexts.shape[1] if self._size else None
+
+    def append(self, arms: Indices, contexts: Matrix, rewards: Vector) -> None:
+        """Add rows at the end."""
+        if not len(arms):
+            return
+        end = self._size + len(arms)
+        if end > len(self._arms) or not self._size:
+            self._grow(max(end, 2 * self._size, 64), contexts.shape[1])
+        self._arms[self._size : end] = arms
+        self._contexts[self._size : end] = contexts
+        self._rewards[self._size : end] = rewards
+        self._size = end
+
+    def _grow(self, capacity: int, n_features: int) -> None:
+        arms, contexts, rewards = self.arms, self.contexts, self.rewards
+        self._arms = np.empty(capacity, dtype=np.intp)
+        self._contexts = np.empty((capacity, n_features))
+        self._rewards = np.empty(capacity)
+        if self._size:
+            self._arms[: self._size], self._rewards[: self._size] = arms, rewards
+            self._contexts[: self._size] = contexts
+
+    def truncate(self, size: int) -> None:
+        """Forget the rows after the first ``size``."""
+        self._size = min(self._size, size)
+
+    def head(self, size: int) -> History:
+        """The first ``size`` rows, as a history of its own."""
+        return History.of(self.n_arms, self.arms[:size], self.contexts[:size], self.rewards[:size])
+
+    def without_arm(self, arm: int) -> History:
+        """The rows of all other arms; arms above ``arm`` move down by one."""
+        keep = self.arms != arm
+        arms = self.arms[keep]
+        return History.of(
+            self.n_arms - 1, np.where(arms > arm, arms - 1, arms), self.contexts[keep], self.rewards[keep]
+        )
+
+    def copy(self) -> History:
+        """A copy that shares nothing."""
+        return copy.deepcopy(self)

@@ -1,0 +1,422 @@
+"""Kernels on contexts, as frozen values.
+
+A kernel is called with two arrays of rows and gives the matrix of its values; ``diag`` gives k(x, x) of
+each row and never builds a matrix. Kernels add, multiply and scale::
+
+    kb.RBF(length_scale=1.5) + 0.1 * kb.Linear()
+
+Notation
+    A       (n, d)  rows            ell  length_scale, one number or one per feature
+    B       (m, d)  rows            r    distance of two rows after division by ell
+    K       (n, m)  K[i, j] = k(A[i], B[j])
+
+Every entry of K depends on its two rows alone, to the last bit (distances are summed pair by pair, not
+by a matrix product), so that a matrix grown row by row equals one computed at once. The inner product of
+`Linear` is the exception.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import cdist
+
+from kinbandits._value import Value, positive
+from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits.history import History
+
+Matrix = NDArray[np.float64]
+
+__all__ = [
+    "RBF",
+    "Constant",
+    "Foreign",
+    "Kernel",
+    "Linear",
+    "Matern",
+    "Median",
+    "Product",
+    "Scaled",
+    "Sum",
+    "as_kernel",
+    "median_distance",
+]
+
+
+class Kernel(Value, ABC):
+    """A symmetric positive semidefinite function of two contexts."""
+
+    @abstractmethod
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
+        """The matrix K[i, j] = k(A[i], B[j])."""
+
+    @abstractmethod
+    def diag(self, A: Matrix) -> Matrix:
+        """The vector k(A[i], A[i]), without building a matrix."""
+
+    def features(self, A: Matrix) -> Matrix | None:
+        """An explicit finite feature map phi with k(x, x') = phi(x) . phi(x'), where there is one."""
+        return None
+
+    def check_features(self, n_features: int) -> None:
+        """Raise if contexts of ``n_features`` columns do not fit this kernel."""
+        return
+
+    def refits(self, before: int, after: int) -> bool:
+        """Whether `fitted` changes when a history of ``before`` rows grows to ``after``."""
+        return any(part.refits(before, after) for part in self._parts())
+
+    def fitted(self, history: History) -> Kernel:
+        """The kernel to use after this history: itself, unless some part of it is read off the data."""
+        parts = {name: v.fitted(history) for name, v in self._fields().items() if isinstance(v, Kernel)}
+        return self.replace(**parts) if parts else self
+
+    def _parts(self) -> list[Kernel]:
+        return [v for v in self._fields().values() if isinstance(v, Kernel)]
+
+    def __add__(self, other: object) -> Kernel:
+        return Sum(self, as_kernel(other)) if _kernel_like(other) else NotImplemented
+
+    def __mul__(self, other: object) -> Kernel:
+        if _is_number(other):
+            return Scaled(float(other), self)  # type: ignore[arg-type]
+        return Product(self, as_kernel(other)) if _kernel_like(other) else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __pow__(self, degree: int) -> Kernel:
+        if not isinstance(degree, int) or isinstance(degree, bool) or degree < 1:
+            raise InvalidInputError(f"a kernel can be raised to a whole power of at least 1, got {degree!r}")
+        power = self
+        for _ in range(degree - 1):
+            power = Product(power, self)
+        return power
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stationary(Kernel):
+    """Base of kernels of the scaled distance, with k(x, x) = 1."""
+
+    length_scale: float | tuple[float, ...] = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "length_scale", _length_scale(self.length_scale))
+
+    def _scaled(self, A: Matrix) -> Matrix:
+        if isinstance(self.length_scale, tuple):
+            return np.divide(A, self.length_scale)
+        return A / self.length_scale
+
+    def diag(self, A: Matrix) -> Matrix:
+        """One for every row."""
+        return np.ones(len(A))
+
+    def check_features(self, n_features: int) -> None:
+        """Raise if there is one length scale per feature and their number differs."""
+        if isinstance(self.length_scale, tuple) and len(self.length_scale) != n_features:
+            raise InvalidInputError(
+                f"length_scale has {len(self.length_scale)} entries, but contexts have {n_features} features; "
+                "give one number, or one per feature"
+            )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RBF(Stationary):
+    """The Gaussian kernel, k(x, x') = exp(-r^2 / 2).
+
+    Args:
+        length_scale: ell, one number or one per feature. A precision gamma, as scikit-learn's ``rbf_kernel``
+            and the authors' scripts have it, is 1 / (2 ell^2): see `RBF.from_precision`.
+
+    Example:
+        >>> import numpy as np
+        >>> RBF(length_scale=2.0)(np.zeros((1, 1)), np.array([[0.0], [2.0]])).round(4)
+        array([[1.    , 0.6065]])
+    """
+
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
+        K = cdist(self._scaled(A), self._scaled(B), "sqeuclidean")
+        K *= -0.5
+        return np.exp(K, out=K)
+
+    @classmethod
+    def from_precision(cls, precision: float) -> RBF:
+        """The kernel exp(-precision ||x - x'||^2).
+
+        >>> RBF.from_precision(0.5)
+        RBF()
+        """
+        return cls(length_scale=math.sqrt(0.5 / positive("precision", precision)))
+
+    @classmethod
+    def median(cls, contexts: ArrayLike) -> RBF:
+        """The kernel whose length scale is the median distance between the rows of ``contexts``.
+
+        >>> RBF.median([[0.0], [1.0], [3.0]])
+        RBF(length_scale=2.0)
+        """
+        return cls(length_scale=median_distance(np.asarray(contexts, dtype=np.float64)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Median(Kernel):
+    """An RBF whose length scale is the median distance of the first contexts learned from.
+
+    The length scale follows the data until ``rows`` rows have been learned, and is fixed from then on. It is
+    no kernel by itself: `fitted` gives the RBF.
+
+    Example:
+        >>> history = History.of(1, np.array([0, 0]), np.array([[0.0], [3.0]]), np.zeros(2))
+        >>> Median().fitted(history)
+        RBF(length_scale=3.0)
+    """
+
+    rows: int = 60
+
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
+        raise InvalidTypeError("Median() has no length scale yet; Median().fitted(history) is the kernel")
+
+    def diag(self, A: Matrix) -> Matrix:
+        """One for every row, whatever the length scale."""
+        return np.ones(len(A))
+
+    def refits(self, before: int, after: int) -> bool:
+        """While fewer than ``rows`` rows have been learned."""
+        return before < self.rows
+
+    def fitted(self, history: History) -> RBF:
+        """The RBF of the first rows; of length scale 1 while no two of them differ."""
+        rows = history.contexts[: self.rows]
+        return RBF.median(rows) if len(rows) else RBF()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Matern(Stationary):
+    """The Matern kernel of smoothness ``nu`` = 1/2, 3/2 or 5/2.
+
+    With s = sqrt(2 nu) r: exp(-s), (1 + s) exp(-s), (1 + s + s^2/3) exp(-s).
+
+    Example:
+        >>> import numpy as np
+        >>> Matern(nu=0.5)(np.zeros((1, 1)), np.ones((1, 1))).round(4)
+        array([[0.3679]])
+    """
+
+    nu: float = 2.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise InvalidInputError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}")
+
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
+        s = cdist(self._scaled(A), self._scaled(B))
+        s *= math.sqrt(2.0 * self.nu)
+        K = np.exp(-s)
+        if self.nu == 1.5:
+            K *= 1.0 + s
+        elif self.nu == 2.5:
+            K *= 1.0 + s + s * s / 3.0
+        return K
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Linear(Kernel):
+    """The inner product, k(x, x') = x . x'. With an intercept: ``Linear() + Constant(1.0)``.
+
+    Example:
+        >>> import numpy as np
+        >>> Linear()(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
+        array([[11.]])
+    """
+
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
+        return np.asarray(A @ B.T)
+
+    def diag(self, A: Matrix) -> Matrix:
+        """Squared lengths of the rows."""
+        return np.asarray(np.einsum("ij,ij->i", A, A))
+
+    def features(self, A: Matrix) -> Matrix:
+        """The contexts themselves."""
+        return A
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Constant(Kernel):
+    """The same value for every pair: an unknown offset, when added to another kernel.
+
+    Example:
+        >>> import numpy as np
+        >>> Constant(2.0).diag(np.zeros((3, 1)))
+        array([2., 2., 2.])
+    """
+
+    value: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", positive("value", self.value, zero=True))
+
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
+        return np.full((len(A), len(B)), self.value)
+
+    def diag(self, A: Matrix) -> Matrix:
+        """The value, once per row."""
+        return np.full(len(A), self.value)
+
+    def features(self, A: Matrix) -> Matrix:
+        """One column, the root of the value."""
+        return np.full((len(A), 1), math.sqrt(self.value))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sum(Kernel):
+    """The sum of two kernels, written ``k1 + k2``."""
+
+    first: Kernel
+    second: Kernel
+
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
+        return self.first(A, B) + self.second(A, B)
+
+    def diag(self, A: Matrix) -> Matrix:
+        """The sum of the diagonals."""
+        return self.first.diag(A) + self.second.diag(A)
+
+    def features(self, A: Matrix) -> Matrix | None:
+        """Both feature maps side by side."""
+        first, second = self.first.features(A), self.second.features(A)
+        return None if first is None or second is None else np.hstack([first, second])
+
+    def check_features(self, n_features: int) -> None:
+        """Check both."""
+        self.first.check_features(n_features)
+        self.second.check_features(n_features)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Product(Kernel):
+    """The product of two kernels, written ``k1 * k2``."""
+
+    first: Kernel
+    second: Kernel
+
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
+        return self.first(A, B) * self.second(A, B)
+
+    def diag(self, A: Matrix) -> Matrix:
+        """The product of the diagonals."""
+        return self.first.diag(A) * self.second.diag(A)
+
+    def features(self, A: Matrix) -> Matrix | None:
+        """All products of one feature of each."""
+        first, second = self.first.features(A), self.second.features(A)
+        if first is None or second is None:
+            return None
+        return np.asarray(np.einsum("ip,iq->ipq", first, second).reshape(len(A), -1))
+
+    def check_features(self, n_features: int) -> None:
+        """Check both."""
+        self.first.check_features(n_features)
+        self.second.check_features(n_features)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scaled(Kernel):
+    """A kernel times a number of at least 0, written ``2.0 * k``."""
+
+    factor: float
+    kernel: Kernel
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", positive("factor of a kernel", self.factor, zero=True))
+
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
+        return self.factor * self.kernel(A, B)
+
+    def diag(self, A: Matrix) -> Matrix:
+        """The diagonal times the factor."""
+        return self.factor * self.kernel.diag(A)
+
+    def features(self, A: Matrix) -> Matrix | None:
+        """The features times the root of the factor."""
+        features = self.kernel.features(A)
+        return None if features is None else math.sqrt(self.factor) * features
+
+    def check_features(self, n_features: int) -> None:
+        """Check the kernel inside."""
+        self.kernel.check_features(n_features)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Foreign(Kernel):
+    """A scikit-learn kernel, or a plain callable ``f(A, B) -> matrix``.
+
+    A callable without a ``diag`` method is called once per row for the diagonal.
+    """
+
+    function: Callable[[Matrix, Matrix], Any]
+
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
+        K = np.asarray(self.function(A, B), dtype=np.float64)
+        if K.shape != (len(A), len(B)):
+            raise InvalidInputError(
+                f"kernel {self.function!r} returned shape {K.shape} for {len(A)} and {len(B)} rows; it must "
+                f"return ({len(A)}, {len(B)})"
+            )
+        return K
+
+    def diag(self, A: Matrix) -> Matrix:
+        """The kernel's own ``diag``, or one call per row."""
+        own = getattr(self.function, "diag", None)
+        if own is not None:
+            return np.asarray(own(A), dtype=np.float64)
+        return np.array([float(self(row, row)[0, 0]) for row in A[:, None, :]])
+
+
+def as_kernel(kernel: object) -> Kernel:
+    """A kernel of ours from a kernel of ours, a scikit-learn kernel or a callable."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, type):
+        raise InvalidTypeError(
+            f"{kernel.__name__} is a class; a kernel is a value of it, such as {kernel.__name__}()"
+        )
+    if callable(kernel):
+        return Foreign(kernel)
+    raise InvalidTypeError(
+        f"a kernel must be a kinbandits kernel, a scikit-learn kernel or a callable f(A, B), got {kernel!r}"
+    )
+
+
+def median_distance(contexts: Matrix) -> float:
+    """The median distance between pairs of different rows; 1.0 where no two rows differ."""
+    if contexts.ndim != 2:
+        raise InvalidInputError(f"contexts must be 2-D (rows, features), got shape {contexts.shape}")
+    rows = contexts[:2000]  # enough for a median, and bounds the matrix below
+    distances = cdist(rows, rows)[np.triu_indices(len(rows), k=1)]
+    distances = distances[distances > 0]
+    return float(np.median(distances)) if distances.size else 1.0
+
+
+def _kernel_like(other: object) -> bool:
+    return isinstance(other, Kernel) or callable(other)
+
+
+def _is_number(other: object) -> bool:
+    return isinstance(other, int | float | np.integer | np.floating) and not isinstance(other, bool)
+
+
+def _length_scale(value: object) -> float | tuple[float, ...]:
+    if np.ndim(value) == 0:  # type: ignore[arg-type]
+        return positive("length_scale", value)  # type: ignore[arg-type]
+    scales = tuple(positive("length_scale", v) for v in value)  # type: ignore[attr-defined]
+    if not scales:
+        raise InvalidInputError("length_scale must not be empty; give one number, or one per feature")
+    return scales

@@ -1,0 +1,400 @@
+"""What every policy does the same way: arms, candidates, decisions, late rewards, randomness.
+
+A policy chooses among candidates and learns from rewards. Subclasses say who leads (`_leaders`), what is
+estimated (`_predict`) and how rows are learned (`_learn`); the contract around them stands here, once.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kinbandits._checks import number_array, rounds_of_contexts, rows_of_contexts
+from kinbandits._value import real
+from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownArmError, UnknownDecisionError
+from kinbandits.policies.decision import ArmName, Batch, Decision, Decisions
+from kinbandits.policies.ledger import Ledger, Ticket
+from kinbandits.regression import Prediction, Query
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.intp]
+TieBreak = Literal["random", "first"]
+
+_TIE = 1e-12  # scores this close (relative) are a tie when ties are broken at random
+
+
+class Policy(ABC):
+    """A contextual bandit policy. One policy is for one thread at a time.
+
+    ``choose`` and ``predict`` change nothing but the table of open decisions and the random state;
+    ``update`` and ``observe`` are the only writers, and a call that fails leaves the policy as it was.
+    """
+
+    def __init__(
+        self,
+        arms: int | Iterable[ArmName],
+        *,
+        epsilon: float = 0.0,
+        tie_break: TieBreak = "random",
+        seed: int | np.random.Generator | None = 0,
+        max_pending: int = 100_000,
+        forget_after: int | None = None,
+    ) -> None:
+        self.arms: list[ArmName] = _arm_names(arms)
+        self.retired: set[ArmName] = set()
+        self.epsilon = real("epsilon", epsilon)
+        if not 0.0 <= self.epsilon <= 1.0:
+            raise InvalidInputError(f"epsilon must be between 0 and 1, got {epsilon!r}")
+        if tie_break not in ("random", "first"):
+            raise InvalidInputError(f'tie_break must be "random" or "first", got {tie_break!r}')
+        self.tie_break = tie_break
+        self.seed = seed if isinstance(seed, int | None) else None
+        self.rng = np.random.default_rng(seed)
+        self._ledger = Ledger(
+            _whole("max_pending", max_pending, 1),
+            None if forget_after is None else _whole("forget_after", forget_after, 1),
+        )
+        self._version = 0  # how often something was learned or arms changed
+        self._index = {name: i for i, name in enumerate(self.arms)}
+
+    # -- what a subclass says -------------------------------------------------------------------
+
+    @abstractmethod
+    def _leaders(self, query: Query, first_round: int, tolerance: float) -> tuple[NDArray[np.bool_], Any]:
+        """Which candidates may be played in each round, (R, k), and a note to keep per round (or None)."""
+
+    @abstractmethod
+    def _predict(self, query: Query) -> Prediction:
+        """Mean and width of every candidate, (R, k) each."""
+
+    @abstractmethod
+    def _learn(self, arms: Indices, contexts: NDArray[np.float64], rewards: Vector, notes: list[Any]) -> None:
+        """Learn from rows, atomically. A note is what `_leaders` gave for the decision; None for logged rows."""
+
+    @abstractmethod
+    def _exploration(self, first_round: int, rounds: int) -> Vector:
+        """The multiplier of the width in these rounds, (R,)."""
+
+    @property
+    @abstractmethod
+    def n_observations(self) -> int:
+        """How many rows the policy has learned from."""
+
+    @property
+    @abstractmethod
+    def _features_seen(self) -> int | None:
+        """Columns of the contexts learned from."""
+
+    # -- choosing -------------------------------------------------------------------------------
+
+    @property
+    def n_arms(self) -> int:
+        """How many arms there are, retired ones included."""
+        return len(self.arms)
+
+    @property
+    def active_arms(self) -> list[ArmName]:
+        """The arms that may be chosen, in order."""
+        return [name for name in self.arms if name not in self.retired] if self.retired else list(self.arms)
+
+    @property
+    def n_decisions(self) -> int:
+        """How many decisions have been made."""
+        return self._ledger.next_id
+
+    def choose(
+        self, context: ArrayLike, arms: Sequence[ArmName] | None = None, *, scores: bool = False
+    ) -> Decision:
+        """Choose one candidate.
+
+        Args:
+            context: (d,), the same for all candidates, or (k, d), one row per candidate.
+            arms: the candidates; all active arms if left out. One arm may stand several times, with a context
+                for each.
+            scores: compute mean, width and scores at once, so that they can be read at any later time.
+
+        Example:
+            >>> import kinbandits as kb
+            >>> policy = kb.KMTLUCB(arms=["red", "blue"], tie_break="first")
+            >>> decision = policy.choose([0.2, 0.7])
+            >>> decision.arm, decision.propensity
+            ('red', 1.0)
+        """
+        query, names = self._query(context, arms, to_play=True, batch=False)
+        batch = self._decide(query, names)
+        if scores:
+            batch.scores  # noqa: B018 (computed and kept)
+        return Decision(batch, 0)
+
+    def choose_many(
+        self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None, *, scores: bool = False
+    ) -> Decisions:
+        """Choose in many rounds at once, without learning in between.
+
+        ``contexts`` is (R, 1, d), one context a round, or (R, k, d). The choices are those that R calls of
+        ``choose`` would have made.
+
+        Example:
+            >>> import kinbandits as kb
+            >>> policy = kb.KMTLUCB(arms=2, tie_break="first")
+            >>> policy.choose_many([[[0.1]], [[0.9]]]).arm
+            [0, 0]
+        """
+        query, names = self._query(contexts, arms, to_play=True, batch=True)
+        batch = self._decide(query, names)
+        if scores:
+            batch.scores  # noqa: B018
+        return Decisions(batch)
+
+    def predict(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Prediction:
+        """Mean and width of every candidate: (k,) each, or (R, k) for a batch of rounds. Reads only.
+
+        Example:
+            >>> import kinbandits as kb
+            >>> policy = kb.KMTLUCB(arms=2, context_kernel=kb.RBF(), ridge=0.25)
+            >>> policy.observe([0], [[0.0]], [1.0])
+            >>> mean, width = policy.predict([0.0])
+            >>> mean.round(3), width.round(3)
+            (array([0.8, 0. ]), array([0.894, 2.   ]))
+        """
+        query, _ = self._query(contexts, arms, to_play=False, batch=True)
+        mean, width = self._predict(query)
+        if np.ndim(contexts) < 3:
+            return Prediction(mean[0], width[0])
+        return Prediction(mean, width)
+
+    def _decide(self, query: Query, names: tuple[ArmName, ...]) -> Batch:
+        rounds = query.shape[0]
+        first = self._ledger.next_id
+        leaders, notes = self._leaders(query, first, 0.0 if self.tie_break == "first" else _TIE)
+        indices, propensities = self._draw(leaders, self.rng.random((rounds, 2)))
+        version = self._version
+        batch = Batch(
+            query=query,
+            names=names,
+            first_id=first,
+            indices=indices,
+            propensities=propensities,
+            exploration=self._exploration(first, rounds),
+            compute=self._predict,
+            is_current=lambda: self._version == version,
+            notes=notes,
+        )
+        self._ledger.open(batch)
+        return batch
+
+    def _draw(self, leaders: NDArray[np.bool_], uniform: Vector) -> tuple[Indices, Vector]:
+        """One candidate per round, and the probability it had.
+
+        Two uniform numbers a round: whether to play a uniformly random candidate, and which one.
+        """
+        rounds, k = leaders.shape
+        if self.tie_break == "first":
+            best = leaders.argmax(axis=1)
+            share = np.zeros((rounds, k))
+            share[np.arange(rounds), best] = 1.0
+        else:
+            ties = leaders.sum(axis=1)
+            nth = np.minimum((uniform[:, 1] * ties).astype(np.intp), ties - 1)
+            best = (leaders.cumsum(axis=1) > nth[:, None]).argmax(axis=1)
+            share = leaders / ties[:, None]
+        if self.epsilon > 0.0:
+            anyone = np.minimum((uniform[:, 1] * k).astype(np.intp), k - 1)
+            best = np.where(uniform[:, 0] < self.epsilon, anyone, best)
+        chosen = share[np.arange(rounds), best]
+        return best, (1.0 - self.epsilon) * chosen + self.epsilon / k
+
+    # -- learning -------------------------------------------------------------------------------
+
+    def update(self, decision: Decision | int, reward: float) -> None:
+        """Learn the reward of a decision, given by the decision or its id; late and out of order is normal.
+
+        The same reward again is accepted as a repeat and changes nothing; another value is an error.
+        """
+        decision_id = self._decision_id(decision)
+        value = real("reward", reward)
+        if self._ledger.is_repeat(decision_id, value):
+            return
+        ticket = self._ledger.ticket(decision_id)
+        self._learn(np.array([ticket.arm]), ticket.context[None, :], np.array([value]), [ticket.note])
+        self._version += 1
+        self._ledger.settle(decision_id, value)
+
+    def observe(self, arms: Sequence[ArmName] | NDArray[Any], contexts: ArrayLike, rewards: ArrayLike) -> None:
+        """Learn logged rows: ``arms`` (n,) names, ``contexts`` (n, d), ``rewards`` (n,).
+
+        Example:
+            >>> import kinbandits as kb
+            >>> policy = kb.KMTLUCB(arms=["a", "b"])
+            >>> policy.observe(["a", "b", "a"], [[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
+            >>> policy.n_observations
+            3
+        """
+        names = _listed("arms", arms)
+        values = number_array("rewards", rewards)
+        if values.shape != (len(names),):
+            raise InvalidInputError(
+                f"rewards must have one entry per row: {len(names)} arms, but shape {values.shape}"
+            )
+        if not names:
+            return
+        rows = rows_of_contexts(contexts, self._n_features)
+        if len(rows) != len(names):
+            raise InvalidInputError(f"contexts has {len(rows)} rows, but arms has {len(names)}")
+        self._check_features(rows.shape[1])
+        self._learn(self._arm_indices(names), rows, values, [None] * len(names))
+        self._version += 1
+
+    def pending(self) -> list[int]:
+        """The ids of open decisions, oldest first."""
+        return list(self._ledger)
+
+    def cancel(self, decision: Decision | int) -> None:
+        """Void an open decision: its reward will not come."""
+        self._ledger.drop(self._decision_id(decision))
+
+    # -- arms -----------------------------------------------------------------------------------
+
+    def retire_arm(self, arm: ArmName) -> None:
+        """Never choose this arm again; its data still help its kin, and its open decisions still count."""
+        self._arm_indices([arm])
+        if arm in self.retired:
+            return
+        if len(self.active_arms) == 1:
+            raise InvalidInputError(f"{arm!r} is the last active arm; add another before retiring it")
+        self.retired.add(arm)
+
+    def _check_new_arm(self, arm: ArmName) -> None:
+        _check_arm_name(arm)
+        if arm in self._index:
+            state = " (retired)" if arm in self.retired else ""
+            raise InvalidInputError(f"there is an arm {arm!r} already{state}; choose another name")
+
+    def _append_arm(self, arm: ArmName) -> None:
+        self._index[arm] = len(self.arms)
+        self.arms.append(arm)
+        self._version += 1
+
+    def _drop_arm(self, arm: ArmName) -> None:
+        self._ledger.drop_arm(self._index[arm])
+        self.arms.remove(arm)
+        self.retired.discard(arm)
+        self._index = {name: i for i, name in enumerate(self.arms)}
+        self._version += 1
+
+    # -- copies ---------------------------------------------------------------------------------
+
+    def copy(self) -> Self:
+        """An independent copy: same knowledge, same open decisions, same random state."""
+        other = copy.copy(self)
+        other.arms, other.retired = list(self.arms), set(self.retired)
+        other._index = dict(self._index)
+        other.rng = copy.deepcopy(self.rng)
+        other._ledger = self._ledger.copy()
+        return other
+
+    # -- helpers --------------------------------------------------------------------------------
+
+    @property
+    def _n_features(self) -> int | None:
+        """Columns of a context, as far as data or open decisions have settled it."""
+        if self._features_seen is not None:
+            return self._features_seen
+        for decision_id in self._ledger:
+            return len(self._ledger.ticket(decision_id).context)
+        return None
+
+    def _check_features(self, n_features: int) -> None:  # noqa: B027 (a policy without a kernel has no say)
+        """Raise if contexts with this many columns do not fit the kernel."""
+
+    def _query(
+        self, contexts: ArrayLike, arms: Sequence[ArmName] | None, *, to_play: bool, batch: bool
+    ) -> tuple[Query, tuple[ArmName, ...]]:
+        if arms is None:
+            names = self.active_arms
+            indices = np.arange(len(self.arms)) if not self.retired else np.array([self._index[n] for n in names])
+        else:
+            names = _listed("arms", arms)
+            if not names:
+                raise InvalidInputError("arms is empty; give at least one candidate, or leave it out for all")
+            indices = self._arm_indices(names)
+            if to_play and self.retired.intersection(names):
+                gone = next(n for n in names if n in self.retired)
+                raise InvalidInputError(f"arm {gone!r} is retired and is never chosen again; leave it out")
+        rounds = rounds_of_contexts(contexts, len(names), self._n_features, batch=batch)
+        if self._features_seen is None:
+            self._check_features(rounds.shape[2])
+        return Query(indices, rounds), tuple(names)
+
+    def _arm_indices(self, names: Sequence[ArmName]) -> Indices:
+        try:
+            return np.array([self._index[name] for name in names], dtype=np.intp)
+        except (KeyError, TypeError):
+            unknown = next(n for n in names if not isinstance(n, str | int) or n not in self._index)
+            raise UnknownArmError(
+                f"unknown arm {unknown!r}; the arms are {_shorten(self.arms)}. add_arm() adds one"
+            ) from None
+
+    def _decision_id(self, decision: Decision | int) -> int:
+        if isinstance(decision, Decision):
+            if not self._ledger.made(decision._batch, decision.id):
+                raise UnknownDecisionError(f"{decision!r} was made by another policy")
+            return decision.id
+        if isinstance(decision, bool) or not isinstance(decision, int | np.integer):
+            raise InvalidTypeError(f"give a Decision or its id (a whole number), got {decision!r}")
+        return int(decision)
+
+    def _ticket(self, decision_id: int) -> Ticket:
+        return self._ledger.ticket(decision_id)
+
+
+def _arm_names(arms: int | Iterable[ArmName]) -> list[ArmName]:
+    if isinstance(arms, bool | str | bytes):
+        raise InvalidTypeError(f"arms must be a number of arms or a list of names, got {arms!r}")
+    if isinstance(arms, int | np.integer):
+        if arms < 1:
+            raise InvalidInputError(f"arms must be at least 1, got {arms}")
+        return list(range(int(arms)))
+    if not isinstance(arms, Iterable):
+        raise InvalidTypeError(f"arms must be a number of arms or a list of names, got {arms!r}")
+    names: list[ArmName] = _listed("arms", arms)
+    if not names:
+        raise InvalidInputError("arms is empty; there must be at least one arm")
+    for name in names:
+        _check_arm_name(name)
+    if len(set(names)) < len(names):
+        twice = next(n for i, n in enumerate(names) if n in names[:i])
+        raise InvalidInputError(f"arm {twice!r} stands twice in arms; names must differ")
+    return names
+
+
+def _listed(name: str, values: object) -> list[Any]:
+    """``values`` as a list of plain Python objects."""
+    if isinstance(values, np.ndarray):
+        return list(np.ravel(values).tolist())
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidTypeError(f"{name} must be a sequence of arm names, got {values!r}")
+    return [v.item() if isinstance(v, np.generic) else v for v in values]
+
+
+def _check_arm_name(name: object) -> None:
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        raise InvalidTypeError(f"an arm name must be a str or an int, got {name!r}")
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}")
+    if value < least:
+        raise InvalidInputError(f"{name} must be at least {least}, got {value!r}")
+    return int(value)
+
+
+def _shorten(names: Sequence[ArmName], most: int = 8) -> str:
+    shown = ", ".join(repr(n) for n in names[:most])
+    return f"{shown}, ... ({len(names)} in all)" if len(names) > most else shown

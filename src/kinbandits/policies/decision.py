@@ -1,0 +1,200 @@
+"""Decisions: what ``choose`` hands back and ``update`` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits.errors import StaleDecisionError
+from kinbandits.regression import Prediction, Query
+
+ArmName = str | int
+Vector = NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class Batch:
+    """Decisions made at once, from the same state of knowledge; their numbers are computed when first read."""
+
+    query: Query
+    names: tuple[ArmName, ...]
+    first_id: int
+    indices: NDArray[np.intp]
+    propensities: Vector
+    exploration: Vector
+    compute: Callable[[Query], Prediction]
+    is_current: Callable[[], bool]
+    notes: list[Any] | None = None
+
+    @cached_property
+    def prediction(self) -> Prediction:
+        """Mean and width of all candidates, (R, k) each."""
+        if not self.is_current():
+            raise StaleDecisionError(
+                "the policy has learned more since this decision was made, so its numbers can no longer be "
+                "computed; ask for them at once with choose(..., scores=True), or read them before update()"
+            )
+        return self.compute(self.query)
+
+    @cached_property
+    def scores(self) -> NDArray[np.float64]:
+        """mean + exploration * width of all candidates, (R, k)."""
+        mean, width = self.prediction
+        return np.asarray(mean + self.exploration[:, None] * width)
+
+    def context(self, row: int) -> Vector:
+        """The context of the candidate chosen in round ``row``."""
+        rows = self.query.contexts[row]
+        return np.asarray(rows[0] if len(rows) == 1 else rows[self.indices[row]])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Decision:
+    """One choice. Hand it (or its ``id``) to ``policy.update`` when the reward is known, however late.
+
+    ``arm``, ``index``, ``id`` and ``propensity`` are always there. ``mean``, ``width``, ``score`` and
+    ``scores`` are computed when first read, which must be before the policy learns more, unless they were
+    asked for at once with ``choose(..., scores=True)``.
+    """
+
+    _batch: Batch = field(repr=False)
+    _row: int = field(repr=False)
+
+    @property
+    def id(self) -> int:
+        """The number of this decision; rewards may name it instead of the object."""
+        return self._batch.first_id + self._row
+
+    @property
+    def index(self) -> int:
+        """Which candidate was chosen, counted from 0."""
+        return int(self._batch.indices[self._row])
+
+    @property
+    def arm(self) -> ArmName:
+        """The name of the arm chosen."""
+        return self._batch.names[self.index]
+
+    @property
+    def propensity(self) -> float:
+        """The exact probability with which this candidate was chosen."""
+        return float(self._batch.propensities[self._row])
+
+    @property
+    def exploration(self) -> float:
+        """The multiplier of the width when the choice was made."""
+        return float(self._batch.exploration[self._row])
+
+    @property
+    def candidates(self) -> tuple[ArmName, ...]:
+        """The arms that could have been chosen."""
+        return self._batch.names
+
+    @property
+    def context(self) -> Vector:
+        """The context of the chosen candidate."""
+        return self._batch.context(self._row)
+
+    @property
+    def prediction(self) -> Prediction:
+        """Mean and width of all candidates."""
+        mean, width = self._batch.prediction
+        return Prediction(mean[self._row], width[self._row])
+
+    @property
+    def mean(self) -> float:
+        """Estimated reward of the choice."""
+        return float(self.prediction.mean[self.index])
+
+    @property
+    def width(self) -> float:
+        """Width of the choice (the paper's s)."""
+        return float(self.prediction.width[self.index])
+
+    @property
+    def score(self) -> float:
+        """mean + exploration * width of the choice."""
+        return float(self.scores[self.index])
+
+    @property
+    def scores(self) -> Vector:
+        """mean + exploration * width of all candidates."""
+        return np.asarray(self._batch.scores[self._row])
+
+    @property
+    def note(self) -> Any:
+        """What the policy wrote down for itself with this decision (None for most)."""
+        return None if self._batch.notes is None else self._batch.notes[self._row]
+
+    def __repr__(self) -> str:
+        known = "prediction" in self._batch.__dict__
+        numbers = f", mean={self.mean:.4g}, width={self.width:.4g}" if known else ""
+        return f"Decision(id={self.id}, arm={self.arm!r}, propensity={self.propensity:.4g}{numbers})"
+
+
+class Decisions:
+    """The decisions of ``choose_many``: a sequence of `Decision`, with the numbers of all as arrays."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def __len__(self) -> int:
+        return len(self._batch.indices)
+
+    def __getitem__(self, row: int) -> Decision:
+        row = range(len(self))[row]
+        return Decision(self._batch, row)
+
+    def __iter__(self) -> Iterator[Decision]:
+        return (Decision(self._batch, row) for row in range(len(self)))
+
+    @property
+    def id(self) -> NDArray[np.intp]:
+        """Decision numbers, (R,)."""
+        return self._batch.first_id + np.arange(len(self))
+
+    @property
+    def index(self) -> NDArray[np.intp]:
+        """Which candidate was chosen in each round, (R,)."""
+        return self._batch.indices
+
+    @property
+    def arm(self) -> list[ArmName]:
+        """Names of the arms chosen."""
+        return [self._batch.names[i] for i in self._batch.indices]
+
+    @property
+    def propensity(self) -> Vector:
+        """Probabilities of the choices, (R,)."""
+        return self._batch.propensities
+
+    @property
+    def mean(self) -> Vector:
+        """Estimated rewards of the choices, (R,)."""
+        return self._chosen(self._batch.prediction.mean)
+
+    @property
+    def width(self) -> Vector:
+        """Widths of the choices, (R,)."""
+        return self._chosen(self._batch.prediction.width)
+
+    @property
+    def score(self) -> Vector:
+        """Scores of the choices, (R,)."""
+        return self._chosen(self._batch.scores)
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """Scores of all candidates, (R, k)."""
+        return self._batch.scores
+
+    def _chosen(self, values: NDArray[np.float64]) -> Vector:
+        return np.asarray(values[np.arange(len(self)), self._batch.indices])
+
+    def __repr__(self) -> str:
+        return f"Decisions({len(self)} rounds, ids {self._batch.first_id}..{self._batch.first_id + len(self) - 1})"

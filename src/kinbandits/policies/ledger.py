@@ -1,0 +1,169 @@
+"""The table of open decisions, and the memory of rewarded ones.
+
+A decision is open until its reward comes, it is cancelled, or it is forgotten: when more than
+``max_pending`` are open the oldest go, and those made more than ``forget_after`` decisions ago go too.
+Rewarded decisions are remembered with their reward (as many as may be open), so that a repeated delivery is
+recognised.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits.errors import RewardConflictError, UnknownDecisionError
+from kinbandits.policies.decision import Batch
+
+
+@dataclass(frozen=True, eq=False)
+class Ticket:
+    """What is kept of an open decision."""
+
+    arm: int
+    context: NDArray[np.float64]
+    propensity: float
+    note: Any = None
+
+
+class Ledger:
+    """Open decisions by number, oldest first."""
+
+    def __init__(self, max_pending: int, forget_after: int | None) -> None:
+        self.max_pending = max_pending
+        self.forget_after = forget_after
+        self.next_id = 0
+        self.forgotten = 0
+        self._open: OrderedDict[int, Ticket | tuple[Batch, int]] = OrderedDict()
+        self._rewarded: OrderedDict[int, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._open)
+
+    def open(self, batch: Batch) -> None:
+        """Enter the decisions of a batch, and forget what is too old or too much."""
+        rows = range(len(batch.indices))
+        self._open.update(zip((batch.first_id + r for r in rows), ((batch, r) for r in rows), strict=True))
+        self.next_id = batch.first_id + len(rows)
+        while len(self._open) > self.max_pending:
+            self._open.popitem(last=False)
+            self.forgotten += 1
+        if self.forget_after is not None:
+            while self._open and next(iter(self._open)) < self.next_id - self.forget_after:
+                self._open.popitem(last=False)
+                self.forgotten += 1
+
+    def ticket(self, decision_id: int) -> Ticket:
+        """The open decision of this number."""
+        entry = self._open.get(decision_id)
+        if entry is None:
+            raise UnknownDecisionError(self._why_unknown(decision_id))
+        if isinstance(entry, Ticket):
+            return entry
+        batch, row = entry
+        return Ticket(
+            arm=int(batch.query.arms[batch.indices[row]]),
+            context=batch.context(row),
+            propensity=float(batch.propensities[row]),
+            note=None if batch.notes is None else batch.notes[row],
+        )
+
+    def made(self, batch: Batch, decision_id: int) -> bool:
+        """Whether an open decision of this number, if there is one, was made in this batch (as far as known)."""
+        entry = self._open.get(decision_id)
+        return not isinstance(entry, tuple) or entry[0] is batch
+
+    def is_repeat(self, decision_id: int, reward: float) -> bool:
+        """Whether this very reward was taken already; another value for a rewarded decision is an error."""
+        earlier = self._rewarded.get(decision_id)
+        if earlier is None:
+            return False
+        if earlier != reward:
+            raise RewardConflictError(
+                f"decision {decision_id} already has reward {earlier!r}; a second reward of {reward!r} is refused. "
+                "Send the same value again to repeat a delivery, or observe() a new row to add one"
+            )
+        return True
+
+    def settle(self, decision_id: int, reward: float) -> None:
+        """The reward has been learned."""
+        del self._open[decision_id]
+        self._rewarded[decision_id] = reward
+        if len(self._rewarded) > self.max_pending:
+            self._rewarded.popitem(last=False)
+
+    def drop(self, decision_id: int) -> None:
+        """The decision is void: its reward will not come, or not be taken."""
+        self.ticket(decision_id)
+        del self._open[decision_id]
+
+    def drop_arm(self, arm: int) -> None:
+        """Void the open decisions for an arm that leaves; numbers of later arms move down by one."""
+        kept: OrderedDict[int, Ticket | tuple[Batch, int]] = OrderedDict()
+        for decision_id in self._open:
+            t = self.ticket(decision_id)
+            if t.arm != arm:
+                kept[decision_id] = Ticket(t.arm - (t.arm > arm), t.context, t.propensity, t.note)
+        self._open = kept
+
+    def items(self) -> Iterable[tuple[int, Ticket]]:
+        """Open decisions, oldest first."""
+        return ((decision_id, self.ticket(decision_id)) for decision_id in self._open)
+
+    def copy(self) -> Ledger:
+        """A copy; open decisions themselves never change and are shared."""
+        other = copy.copy(self)
+        other._open, other._rewarded = self._open.copy(), self._rewarded.copy()
+        return other
+
+    # -- saved form ---------------------------------------------------------------------------
+
+    def to_data(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """As JSON data and arrays."""
+        tickets = dict(self.items())
+        contexts = np.array([t.context for t in tickets.values()]) if tickets else np.empty((0, 0))
+        data = {
+            "next_id": self.next_id,
+            "forgotten": self.forgotten,
+            "notes": [t.note for t in tickets.values()],
+        }
+        arrays = {
+            "pending_ids": np.array(list(tickets), dtype=np.int64),
+            "pending_arms": np.array([t.arm for t in tickets.values()], dtype=np.int64),
+            "pending_propensities": np.array([t.propensity for t in tickets.values()], dtype=np.float64),
+            "pending_contexts": contexts,
+            "rewarded_ids": np.array(list(self._rewarded), dtype=np.int64),
+            "rewarded_values": np.array(list(self._rewarded.values()), dtype=np.float64),
+        }
+        return data, arrays
+
+    def restore(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """From what `to_data` gave."""
+        self.next_id, self.forgotten = int(data["next_id"]), int(data["forgotten"])
+        rows = zip(
+            arrays["pending_ids"].tolist(),
+            arrays["pending_arms"].tolist(),
+            arrays["pending_contexts"],
+            arrays["pending_propensities"].tolist(),
+            data["notes"],
+            strict=True,
+        )
+        self._open = OrderedDict((i, Ticket(a, x.copy(), p, n)) for i, a, x, p, n in rows)
+        rewarded = zip(arrays["rewarded_ids"].tolist(), arrays["rewarded_values"].tolist(), strict=True)
+        self._rewarded = OrderedDict(rewarded)
+
+    def _why_unknown(self, decision_id: object) -> str:
+        if isinstance(decision_id, int) and 0 <= decision_id < self.next_id:
+            return (
+                f"decision {decision_id} is no longer open: cancelled, its arm removed, forgotten "
+                "(max_pending, forget_after), or rewarded long ago. observe() takes its row without it"
+            )
+        return f"this policy never made a decision {decision_id!r}; use decision.id of one of its own"

@@ -1,0 +1,170 @@
+"""Saved policies: one zip file of arrays and JSON, with a format version and a checksum. No pickle.
+
+    policy.json    what kind of policy, its settings, its open decisions, its random state
+    arrays.npz     rows learned, contexts of open decisions, array fields of settings
+    checksum       SHA-256 of the two above
+
+A file is written beside its place and moved there when it is complete, so that a crash leaves the old one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits._value import Value, from_spec, to_spec
+from kinbandits._version import __version__
+from kinbandits.errors import FormatError, InvalidTypeError
+from kinbandits.history import History
+from kinbandits.regression import make_regression
+
+if TYPE_CHECKING:
+    from kinbandits.policies.kmtl_ucb import KMTLUCB
+
+FORMAT = "kinbandits policy"
+FORMAT_VERSION = 1
+
+
+def save(policy: KMTLUCB, path: str | PathLike[str]) -> None:
+    """Write ``policy`` to ``path``."""
+    _write(Path(path), *to_data(policy))
+
+
+def to_data(policy: KMTLUCB) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """All of a policy as JSON data and arrays."""
+    values: dict[str, NDArray[Any]] = {}
+    params = policy.get_params()
+    history = policy.regression.history
+    ledger, pending = policy._ledger.to_data()
+    data = {
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "written_by": __version__,
+        "policy": type(policy).__name__,
+        "params": {name: _param_spec(name, value, values) for name, value in params.items()},
+        "fitted": _param_spec("kernel", policy.regression.settings.terms, values),
+        "retired": [name for name in policy.arms if name in policy.retired],
+        "ledger": ledger,
+        "rng": policy.rng.bit_generator.state,
+        "n_arms": history.n_arms,
+    }
+    arrays = {
+        "arms": history.arms.astype(np.int64),
+        "contexts": history.contexts,
+        "rewards": history.rewards,
+        **pending,
+        **values,
+    }
+    return data, arrays
+
+
+def load(path: str | PathLike[str], *, context_kernel: object = None, exploration: Any = None) -> KMTLUCB:
+    """Read a policy that ``policy.save`` wrote; it continues with the decisions it would have made.
+
+    Args:
+        path: the file.
+        context_kernel: the kernel again, if it was a plain callable (which no file can hold).
+        exploration: the schedule again, if it was a plain function.
+    """
+    return from_data(*_read(Path(path)), context_kernel=context_kernel, exploration=exploration)
+
+
+def from_data(
+    data: dict[str, Any],
+    arrays: dict[str, NDArray[Any]],
+    *,
+    context_kernel: object = None,
+    exploration: Any = None,
+) -> KMTLUCB:
+    """Rebuild a policy from what `to_data` gave."""
+    from kinbandits.policies.kmtl_ucb import KMTLUCB
+
+    supplied = {"context_kernel": context_kernel, "exploration": exploration}
+    params = {name: _param(name, spec, arrays, supplied) for name, spec in data["params"].items()}
+    params["arms"] = data["params"]["arms"]
+    if params["reward_range"] is not None:
+        params["reward_range"] = tuple(params["reward_range"])
+    policy = KMTLUCB(**params)
+    policy.retired = set(data["retired"])
+    history = History.of(data["n_arms"], arrays["arms"].astype(np.intp), arrays["contexts"], arrays["rewards"])
+    fitted = _param("kernel", data["fitted"], arrays, supplied)
+    policy.regression = make_regression(policy.engine, policy._settings(fitted), history)
+    policy._ledger.restore(data["ledger"], arrays)
+    bit_generator = getattr(np.random, data["rng"]["bit_generator"])()
+    bit_generator.state = data["rng"]
+    policy.rng = np.random.Generator(bit_generator)
+    return policy
+
+
+def _param_spec(name: str, value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+    if name == "exploration" and callable(value) and not isinstance(value, Value):
+        return {"type": "callable", "name": getattr(value, "__name__", repr(value))}
+    return to_spec(value, arrays)
+
+
+def _param(name: str, spec: Any, arrays: dict[str, NDArray[Any]], supplied: dict[str, object]) -> Any:
+    if name == "exploration" and isinstance(spec, dict) and spec.get("type") == "callable":
+        if supplied["exploration"] is None:
+            raise InvalidTypeError(
+                f"the policy was saved with a plain function as exploration ({spec['name']}); give it again: "
+                "kb.load(path, exploration=f)"
+            )
+        return supplied["exploration"]
+    return from_spec(spec, arrays, foreign=supplied["context_kernel"])
+
+
+def _write(path: Path, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    text = json.dumps(data, allow_nan=False).encode()
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    packed = buffer.getvalue()
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as stream:
+            with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+                archive.writestr("policy.json", text)
+                archive.writestr("arrays.npz", packed)
+                archive.writestr("checksum", _checksum(text, packed))
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    if not path.exists():
+        raise FormatError(f"there is no file {path}")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            text, packed = archive.read("policy.json"), archive.read("arrays.npz")
+            checksum = archive.read("checksum").decode()
+    except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError) as error:
+        raise FormatError(f"{path} is not a saved kinbandits policy, or it is damaged ({error})") from error
+    except Exception as error:  # zlib.error has no common ancestor with the above
+        raise FormatError(f"{path} is damaged ({error}); restore it from a copy") from error
+    if checksum != _checksum(text, packed):
+        raise FormatError(f"{path} is damaged: its checksum does not fit its content; restore it from a copy")
+    data = json.loads(text)
+    if data.get("format") != FORMAT:
+        raise FormatError(f"{path} is a {data.get('format')!r} file, not a saved policy")
+    if data["version"] > FORMAT_VERSION:
+        raise FormatError(
+            f"{path} has format version {data['version']}, written by kinbandits {data['written_by']}; this "
+            f"release reads versions up to {FORMAT_VERSION}. Upgrade kinbandits to read it"
+        )
+    with np.load(io.BytesIO(packed), allow_pickle=False) as loaded:
+        return data, dict(loaded)
+
+
+def _checksum(text: bytes, packed: bytes) -> str:
+    return hashlib.sha256(text + packed).hexdigest()

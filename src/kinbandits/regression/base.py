@@ -1,0 +1,217 @@
+"""What every engine is: multi-task kernel ridge regression on pairs (arm, context).
+
+Notation (t rows of history, a query of m points; the paper's symbols in brackets)
+    K        (t, t)  kernel matrix of the history [K~_{t-1}]
+    k        (t, m)  kernel values between the history and the query [k~_{a,t}]
+    prior    (m,)    k(x~, x~) of each query point
+    noise    (t,)    ridge * n_a of the row's arm ("per_arm"), or ridge ("uniform") [lambda eta^-1]
+    M        (t, t)  K + diag(noise), symmetric; M^-1 = (eta K + lambda I)^-1 eta
+    mean     k' M^-1 y                                          [f^_t]
+    width    sqrt((prior - k' M^-1 k) / ridge)                  [s_{a,t}]
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits.history import History
+from kinbandits.terms import Terms
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+Weighting = Literal["per_arm", "uniform"]
+ColdStart = Literal["explore", "borrow"]
+
+
+class Prediction(NamedTuple):
+    """Mean and width of each candidate; ``width`` is the paper's s, which contains lambda^-1/2."""
+
+    mean: Vector
+    width: Vector
+
+
+@dataclass(frozen=True)
+class Query:
+    """Candidates of R rounds: the same k arms in each, with one context for all of them or one for each.
+
+    Attributes:
+        arms: (k,) arm numbers; an arm may stand more than once.
+        contexts: (R, 1, d), one context a round, or (R, k, d), one per candidate.
+    """
+
+    arms: Indices
+    contexts: Matrix
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(R, k)."""
+        return len(self.contexts), len(self.arms)
+
+    @property
+    def shared(self) -> bool:
+        """Whether all candidates of a round have the same context."""
+        return bool(self.contexts.shape[1] == 1)
+
+    def points(self) -> tuple[Indices, Matrix]:
+        """The R * k pairs (arm, context), round by round."""
+        rounds, k = self.shape
+        contexts = np.broadcast_to(self.contexts, (rounds, k, self.contexts.shape[2]))
+        return np.tile(self.arms, rounds), contexts.reshape(rounds * k, -1)
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """The settings of the regression.
+
+    Attributes:
+        terms: the kernel on pairs (arm, context).
+        ridge: lambda.
+        weighting: ``"per_arm"``, eta = 1/n_a, or ``"uniform"``.
+        cold_start: an arm without rows has mean 0 and prior width (``"explore"``, the paper), or the ordinary
+            posterior through k_Z (``"borrow"``).
+    """
+
+    terms: Terms
+    ridge: float
+    weighting: Weighting
+    cold_start: ColdStart
+
+    def noise(self, arms: Indices, counts: Indices) -> Vector:
+        """lambda eta^-1: what is added to the diagonal of K, row by row."""
+        if self.weighting == "uniform":
+            return np.full(len(arms), self.ridge)
+        return np.asarray(self.ridge * counts[arms], dtype=np.float64)
+
+    def width(self, prior: Vector, explained: Vector) -> Vector:
+        """s = sqrt((prior - explained) / lambda); rounding may not make it imaginary."""
+        width: Vector = np.sqrt(np.maximum(prior - explained, 0.0) / self.ridge)
+        return width
+
+
+class Regression(ABC):
+    """One estimator, several engines. Subclasses fill in the posterior; the rules common to all stand here."""
+
+    def __init__(self, settings: Ridge, history: History) -> None:
+        self.settings = settings
+        self.history = history
+
+    # -- what an engine must give ---------------------------------------------------------------
+
+    @abstractmethod
+    def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
+        """Mean and width of every candidate, (R, k) each, without the cold-start rule."""
+
+    @abstractmethod
+    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
+        """k(x~, x~') - k' M^-1 k of the points, without the cold-start rule."""
+
+    @abstractmethod
+    def _absorb(self, start: int) -> None:
+        """The history has grown; its rows from ``start`` on are new."""
+
+    @property
+    @abstractmethod
+    def similarity_matrices(self) -> list[Matrix]:
+        """The similarity matrix in force, one per term."""
+
+    @abstractmethod
+    def dual(self) -> Vector:
+        """M^-1 y, one weight per row: the mean at a point is the sum of weight times kernel value."""
+
+    @abstractmethod
+    def log_det(self) -> float:
+        """log det(I + diag(noise)^-1 K); with uniform weights the paper's log g."""
+
+    # -- common to all --------------------------------------------------------------------------
+
+    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector) -> None:
+        """Learn from rows. If that fails, the regression is as it was before."""
+        start = len(self.history)
+        self.history.append(arms, contexts, rewards)
+        try:
+            self._absorb(start)
+        except BaseException:
+            self.history.truncate(start)
+            self.__init__(self.settings, self.history)  # type: ignore[misc]
+            raise
+
+    def rebuilt(self, settings: Ridge, history: History) -> Self:
+        """The same engine with other settings or rows, from scratch."""
+        return type(self)(settings, history)
+
+    def predict(self, query: Query) -> Prediction:
+        """Mean and width of every candidate, (R, k) each."""
+        mean, width = self._posterior(query)
+        cold = self._cold(query.arms)
+        if cold.any():
+            prior = self._prior(query)
+            mean[:, cold] = 0.0
+            width[:, cold] = self.settings.width(prior[:, cold], np.zeros(1))
+        return Prediction(mean, width)
+
+    def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
+        """Which candidates have the largest mean + exploration * width of their round, (R, k).
+
+        With a ``tolerance``, all whose score is that fraction of the largest magnitude below it.
+        An engine that can tell without computing every number overrides this.
+        """
+        mean, width = self.predict(query)
+        return best(mean + exploration[:, None] * width, tolerance)
+
+    def covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
+        """Posterior covariance of the points: a Gaussian process with kernel k and noise ``noise``.
+
+        Under "explore", points of arms without rows keep their prior and are unrelated to the others.
+        """
+        covariance = self._covariance(arms, contexts)
+        cold = self._cold(arms)
+        if cold.any():
+            covariance[cold] = 0.0
+            covariance[:, cold] = 0.0
+            X, a = contexts[cold], arms[cold]
+            gram = self.settings.terms.gram(self.similarity_matrices, a, X, a, X)
+            covariance[np.ix_(cold, cold)] = gram
+        return covariance
+
+    def contributions(self, arm: int, context: Vector) -> Vector:
+        """How much of the mean of (arm, context) comes from each arm's rows, (N,)."""
+        h = self.history
+        if not len(h) or self._cold(np.array([arm])).any():
+            return np.zeros(h.n_arms)
+        k = self.settings.terms.gram(
+            self.similarity_matrices, np.array([arm]), context[None, :], h.arms, h.contexts
+        )[0]
+        return np.bincount(h.arms, weights=k * self.dual(), minlength=h.n_arms).astype(np.float64)
+
+    def copy(self) -> Self:
+        """A copy that shares no state."""
+        return copy.deepcopy(self)
+
+    def _cold(self, arms: Indices) -> Mask:
+        """Which of these arms are to be explored without looking at others."""
+        if self.settings.cold_start == "borrow":
+            return np.zeros(len(arms), dtype=bool)
+        return np.asarray(self.history.counts[arms] == 0)
+
+    def _prior(self, query: Query) -> Matrix:
+        arms, contexts = query.points()
+        return self.settings.terms.prior(self.similarity_matrices, arms, contexts).reshape(query.shape)
+
+    def _noise(self) -> Vector:
+        return self.settings.noise(self.history.arms, self.history.counts)
+
+
+def best(scores: Matrix, tolerance: float) -> Mask:
+    """Which scores of each row are the largest, to ``tolerance`` of the row's largest magnitude."""
+    floor = scores.max(axis=1, keepdims=True)
+    if tolerance:
+        floor = floor - tolerance * np.abs(scores).max(axis=1, keepdims=True)
+    return np.asarray(scores >= floor)

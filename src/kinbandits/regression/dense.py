@@ -1,0 +1,123 @@
+"""The dense engine: kernel matrices cached and grown by a row, one Cholesky factor per change.
+
+Notation as in `base`; besides,
+    K_contexts  one (t, t) matrix of context-kernel values per term, in a buffer that doubles
+    L           lower Cholesky factor of M
+    c           L^-1 k
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kinbandits.history import History
+from kinbandits.regression.base import Indices, Matrix, Query, Regression, Ridge, Vector
+from kinbandits.regression.linalg import backward, factor, forward
+from kinbandits.terms import TermsTracker
+
+
+class GrowingGram:
+    """The context-kernel matrix of one term, grown by rows without copying the old ones each time."""
+
+    def __init__(self) -> None:
+        self._buffer: Matrix = np.empty((0, 0))
+        self._size = 0
+
+    @property
+    def matrix(self) -> Matrix:
+        """The (t, t) matrix (a view)."""
+        return self._buffer[: self._size, : self._size]
+
+    def append(self, rows: Matrix) -> None:
+        """Add the kernel values of m new rows with all rows up to themselves, (m, t + m)."""
+        start, end = self._size, rows.shape[1]
+        if end > len(self._buffer):
+            grown = np.zeros((max(end, 2 * start, 64),) * 2)
+            grown[:start, :start] = self.matrix
+            self._buffer = grown
+        self._buffer[start:end, :end] = rows
+        self._buffer[:start, start:end] = rows[:, :start].T
+        self._size = end
+
+
+class DenseRegression(Regression):
+    """Exact: t^2 kernel values kept, t^3 / 3 for a factor after each change, t^2 for each prediction."""
+
+    def __init__(self, settings: Ridge, history: History) -> None:
+        super().__init__(settings, history)
+        self._tracker = TermsTracker(settings.terms, history)
+        self._grams = [GrowingGram() for _ in settings.terms]
+        self._L: Matrix | None = None
+        self._z: Vector = np.zeros(0)
+        self._grow(0)
+
+    @property
+    def similarity_matrices(self) -> list[Matrix]:
+        """Followed, not recomputed."""
+        return self._tracker.matrices
+
+    def _absorb(self, start: int) -> None:
+        self._tracker.observe(start)
+        self._grow(start)
+
+    def _grow(self, start: int) -> None:
+        X = self.history.contexts
+        if len(X) > start:
+            for term, gram in zip(self.settings.terms, self._grams, strict=True):
+                gram.append(term.context_kernel(term.select(X[start:]), term.select(X)))
+        self._L = None
+
+    def _factor(self) -> Matrix:
+        """L of the current M, and z = L^-1 y."""
+        if self._L is None:
+            arms = self.history.arms
+            M = np.zeros((len(arms), len(arms)))
+            for gram, K_arm in zip(self._grams, self.similarity_matrices, strict=True):
+                M += K_arm[np.ix_(arms, arms)] * gram.matrix
+            M[np.diag_indices_from(M)] += self._noise()
+            self._L = factor(M)
+            self._z = forward(self._L, self.history.rewards)
+        return self._L
+
+    def _cross(self, query: Query) -> Matrix:
+        """k of all points of the query, (t, R * k); a shared context is compared with the history once."""
+        arms = self.history.arms
+        K_arms = self.similarity_matrices
+        rounds, n = query.shape
+        k = np.zeros((len(arms), rounds, n))
+        for term, K_arm in zip(self.settings.terms, K_arms, strict=True):
+            flat = query.contexts.reshape(-1, query.contexts.shape[2])
+            values = term.context_kernel(term.select(self.history.contexts), term.select(flat))
+            per_round = values.reshape(len(arms), rounds, -1)
+            k += K_arm[np.ix_(arms, query.arms)][:, None, :] * per_round
+        return k.reshape(len(arms), rounds * n)
+
+    def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
+        prior = self._prior(query)
+        if not len(self.history):
+            return np.zeros(query.shape), self.settings.width(prior, np.zeros(1))
+        L = self._factor()
+        c = forward(L, self._cross(query))
+        explained = np.einsum("ij,ij->j", c, c).reshape(query.shape)
+        return (c.T @ self._z).reshape(query.shape), self.settings.width(prior, explained)
+
+    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
+        h = self.history
+        gram = self.settings.terms.gram(self.similarity_matrices, arms, contexts, arms, contexts)
+        if not len(h):
+            return gram
+        c = forward(
+            self._factor(),
+            self.settings.terms.gram(self.similarity_matrices, h.arms, h.contexts, arms, contexts),
+        )
+        return gram - c.T @ c
+
+    def dual(self) -> Vector:
+        """M^-1 y."""
+        return backward(self._factor(), self._z) if len(self.history) else np.zeros(0)
+
+    def log_det(self) -> float:
+        """2 sum log L_ii - sum log noise."""
+        if not len(self.history):
+            return 0.0
+        return float(2.0 * np.log(np.diag(self._factor())).sum() - np.log(self._noise()).sum())

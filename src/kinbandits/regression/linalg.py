@@ -1,0 +1,59 @@
+"""Linear algebra that has never heard of arms."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+
+from kinbandits.errors import NumericalWarning, SingularMatrixError
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+_LARGEST_JITTER = 1e-6  # of the largest diagonal entry; more would change the answer
+
+
+def factor(M: Matrix) -> Matrix:
+    """The lower Cholesky factor of M, with jitter on the diagonal if rounding made M indefinite.
+
+    Jitter starts at 1e-14 of the largest diagonal entry and grows tenfold, with a warning that names it;
+    above 1e-6 the matrix is refused. Costs t^3 / 3. M is left as it was.
+    """
+    if not np.isfinite(M).all():
+        raise SingularMatrixError("the kernel matrix holds NaN or infinity; check what the kernel returns")
+    try:
+        return cholesky(M, lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        scale = float(M.diagonal().max())
+    jitter = 1e-14
+    while jitter <= _LARGEST_JITTER:
+        try:
+            L = cholesky(M + np.diag(np.full(len(M), jitter * scale)), lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            jitter *= 10.0
+            continue
+        warnings.warn(
+            f"the kernel matrix of {len(M)} rows is singular in floating point (contexts repeat, or the ridge is "
+            f"tiny); added {jitter * scale:.3g} to its diagonal. Raise ridge to avoid this",
+            NumericalWarning,
+            stacklevel=2,
+        )
+        return L
+    raise SingularMatrixError(
+        f"the kernel matrix of {len(M)} rows is not positive definite, even with {_LARGEST_JITTER:g} of its "
+        "largest entry added to the diagonal. The kernel may not be positive semidefinite "
+        "(kinbandits.testing.check_kernel tells), or ridge is far too small"
+    )
+
+
+def forward(L: Matrix, B: Matrix) -> Matrix:
+    """L^-1 B."""
+    return np.asarray(solve_triangular(L, B, lower=True, check_finite=False))
+
+
+def backward(L: Matrix, B: Matrix) -> Matrix:
+    """L^-T B."""
+    return np.asarray(solve_triangular(L, B, lower=True, trans=1, check_finite=False))

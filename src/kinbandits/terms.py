@@ -1,0 +1,173 @@
+"""The kernel on pairs (arm, context): a sum of products k_Z(a, b) k_X(x, x').
+
+One term is the paper's product kernel. Two terms give hybrid Lin-UCB (a part that all arms share and a part
+of each arm's own) or the additive kernel of CGP-UCB::
+
+    kb.Term(kb.Pooled(), kb.Linear(), columns=[0, 1]) + kb.Term(kb.Independent(), kb.Linear(), columns=[2, 3])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits._value import Value
+from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits.history import History
+from kinbandits.kernels import as_kernel
+from kinbandits.similarity import Similarity, Tracker
+
+Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+__all__ = ["Term", "Terms", "as_terms"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Term(Value):
+    """One product k_Z(a, b) k_X(x, x'), on all columns of the context or on some of them.
+
+    An estimated similarity sees the same columns as the kernel.
+
+    Example:
+        >>> import kinbandits as kb
+        >>> kb.Term(kb.Pooled(), kb.Linear()) + kb.Term(kb.Independent(), kb.Linear(), columns=[0])
+        Terms(terms=(Term(similarity=Pooled(), context_kernel=Linear()),
+                     Term(similarity=Independent(), context_kernel=Linear(), columns=(0,))))
+    """
+
+    similarity: Similarity
+    context_kernel: Any
+    columns: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.similarity, Similarity):
+            raise InvalidTypeError(
+                f"similarity must be a value such as kb.Independent() or kb.Estimated(), got {self.similarity!r}"
+            )
+        object.__setattr__(self, "context_kernel", as_kernel(self.context_kernel))
+        if self.columns is not None:
+            object.__setattr__(self, "columns", _columns(self.columns))
+
+    def __add__(self, other: object) -> Terms:
+        if isinstance(other, Term | Terms):
+            return Terms((self, *as_terms(other)))
+        return NotImplemented
+
+    def select(self, contexts: Matrix) -> Matrix:
+        """The columns of ``contexts`` that this term sees."""
+        return contexts if self.columns is None else contexts[:, list(self.columns)]
+
+    def select_history(self, history: History) -> History:
+        """The history with only the columns that this term sees."""
+        if self.columns is None:
+            return history
+        return History.of(history.n_arms, history.arms, self.select(history.contexts), history.rewards)
+
+    def check_features(self, n_features: int) -> None:
+        """Raise if contexts of ``n_features`` columns do not fit."""
+        if self.columns is not None and max(self.columns) >= n_features:
+            raise InvalidInputError(
+                f"columns names column {max(self.columns)}, but contexts have {n_features} (counted from 0)"
+            )
+        self.context_kernel.check_features(n_features if self.columns is None else len(self.columns))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Terms(Value):
+    """A sum of terms, written ``term1 + term2``."""
+
+    terms: tuple[Term, ...]
+
+    def __iter__(self) -> Iterator[Term]:
+        return iter(self.terms)
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    def __add__(self, other: object) -> Terms:
+        if isinstance(other, Term | Terms):
+            return Terms((*self.terms, *as_terms(other)))
+        return NotImplemented
+
+    def refits(self, before: int, after: int) -> bool:
+        """Whether a kernel is to be read off the data again when the history grows so."""
+        return any(t.context_kernel.refits(before, after) for t in self.terms)
+
+    def fitted(self, history: History) -> Terms:
+        """The terms with the kernels to use after this history."""
+        kernels = [t.context_kernel.fitted(t.select_history(history)) for t in self.terms]
+        return Terms(tuple(t.replace(context_kernel=k) for t, k in zip(self.terms, kernels, strict=True)))
+
+    def with_similarities(self, similarities: Sequence[Similarity]) -> Terms:
+        """The same terms with these similarities."""
+        pairs = zip(self.terms, similarities, strict=True)
+        return Terms(tuple(t.replace(similarity=s) for t, s in pairs))
+
+    def matrices(self, history: History) -> list[Matrix]:
+        """The similarity matrix of each term, from its definition."""
+        return [t.similarity.matrix(t.select_history(history)) for t in self.terms]
+
+    def gram(self, K_arms: Sequence[Matrix], arms: Indices, A: Matrix, others: Indices, B: Matrix) -> Matrix:
+        """K[i, j] = sum over terms of K_arm[arms[i], others[j]] k_X(A[i], B[j])."""
+        K = np.zeros((len(A), len(B)))
+        for term, K_arm in zip(self.terms, K_arms, strict=True):
+            K += K_arm[np.ix_(arms, others)] * term.context_kernel(term.select(A), term.select(B))
+        return K
+
+    def prior(self, K_arms: Sequence[Matrix], arms: Indices, A: Matrix) -> Matrix:
+        """k((a, x), (a, x)) of each row."""
+        prior = np.zeros(len(A))
+        for term, K_arm in zip(self.terms, K_arms, strict=True):
+            prior += np.diag(K_arm)[arms] * term.context_kernel.diag(term.select(A))
+        return prior
+
+
+def as_terms(kernel: object) -> Terms:
+    """A sum of terms from a sum or from one term."""
+    if isinstance(kernel, Terms):
+        return kernel
+    if isinstance(kernel, Term):
+        return Terms((kernel,))
+    raise InvalidTypeError(f"kernel must be a kb.Term or a sum of them, got {kernel!r}")
+
+
+class TermsTracker:
+    """The similarity matrices of all terms, following a growing history."""
+
+    def __init__(self, terms: Terms, history: History) -> None:
+        self._terms = terms
+        self._history = history
+        self._views = [t.select_history(history) for t in terms]
+        self._trackers: list[Tracker] = [
+            t.similarity.tracker(view) for t, view in zip(terms, self._views, strict=True)
+        ]
+
+    @property
+    def matrices(self) -> list[Matrix]:
+        """The similarity matrix of each term."""
+        return [tracker.matrix for tracker in self._trackers]
+
+    def observe(self, start: int) -> None:
+        """The history has grown: its rows from ``start`` on are new."""
+        h = self._history
+        for term, view, tracker in zip(self._terms, self._views, self._trackers, strict=True):
+            if view is not h:
+                view.append(h.arms[start:], term.select(h.contexts[start:]), h.rewards[start:])
+            tracker.observe(start)
+
+
+def _columns(columns: object) -> tuple[int, ...]:
+    try:
+        chosen = tuple(int(c) for c in columns)  # type: ignore[attr-defined]
+    except TypeError as error:
+        raise InvalidTypeError(
+            f"columns must be a sequence of column numbers such as [0, 1], got {columns!r}"
+        ) from error
+    if not chosen or min(chosen) < 0:
+        raise InvalidInputError(f"columns must name at least one column, counted from 0, got {columns!r}")
+    return chosen
