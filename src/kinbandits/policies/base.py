@@ -151,6 +151,63 @@ class Policy(ABC):
             batch.scores  # noqa: B018
         return Decisions(batch)
 
+    def propose(
+        self,
+        contexts: ArrayLike,
+        arms: Sequence[ArmName] | None = None,
+        *,
+        uniform: ArrayLike,
+        first_round: int = 0,
+    ) -> Decisions:
+        """Choose in many rounds, for a caller who keeps the open decisions and the random numbers. Reads only.
+
+        The decisions are not entered in this policy's table: their rewards go to ``observe``.
+
+        Args:
+            contexts: (R, 1, d) or (R, k, d).
+            arms: the candidates, as in ``choose``.
+            uniform: (R, 2) numbers in [0, 1), in place of the policy's random state: the first decides whether
+                a random candidate is played (epsilon), the second which, or breaks a tie.
+            first_round: how many decisions came before, for an exploration schedule.
+
+        Example:
+            >>> import kinbandits as kb
+            >>> policy = kb.KMTLUCB(arms=["red", "blue"], epsilon=0.2)
+            >>> policy.propose([[[0.2]], [[0.2]]], uniform=[[0.1, 0.7], [0.9, 0.2]]).arm
+            ['blue', 'red']
+            >>> policy.n_decisions
+            0
+        """
+        query, names = self._query(contexts, arms, to_play=True, batch=True)
+        draws = number_array("uniform", uniform)
+        if draws.shape != (query.shape[0], 2) or draws.min() < 0.0 or draws.max() >= 1.0:
+            raise InvalidInputError(
+                f"uniform must be ({query.shape[0]}, 2) numbers in [0, 1), got shape {draws.shape}"
+            )
+        return Decisions(self._batch(query, names, _whole("first_round", first_round, 0), draws))
+
+    def probabilities(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Vector:
+        """The probability with which each candidate would be chosen now, (R, k). Reads only.
+
+        ``contexts`` is (R, 1, d) or (R, k, d), as in ``choose_many``. This is what off-policy evaluation needs.
+
+        Example:
+            >>> import kinbandits as kb
+            >>> policy = kb.KMTLUCB(arms=["red", "blue"], epsilon=0.2, tie_break="first")
+            >>> policy.probabilities([[[0.2]]])
+            array([[0.9, 0.1]])
+        """
+        query, _ = self._query(contexts, arms, to_play=True, batch=True)
+        leaders, _ = self._leaders(query, self._ledger.next_id, 0.0 if self.tie_break == "first" else _TIE)
+        return self._mixed(self._shares(leaders))
+
+    def frozen(self) -> Self:
+        """What is known now, laid out for being read often and from other threads: for ``propose``, ``predict``.
+
+        Open decisions are left behind, and a frozen policy does not learn.
+        """
+        return self.copy()
+
     def predict(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Prediction:
         """Mean and width of every candidate: (k,) each, or (R, k) for a batch of rounds. Reads only.
 
@@ -169,12 +226,16 @@ class Policy(ABC):
         return Prediction(mean, width)
 
     def _decide(self, query: Query, names: tuple[ArmName, ...]) -> Batch:
+        batch = self._batch(query, names, self._ledger.next_id, None)
+        self._ledger.open(batch)
+        return batch
+
+    def _batch(self, query: Query, names: tuple[ArmName, ...], first: int, draws: Vector | None) -> Batch:
         rounds = query.shape[0]
-        first = self._ledger.next_id
         leaders, notes = self._leaders(query, first, 0.0 if self.tie_break == "first" else _TIE)
-        indices, propensities = self._draw(leaders, self.rng.random((rounds, 2)))
+        indices, propensities = self._draw(leaders, self.rng.random((rounds, 2)) if draws is None else draws)
         version = self._version
-        batch = Batch(
+        return Batch(
             query=query,
             names=names,
             first_id=first,
@@ -185,8 +246,6 @@ class Policy(ABC):
             is_current=lambda: self._version == version,
             notes=notes,
         )
-        self._ledger.open(batch)
-        return batch
 
     def _draw(self, leaders: NDArray[np.bool_], uniform: Vector) -> tuple[Indices, Vector]:
         """One candidate per round, and the probability it had.
@@ -196,18 +255,26 @@ class Policy(ABC):
         rounds, k = leaders.shape
         if self.tie_break == "first":
             best = leaders.argmax(axis=1)
-            share = np.zeros((rounds, k))
-            share[np.arange(rounds), best] = 1.0
         else:
             ties = leaders.sum(axis=1)
             nth = np.minimum((uniform[:, 1] * ties).astype(np.intp), ties - 1)
             best = (leaders.cumsum(axis=1) > nth[:, None]).argmax(axis=1)
-            share = leaders / ties[:, None]
         if self.epsilon > 0.0:
             anyone = np.minimum((uniform[:, 1] * k).astype(np.intp), k - 1)
             best = np.where(uniform[:, 0] < self.epsilon, anyone, best)
-        chosen = share[np.arange(rounds), best]
-        return best, (1.0 - self.epsilon) * chosen + self.epsilon / k
+        return best, self._mixed(self._shares(leaders))[np.arange(rounds), best]
+
+    def _shares(self, leaders: NDArray[np.bool_]) -> Vector:
+        """How the leaders of each round divide its choice, (R, k)."""
+        if self.tie_break == "random":
+            return np.asarray(leaders / leaders.sum(axis=1)[:, None])
+        shares = np.zeros(leaders.shape)
+        shares[np.arange(len(leaders)), leaders.argmax(axis=1)] = 1.0
+        return shares
+
+    def _mixed(self, shares: Vector) -> Vector:
+        """Shares with the uniform floor mixed in: the probability of each candidate."""
+        return np.asarray((1.0 - self.epsilon) * shares + self.epsilon / shares.shape[1])
 
     # -- learning -------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from kinbandits.kernels import Median
 from kinbandits.policies.base import Policy, TieBreak
 from kinbandits.policies.decision import ArmName, Decision
 from kinbandits.policies.explanation import Explanation, explain
+from kinbandits.policies.ledger import Ledger
 from kinbandits.regression import ENGINES, Prediction, Query, Ridge, make_regression
 from kinbandits.regression.base import ColdStart, Weighting
 from kinbandits.similarity import Independent, Similarity
@@ -285,6 +286,13 @@ class KMTLUCB(Policy):
         """An independent copy: same knowledge, same open decisions, same random state."""
         other = super().copy()
         other.regression = self.regression.copy()
+        return other
+
+    def frozen(self) -> Self:
+        """What is known now, laid out for being read often and from other threads."""
+        other = super().copy()
+        other._ledger = Ledger(1, None)
+        other.regression = self.regression.frozen()
         return other
 
     def __repr__(self) -> str:

@@ -195,6 +195,13 @@ class Regression(ABC):
         """A copy that shares no state."""
         return copy.deepcopy(self)
 
+    def frozen(self) -> Regression:
+        """What is known now, to be read by other threads while this one learns on.
+
+        An engine that has a better layout for reading overrides this.
+        """
+        return self.copy()
+
     def _cold(self, arms: Indices) -> Mask:
         """Which of these arms are to be explored without looking at others."""
         if self.settings.cold_start == "borrow":

@@ -12,6 +12,7 @@ import numpy as np
 
 from kinbandits.history import History
 from kinbandits.regression.base import Indices, Matrix, Query, Regression, Ridge, Vector
+from kinbandits.regression.frozen import FrozenRegression
 from kinbandits.regression.linalg import backward, factor, forward
 from kinbandits.terms import TermsTracker
 
@@ -111,6 +112,10 @@ class DenseRegression(Regression):
             self.settings.terms.gram(self.similarity_matrices, h.arms, h.contexts, arms, contexts),
         )
         return gram - c.T @ c
+
+    def frozen(self) -> Regression:
+        """Laid out for reading."""
+        return FrozenRegression(self.settings, self.history, self.similarity_matrices)
 
     def dual(self) -> Vector:
         """M^-1 y."""

@@ -1,0 +1,74 @@
+"""A frozen policy gives the numbers of the one it came from, and does not learn."""
+
+import numpy as np
+import pytest
+
+import kinbandits as kb
+
+SIMILARITIES = {
+    "independent": kb.Independent(),
+    "scaled independent": kb.Known(np.diag([0.5, 1.0, 2.0, 1.0])),
+    "pooled": kb.Pooled(),
+    "mixed": kb.Mixed(0.4),
+    "estimated": kb.Estimated(length_scale=0.5),
+}
+
+
+def taught(similarity: kb.Similarity, weighting: str, rows: int = 40) -> kb.KMTLUCB:
+    rng = np.random.default_rng(5)
+    policy = kb.KMTLUCB(
+        arms=["a", "b", "c", "d"],
+        similarity=similarity,
+        weighting=weighting,
+        context_kernel=kb.RBF(0.8),
+        cold_start="borrow",
+    )
+    if rows:  # arm "d" is never played
+        arms = rng.choice(["c", "a", "b"], rows).tolist()
+        policy.observe(arms, rng.normal(size=(rows, 3)), rng.normal(size=rows))
+    return policy
+
+
+@pytest.mark.parametrize("weighting", ["uniform", "per_arm"])
+@pytest.mark.parametrize("name", SIMILARITIES)
+@pytest.mark.parametrize("rows", [0, 1, 40])
+def test_same_numbers_as_the_engine(name: str, weighting: str, rows: int) -> None:
+    policy = taught(SIMILARITIES[name], weighting, rows)
+    frozen = policy.frozen()
+    rng = np.random.default_rng(1)
+    for contexts in (rng.normal(size=(5, 1, 3)), rng.normal(size=(5, 4, 3)), rng.normal(size=3)):
+        mean, width = policy.predict(contexts)
+        np.testing.assert_allclose(frozen.predict(contexts).mean, mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(frozen.predict(contexts).width, width, rtol=1e-9, atol=1e-12)
+    subset = ["d", "b", "b"]
+    np.testing.assert_allclose(
+        frozen.predict(np.ones(3), arms=subset).width, policy.predict(np.ones(3), arms=subset).width, rtol=1e-9
+    )
+    np.testing.assert_allclose(frozen.covariance(np.ones(3)), policy.covariance(np.ones(3)), atol=1e-10)
+    assert frozen.log_det() == pytest.approx(policy.log_det(), abs=1e-9)
+
+
+def test_terms_of_several_kernels() -> None:
+    rng = np.random.default_rng(0)
+    policy = kb.LinUCB(3, sharing="hybrid")
+    policy.observe([0, 1, 2, 0], rng.normal(size=(4, 2)), rng.normal(size=4))
+    np.testing.assert_allclose(policy.frozen().predict([0.3, 1.0]).width, policy.predict([0.3, 1.0]).width)
+
+
+def test_it_does_not_learn_and_its_origin_does() -> None:
+    policy = taught(kb.Mixed(0.4), "uniform")
+    frozen = policy.frozen()
+    before = frozen.predict(np.zeros(3))
+    with pytest.raises(TypeError, match="does not learn"):
+        frozen.observe(["a"], [[0.0, 0.0, 0.0]], [1.0])
+    policy.observe(["a"], [[0.0, 0.0, 0.0]], [5.0])
+    np.testing.assert_array_equal(frozen.predict(np.zeros(3)).mean, before.mean)
+    assert not np.allclose(policy.predict(np.zeros(3)).mean, before.mean)
+
+
+def test_explanations_agree() -> None:
+    policy = taught(kb.Mixed(0.4), "uniform")
+    decision = policy.choose(np.ones(3), scores=True)
+    theirs, mine = policy.explain(decision), policy.frozen().explain(decision)
+    assert mine.lent == pytest.approx(theirs.lent)
+    assert mine.width_alone == pytest.approx(theirs.width_alone)
