@@ -8,7 +8,7 @@
 1
 """
 
-from kinbandits import errors
+from kinbandits import errors, theory
 from kinbandits._version import __version__
 from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Median
 from kinbandits.policies import (
@@ -51,4 +51,5 @@ __all__ = [
     "__version__",
     "errors",
     "load",
+    "theory",
 ]

@@ -1,0 +1,85 @@
+"""Conditions that several statements share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits._checks import number_array
+from kinbandits._value import positive, real
+from kinbandits.errors import InvalidInputError, InvalidTypeError, NotPositiveSemidefiniteError
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+_TOLERANCE = 1e-10  # of the largest entry: how far a matrix may be from symmetric and positive semidefinite
+
+
+def whole(name: str, value: object, least: int) -> int:
+    """``value`` as an int of at least ``least``."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}")
+    if value < least:
+        raise InvalidInputError(f"{name} must be at least {least}, got {value!r}")
+    return int(value)
+
+
+def probability(name: str, value: float) -> float:
+    """``value`` in (0, 1]."""
+    number = real(name, value)
+    if not 0.0 < number <= 1.0:
+        raise InvalidInputError(f"{name} must be a probability above 0 and at most 1, got {value!r}")
+    return number
+
+
+def form_of(form: str, allowed: tuple[str, ...] = ("printed", "derived")) -> str:
+    """``form``, refused unless it is one of ``allowed``."""
+    if form not in allowed:
+        raise InvalidInputError(f"form must be one of {', '.join(map(repr, allowed))}; got {form!r}")
+    return form
+
+
+def kernel_matrix(name: str, values: Any) -> Matrix:
+    """A symmetric matrix (positive semidefiniteness is seen from its eigenvalues, see `spectrum_of`)."""
+    K = number_array(name, values)
+    if K.ndim != 2 or K.shape[0] != K.shape[1]:
+        raise InvalidInputError(f"{name} must be a square matrix, got shape {K.shape}")
+    if K.size:
+        skew = float(np.abs(K - K.T).max())
+        if skew > _TOLERANCE * max(1.0, float(np.abs(K).max())):
+            raise InvalidInputError(f"{name} must be symmetric, but it differs from its transpose by {skew:.6g}")
+    return (K + K.T) / 2.0
+
+
+def spectrum_of(name: str, K: Matrix) -> Vector:
+    """Eigenvalues, largest first; below zero by more than rounding, K is no kernel matrix and is refused."""
+    eigenvalues = np.asarray(np.linalg.eigvalsh(K), dtype=np.float64) if K.size else np.zeros(0)
+    return nonnegative(f"the eigenvalues of {name}", eigenvalues)
+
+
+def nonnegative(name: str, values: Vector) -> Vector:
+    """``values``, largest first, with what is only rounding (of size n eps max) set to zero."""
+    ordered = np.sort(values)[::-1]
+    if not ordered.size:
+        return ordered
+    scale = max(float(np.abs(ordered).max()), np.finfo(float).tiny)
+    if ordered[-1] < -_TOLERANCE * scale:
+        raise NotPositiveSemidefiniteError(
+            f"{name} must not be negative, but one is {ordered[-1]:.6g}; a kernel matrix is positive semidefinite"
+        )
+    rounding = len(ordered) * np.finfo(float).eps * scale
+    return np.where(ordered > rounding, ordered, 0.0)
+
+
+def ridge_of(value: float) -> float:
+    """``ridge``, lambda > 0."""
+    return positive("ridge", value)
+
+
+def magnitude(kernel_bound: float, ridge: float) -> float:
+    """m = max(1, c_k / lambda) of Theorem 1."""
+    return max(1.0, positive("kernel_bound", kernel_bound) / ridge_of(ridge))
