@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Self
+from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,6 +35,13 @@ class Policy(ABC):
     ``choose`` and ``predict`` change nothing but the table of open decisions and the random state;
     ``update`` and ``observe`` are the only writers, and a call that fails leaves the policy as it was.
     """
+
+    kinds: ClassVar[dict[str, type[Any]]] = {}
+    """All policy classes by name: a saved file names the one it holds."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        Policy.kinds[cls.__name__] = cls
 
     def __init__(
         self,
@@ -353,6 +361,29 @@ class Policy(ABC):
         self.retired.discard(arm)
         self._index = {name: i for i, name in enumerate(self.arms)}
         self._version += 1
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the policy to a file: arrays and JSON, no pickle. `kinbandits.load` resumes it exactly."""
+        from kinbandits.policies.persist import save
+
+        save(self, path)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name, as given or defaulted; ``type(policy)(**policy.get_params())`` starts afresh."""
+        raise InvalidTypeError(f"{type(self).__name__} has no get_params(), so it cannot be saved or cloned")
+
+    def __sklearn_clone__(self) -> Self:
+        return type(self)(**self.get_params())
+
+    def _learned(self, spec: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What was learned, as JSON data and arrays; ``spec`` gives the JSON data of a value (a kernel)."""
+        raise InvalidTypeError(f"{type(self).__name__} does not say what it has learned, so it cannot be saved")
+
+    def _relearn(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]], value: Callable[[Any], Any]) -> None:
+        """Take back what `_learned` gave; ``value`` rebuilds a value from its JSON data."""
+        raise InvalidTypeError(f"{type(self).__name__} cannot be loaded")
 
     # -- copies ---------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ Notation: as in `kinbandits.regression.base`; exploration is the paper's beta, r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from os import PathLike
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -255,12 +254,6 @@ class KMTLUCB(Policy):
 
     # -- saving ---------------------------------------------------------------------------------
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the policy to a file: arrays and JSON, no pickle. `kinbandits.load` resumes it exactly."""
-        from kinbandits.policies.persist import save
-
-        save(self, path)
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings by name, as given or defaulted; ``type(policy)(**policy.get_params())`` starts afresh."""
         return {
@@ -279,8 +272,14 @@ class KMTLUCB(Policy):
             "forget_after": self._ledger.forget_after,
         }
 
-    def __sklearn_clone__(self) -> Self:
-        return type(self)(**self.get_params())
+    def _learned(self, spec: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        h = self.regression.history
+        data = {"fitted": spec(self.regression.settings.terms), "n_arms": h.n_arms}
+        return data, {"arms": h.arms.astype(np.int64), "contexts": h.contexts, "rewards": h.rewards}
+
+    def _relearn(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]], value: Callable[[Any], Any]) -> None:
+        history = History.of(data["n_arms"], arrays["arms"].astype(np.intp), arrays["contexts"], arrays["rewards"])
+        self.regression = make_regression(self.engine, self._settings(value(data["fitted"])), history)
 
     def copy(self) -> Self:
         """An independent copy: same knowledge, same open decisions, same random state."""

@@ -5,6 +5,9 @@
     checksum       SHA-256 of the two above
 
 A file is written beside its place and moved there when it is complete, so that a crash leaves the old one.
+
+What all policies have is written here; a policy class adds what it has learned (`Policy._learned`) and takes it
+back (`Policy._relearn`). Its settings are those of ``get_params``, with which it is built again.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import os
 import zipfile
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,50 +27,38 @@ from numpy.typing import NDArray
 from kinbandits._value import Value, from_spec, to_spec
 from kinbandits._version import __version__
 from kinbandits.errors import FormatError, InvalidTypeError
-from kinbandits.history import History
-from kinbandits.regression import make_regression
-
-if TYPE_CHECKING:
-    from kinbandits.policies.kmtl_ucb import KMTLUCB
+from kinbandits.policies.base import Policy
 
 FORMAT = "kinbandits policy"
 FORMAT_VERSION = 1
 
 
-def save(policy: KMTLUCB, path: str | PathLike[str]) -> None:
+def save(policy: Policy, path: str | PathLike[str]) -> None:
     """Write ``policy`` to ``path``."""
     _write(Path(path), *to_data(policy))
 
 
-def to_data(policy: KMTLUCB) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def to_data(policy: Policy) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """All of a policy as JSON data and arrays."""
     values: dict[str, NDArray[Any]] = {}
-    params = policy.get_params()
-    history = policy.regression.history
+    params = {name: _param_spec(name, value, values) for name, value in policy.get_params().items()}
+    learned, rows = policy._learned(lambda value: to_spec(value, values))
     ledger, pending = policy._ledger.to_data()
     data = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
         "written_by": __version__,
         "policy": type(policy).__name__,
-        "params": {name: _param_spec(name, value, values) for name, value in params.items()},
-        "fitted": _param_spec("kernel", policy.regression.settings.terms, values),
+        "params": params,
         "retired": [name for name in policy.arms if name in policy.retired],
         "ledger": ledger,
         "rng": policy.rng.bit_generator.state,
-        "n_arms": history.n_arms,
+        **learned,
     }
-    arrays = {
-        "arms": history.arms.astype(np.int64),
-        "contexts": history.contexts,
-        "rewards": history.rewards,
-        **pending,
-        **values,
-    }
-    return data, arrays
+    return data, {**rows, **pending, **values}
 
 
-def load(path: str | PathLike[str], *, context_kernel: object = None, exploration: Any = None) -> KMTLUCB:
+def load(path: str | PathLike[str], *, context_kernel: object = None, exploration: Any = None) -> Any:
     """Read a policy that ``policy.save`` wrote; it continues with the decisions it would have made.
 
     Args:
@@ -84,20 +75,19 @@ def from_data(
     *,
     context_kernel: object = None,
     exploration: Any = None,
-) -> KMTLUCB:
+) -> Any:
     """Rebuild a policy from what `to_data` gave."""
-    from kinbandits.policies.kmtl_ucb import KMTLUCB
-
+    kind = Policy.kinds.get(data["policy"])
+    if kind is None:
+        raise FormatError(
+            f"the file holds a policy of class {data['policy']!r}, which is not known here; import the module that "
+            "defines it first, or upgrade kinbandits"
+        )
     supplied = {"context_kernel": context_kernel, "exploration": exploration}
     params = {name: _param(name, spec, arrays, supplied) for name, spec in data["params"].items()}
-    params["arms"] = data["params"]["arms"]
-    if params["reward_range"] is not None:
-        params["reward_range"] = tuple(params["reward_range"])
-    policy = KMTLUCB(**params)
+    policy = kind(**params)
     policy.retired = set(data["retired"])
-    history = History.of(data["n_arms"], arrays["arms"].astype(np.intp), arrays["contexts"], arrays["rewards"])
-    fitted = _param("kernel", data["fitted"], arrays, supplied)
-    policy.regression = make_regression(policy.engine, policy._settings(fitted), history)
+    policy._relearn(data, arrays, lambda spec: from_spec(spec, arrays, foreign=context_kernel))
     policy._ledger.restore(data["ledger"], arrays)
     bit_generator = getattr(np.random, data["rng"]["bit_generator"])()
     bit_generator.state = data["rng"]
