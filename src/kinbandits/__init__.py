@@ -8,7 +8,7 @@
 1
 """
 
-from kinbandits import errors, theory
+from kinbandits import datasets, environments, errors, presets, theory
 from kinbandits._version import __version__
 from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Median
 from kinbandits.policies import (
@@ -23,7 +23,9 @@ from kinbandits.policies import (
 )
 from kinbandits.regression import Prediction
 from kinbandits.similarity import Estimated, Graph, Independent, Known, Mixed, Pooled, Similarity
+from kinbandits.simulate import play, simulate
 from kinbandits.terms import Term
+from kinbandits.trace import Trace
 
 __all__ = [
     "KMTLUCB",
@@ -48,8 +50,14 @@ __all__ = [
     "Prediction",
     "Similarity",
     "Term",
+    "Trace",
     "__version__",
+    "datasets",
+    "environments",
     "errors",
     "load",
+    "play",
+    "presets",
+    "simulate",
     "theory",
 ]

@@ -45,5 +45,21 @@ class FormatError(KinbanditsError, ValueError):
     """A saved file is damaged, foreign, or of a version this release cannot read."""
 
 
+class MissingPackageError(KinbanditsError, LookupError, ImportError):
+    """Something was asked for that needs a package which is not installed."""
+
+    __str__ = Exception.__str__
+
+
+class DatasetError(KinbanditsError, LookupError):
+    """A data set could not be found, or what was found is damaged."""
+
+    __str__ = Exception.__str__
+
+
+class ContractError(KinbanditsError, ValueError):
+    """An object of yours (an environment, say) does not keep the contract it is used under."""
+
+
 class NumericalWarning(UserWarning):
     """The numbers needed help (jitter was added), and the result is a little different for it."""

@@ -1,0 +1,63 @@
+"""Environments: games to play policies on, seeded, the same rounds for every policy.
+
+An environment is any object that keeps the small protocol `Environment`; those here are frozen values.
+`make_environment` makes one by name, which is how files name them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from kinbandits.environments.base import Environment, Round, Rows, describe, no_rows
+from kinbandits.environments.check import check_environment
+from kinbandits.environments.classification import Classification
+from kinbandits.environments.hidden import HiddenDescriptors
+from kinbandits.environments.replay import Log, Replay
+from kinbandits.environments.streams import Streams
+from kinbandits.environments.synthetic import SyntheticNews
+from kinbandits.errors import InvalidInputError
+
+__all__ = [
+    "KINDS",
+    "Classification",
+    "Environment",
+    "HiddenDescriptors",
+    "Log",
+    "Replay",
+    "Round",
+    "Rows",
+    "Streams",
+    "SyntheticNews",
+    "check_environment",
+    "describe",
+    "make_environment",
+    "no_rows",
+]
+
+KINDS: dict[str, type[Any]] = {
+    "synthetic-news": SyntheticNews,
+    "classification": Classification,
+    "streams": Streams,
+    "replay": Replay,
+    "hidden-descriptors": HiddenDescriptors,
+}
+
+
+def make_environment(kind: str, **options: Any) -> Environment:
+    """The environment of this kind, with plain values for its options: the way a file names one.
+
+    >>> make_environment("synthetic-news", seed=2, n_arms=3)
+    SyntheticNews(seed=2, n_arms=3)
+    """
+    if kind not in KINDS:
+        raise InvalidInputError(f"there is no environment {kind!r}; there are {', '.join(KINDS)}")
+    known = inspect.signature(KINDS[kind]).parameters
+    for name in options:
+        if name not in known:
+            raise InvalidInputError(f"{kind} has no option {name!r}; it has {', '.join(known)}")
+    missing = [n for n, p in known.items() if p.default is p.empty and n not in options]
+    if missing:
+        raise InvalidInputError(f"{kind} needs the option {missing[0]!r}")
+    environment: Environment = KINDS[kind](**options)
+    return environment

@@ -1,0 +1,116 @@
+"""What an environment is: rounds that a policy can be played on, the same for every policy.
+
+Notation
+    N        number of arms
+    context  (d,) one for all arms, or (N, d) one per arm
+    rewards  (N,) what each arm would have paid in this round
+    means    (N,) what each arm pays on average, given the context
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits._value import Value
+from kinbandits.errors import InvalidInputError, InvalidTypeError
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Rows = tuple[list[Any], Matrix, Vector]
+
+__all__ = ["Environment", "Round", "Rows", "describe", "no_rows", "seeded", "whole"]
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round: what is shown, and what each arm pays.
+
+    Attributes:
+        context: (d,), the same for all arms, or (N, d), one row per arm.
+        rewards: (N,) realised rewards of all arms. NaN where it is not known what an arm would have paid
+            (a log knows one arm a round); a choice of such an arm is left out of the game.
+        means: (N,) expected rewards given the context, or None if nobody knows them.
+    """
+
+    context: NDArray[np.float64]
+    rewards: Vector
+    means: Vector | None = None
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """The small protocol that `kinbandits.simulate` plays on. Any object with these will do.
+
+    ``rounds()`` must give the same rounds each time it is called, so that every policy meets the same game.
+    An attribute ``descriptors``, one row per arm, may say how arms are related; it is not shown to policies.
+    `check_environment` tells whether an object keeps the contract.
+    """
+
+    @property
+    def name(self) -> str:
+        """A short name for tables and figures."""
+
+    @property
+    def arms(self) -> list[Any]:
+        """Names of the arms (str or int), in the order of ``Round.rewards``."""
+
+    @property
+    def horizon(self) -> int:
+        """How many rounds there are."""
+
+    def start_rows(self) -> Rows:
+        """Rows given to the policy before round 1: arm names, contexts (n, d), rewards (n,). May be empty."""
+
+    def rounds(self) -> Iterator[Round]:
+        """The rounds, in order."""
+
+
+def no_rows() -> Rows:
+    """The start rows of an environment that has none."""
+    return [], np.empty((0, 0)), np.empty(0)
+
+
+def seeded(seed: int, streams: int) -> list[np.random.Generator]:
+    """Independent random generators from one seed: one each for contexts, noise, and so on."""
+    return [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(streams)]
+
+
+def whole(name: str, value: object, least: int = 0) -> int:
+    """``value`` as a whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}")
+    if value < least:
+        raise InvalidInputError(f"{name} must be at least {least}, got {value!r}")
+    return int(value)
+
+
+def describe(environment: object) -> dict[str, Any]:
+    """An environment as plain JSON data, for records: its class, its fields, arrays by shape and hash.
+
+    >>> from kinbandits.environments import SyntheticNews
+    >>> describe(SyntheticNews(seed=3))["seed"]
+    3
+    """
+    data: dict[str, Any] = {"type": type(environment).__name__}
+    if isinstance(environment, Value):
+        return data | {name: _plain(value) for name, value in environment._fields().items()}
+    return data | {"name": getattr(environment, "name", None), "repr": repr(environment)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        digest = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        return {"shape": list(value.shape), "dtype": str(value.dtype), "sha256": digest}
+    if isinstance(value, Value):
+        return {"type": type(value).__name__} | {n: _plain(v) for n, v in value._fields().items()}
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return repr(value)

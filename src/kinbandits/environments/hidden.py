@@ -1,0 +1,134 @@
+"""The hidden-descriptor problem: arms that resemble each other by a dial, from not at all to entirely.
+
+Notation
+    z      (N, p)    descriptors of the arms, uniform in [0, 1]^p, not shown to the policy
+    K_arm  (N, N)    exp(-||z_a - z_b||^2 / (2 ell^2))
+    Phi    (n, D)    random Fourier features of an RBF on the contexts
+    W      (N, D)    root of K_arm times standard normals
+    f      (n, N)    arm functions, Phi W': draws from a Gaussian process with kernel K_arm times RBF
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kinbandits._value import Value, positive, real
+from kinbandits.environments.base import Matrix, Round, Rows, seeded, whole
+from kinbandits.errors import InvalidInputError
+
+_UNIT = 0.2  # length scale over descriptors in the middle of the dial
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HiddenDescriptors(Value):
+    """Arm functions drawn from a Gaussian process over hidden arm descriptors.
+
+    Args:
+        seed: of everything that is drawn.
+        similarity: the dial s, from 0 (unrelated arms, K_arm = I) to 1 (all arms have one function). Between,
+            the length scale over descriptors is 0.2 s / (1 - s), so that 0.5 gives 0.2.
+        n_arms: N.
+        horizon: how many rounds.
+        descriptor_size: p, how many numbers describe an arm.
+        n_features: d; contexts are uniform in [-1, 1]^d, the same for all arms.
+        length_scale: of the arm functions over contexts.
+        noise: standard deviation of the normal noise on rewards.
+        fourier_features: D.
+        start: give every arm one row before round 1.
+
+    Example:
+        >>> HiddenDescriptors(similarity=0.0, n_arms=3).similarity_matrix
+        array([[1., 0., 0.],
+               [0., 1., 0.],
+               [0., 0., 1.]])
+    """
+
+    seed: int = 0
+    similarity: float = 0.5
+    n_arms: int = 20
+    horizon: int = 1000
+    descriptor_size: int = 1
+    n_features: int = 5
+    length_scale: float = 1.5
+    noise: float = 0.1
+    fourier_features: int = 400
+    start: bool = True
+
+    def __post_init__(self) -> None:
+        whole("seed", self.seed)
+        for field in ("n_arms", "horizon", "descriptor_size", "n_features", "fourier_features"):
+            whole(field, getattr(self, field), 1)
+        object.__setattr__(self, "similarity", real("similarity", self.similarity))
+        if not 0.0 <= self.similarity <= 1.0:
+            raise InvalidInputError(f"similarity must be between 0 (none) and 1 (total), got {self.similarity!r}")
+        object.__setattr__(self, "length_scale", positive("length_scale", self.length_scale))
+        object.__setattr__(self, "noise", positive("noise", self.noise, zero=True))
+
+    @property
+    def name(self) -> str:
+        """For tables and figures."""
+        return f"hidden descriptors (similarity {self.similarity:g})"
+
+    @property
+    def arms(self) -> list[int]:
+        """Arms are numbered from 0."""
+        return list(range(self.n_arms))
+
+    @property
+    def arm_length_scale(self) -> float:
+        """ell, the length scale over descriptors: 0 for unrelated arms, infinite for equal ones."""
+        return math.inf if self.similarity == 1.0 else _UNIT * self.similarity / (1.0 - self.similarity)
+
+    @property
+    def descriptors(self) -> Matrix:
+        """z, (N, p). For policies that are to know them, and for judging those that are not."""
+        return self._generators()[0].random((self.n_arms, self.descriptor_size))
+
+    @property
+    def similarity_matrix(self) -> Matrix:
+        """K_arm, the truth that a policy may try to estimate."""
+        ell = self.arm_length_scale
+        if ell == 0.0:
+            return np.eye(self.n_arms)
+        z = self.descriptors / ell
+        return np.asarray(np.exp(-0.5 * ((z[:, None, :] - z[None, :, :]) ** 2).sum(axis=2)))
+
+    def start_rows(self) -> Rows:
+        """Row i to arm i."""
+        X, f, noise = self._draws()
+        n = self._n_start
+        return self.arms[:n], X[:n], np.diagonal(f[:n] + noise[:n]).copy()
+
+    def rounds(self) -> Iterator[Round]:
+        """The rows after the start rows."""
+        X, f, noise = self._draws()
+        for i in range(self._n_start, len(X)):
+            yield Round(X[i], f[i] + noise[i], f[i])
+
+    @property
+    def _n_start(self) -> int:
+        return self.n_arms if self.start else 0
+
+    def _generators(self) -> list[np.random.Generator]:
+        return seeded(self.seed, 5)  # descriptors, features, weights, contexts, noise
+
+    def _draws(self) -> tuple[Matrix, Matrix, Matrix]:
+        """Contexts (n, d), arm functions (n, N) and noise (n, N), start rows first."""
+        _, features, weights, contexts, noise = self._generators()
+        D, n = self.fourier_features, self.horizon + self._n_start
+        frequencies = features.standard_normal((self.n_features, D)) / self.length_scale
+        phases = features.uniform(0.0, 2.0 * math.pi, D)
+        W = _root(self.similarity_matrix) @ weights.standard_normal((self.n_arms, D))
+        X = contexts.uniform(-1.0, 1.0, (n, self.n_features))
+        f = math.sqrt(2.0 / D) * np.cos(X @ frequencies + phases) @ W.T
+        return X, f, self.noise * noise.standard_normal((n, self.n_arms))
+
+
+def _root(K: Matrix) -> Matrix:
+    """The symmetric square root. Unlike Cholesky's, it exists for singular K, and does not depend on the order."""
+    values, vectors = np.linalg.eigh(K)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)

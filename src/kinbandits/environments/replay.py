@@ -1,0 +1,173 @@
+"""A log of uniformly random choices, played again (Li et al., 2011)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kinbandits._checks import number_array, rows_of_contexts
+from kinbandits._value import Value
+from kinbandits.environments.base import Matrix, Round, Rows, Vector, no_rows, seeded, whole
+from kinbandits.environments.tables import column, numbers, read_table
+from kinbandits.errors import InvalidInputError, InvalidTypeError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Log(Value):
+    """Logged choices: ``choices`` (n,) arm numbers, ``contexts`` (n, d), ``rewards`` (n,), and the arms' names."""
+
+    arms: tuple[Any, ...]
+    choices: NDArray[np.intp]
+    contexts: Matrix
+    rewards: Vector
+
+    def __repr__(self) -> str:
+        return f"Log({len(self.choices)} rows, {len(self.arms)} arms)"
+
+    @classmethod
+    def of(
+        cls,
+        choices: Sequence[Any] | NDArray[Any],
+        contexts: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        arms: Sequence[Any] | None = None,
+        propensities: ArrayLike | None = None,
+    ) -> Log:
+        """From arm names, contexts and rewards, row by row.
+
+        Args:
+            choices: name of the arm played in each row.
+            contexts: (n, d).
+            rewards: (n,).
+            arms: all arms that could have been played; default: those that were, sorted.
+            propensities: (n,) probabilities of the choices, if logged: the method is valid for 1/N alone, and
+                any other value is refused.
+        """
+        names = list(np.asarray(choices).tolist())
+        X, r = rows_of_contexts(contexts, None), number_array("rewards", rewards)
+        if r.shape != (len(names),) or len(X) != len(names):
+            raise InvalidInputError(
+                f"choices, contexts and rewards must have the same number of rows, got {len(names)}, {len(X)} "
+                f"and {len(r)}"
+            )
+        if not names:
+            raise InvalidInputError("the log is empty")
+        known = sorted(set(names)) if arms is None else list(arms)
+        index = {name: i for i, name in enumerate(known)}
+        missing = [name for name in names if name not in index]
+        if missing:
+            raise InvalidInputError(f"the log holds arm {missing[0]!r}, which is not among arms={known[:8]}")
+        if propensities is not None:
+            p = number_array("propensities", propensities)
+            wrong = np.flatnonzero(np.abs(np.broadcast_to(p, r.shape) * len(known) - 1.0) > 1e-6)
+            if wrong.size:
+                raise InvalidInputError(
+                    f"replay needs uniformly random choices, but propensities[{wrong[0]}] is "
+                    f"{p.flat[wrong[0]]:.6g}, not 1/{len(known)}; estimate from such a log by inverse "
+                    "propensity weighting instead"
+                )
+        numbers_ = np.array([index[name] for name in names], dtype=np.intp)
+        for array in (numbers_, X, r):
+            array.setflags(write=False)
+        return cls(tuple(known), numbers_, X, r)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Replay(Value):
+    """Replay of a log whose choices were uniformly random, by rejection.
+
+    In each round the policy chooses; if the log played the same arm, its reward counts and is learned, else
+    the round is left out, as if it had never been. What remains is a sample of the rounds that the policy would
+    have met, so its mean reward (``trace.mean_reward``) is an unbiased estimate. About one round in N remains,
+    so a run has about n/N rows, and the regret is not known.
+
+    Args:
+        log: a `Log`, or the path of a CSV or Parquet file.
+        arm, reward: for a file, the columns of choices and rewards.
+        contexts: for a file, the columns of the context; default: all numeric columns but those named.
+        propensity: for a file, the column of propensities, if there is one; they must be 1/N.
+        horizon: how many rounds of the log to go through; default all.
+        seed: None plays the log in its order; a number shuffles it.
+
+    Example:
+        >>> log = Log.of(["a", "b", "a"], [[0.0], [1.0], [2.0]], [1.0, 0.0, 0.5])
+        >>> [round.rewards.tolist() for round in Replay(log).rounds()]
+        [[1.0, nan], [nan, 0.0], [0.5, nan]]
+
+    Reference: Li, Chu, Langford, Wang (2011), Unbiased offline evaluation of contextual-bandit-based news
+    article recommendation algorithms. A rejected round still counts for a schedule of exploration, since a
+    schedule counts decisions.
+    """
+
+    log: str | Log
+    arm: str = "arm"
+    reward: str = "reward"
+    contexts: tuple[str, ...] | None = None
+    propensity: str | None = None
+    horizon: int = 0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.log, str | Log):
+            raise InvalidTypeError(f"log must be a Log or a file, got {type(self.log).__name__}; Log.of makes one")
+        if self.contexts is not None:
+            object.__setattr__(self, "contexts", tuple(self.contexts))
+        if self.seed is not None:
+            whole("seed", self.seed)
+        n = len(self._log.choices)
+        asked = whole("horizon", self.horizon)
+        if asked > n:
+            raise InvalidInputError(f"horizon is {asked}, but the log has {n} rows")
+        object.__setattr__(self, "horizon", asked or n)
+
+    @property
+    def _log(self) -> Log:
+        if isinstance(self.log, Log):
+            return self.log
+        return _read(self.log, self.arm, self.reward, self.contexts, self.propensity)
+
+    @property
+    def name(self) -> str:
+        """For tables and figures."""
+        return f"replay of {Path(self.log).stem}" if isinstance(self.log, str) else "replay of a log"
+
+    @property
+    def arms(self) -> list[Any]:
+        """The arms of the log."""
+        return list(self._log.arms)
+
+    def start_rows(self) -> Rows:
+        """None."""
+        return no_rows()
+
+    def rounds(self) -> Iterator[Round]:
+        """The rows of the log; the reward of every arm but the logged one is unknown (NaN)."""
+        log = self._log
+        order = np.arange(len(log.choices))
+        if self.seed is not None:
+            order = seeded(self.seed, 1)[0].permutation(len(order))
+        for i in order[: self.horizon]:
+            rewards = np.full(len(log.arms), np.nan)
+            rewards[log.choices[i]] = log.rewards[i]
+            yield Round(log.contexts[i], rewards)
+
+
+@lru_cache(maxsize=2)
+def _read(path: str, arm: str, reward: str, contexts: tuple[str, ...] | None, propensity: str | None) -> Log:
+    table = read_table(path)
+    named = {arm, reward, propensity}
+    if contexts is None:
+        contexts = tuple(c for c in table.columns if c not in named)
+    return Log.of(
+        column(table, "arm", arm),
+        numbers(table, contexts),
+        numbers(table, [reward])[:, 0],
+        propensities=None if propensity is None else numbers(table, [propensity])[:, 0],
+    )

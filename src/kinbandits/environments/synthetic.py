@@ -1,0 +1,130 @@
+"""The synthetic news problem of the paper (section 5.1).
+
+Notation
+    u      (2,)  a user, uniform in the ellipse with half-axes 0.5 (minor, u[0]) and 1 (major, u[1])
+    theta  (N,)  angles, one per article
+    x_a    (2,)  the context of article a: u rotated by theta_a
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from kinbandits._value import Value, positive, real
+from kinbandits.environments.base import Matrix, Round, Rows, Vector, no_rows, seeded, whole
+from kinbandits.errors import InvalidInputError
+
+Reading = Literal["text", "scripts"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SyntheticNews(Value):
+    """Articles for users: every article sees the user rotated by its own angle.
+
+    The paper can be read in two ways, and both are here.
+
+    * ``reward="text"``: r_a = 1 - (u[0] - a/N + 0.5)^2 with a = 1..N, from the user's own minor coordinate.
+    * ``reward="scripts"``: the authors' scripts, a = 0..N-1 and the rotated coordinate x_a[0] in place of u[0].
+      The published numbers are of this reading.
+
+    Args:
+        seed: of the users and the noise.
+        n_arms: N, how many articles.
+        horizon: how many rounds.
+        reward: which reading.
+        angles: (smallest, largest) angle; articles are spaced evenly between them. The default is the
+            scripts' a pi/25 for five articles; the text allows up to pi/2.
+        noise: standard deviation of normal noise on the rewards (none in the paper).
+        start: give every arm one random user with its reward before round 1.
+
+    Example:
+        >>> environment = SyntheticNews(seed=0, horizon=3)
+        >>> [int(round.rewards.argmax()) for round in environment.rounds()]
+        [1, 3, 1]
+    """
+
+    seed: int = 0
+    n_arms: int = 5
+    horizon: int = 1000
+    reward: Reading = "text"
+    angles: tuple[float, float] = (0.0, 4 * math.pi / 25)
+    noise: float = 0.0
+    start: bool = False
+
+    def __post_init__(self) -> None:
+        whole("seed", self.seed)
+        whole("n_arms", self.n_arms, 1)
+        whole("horizon", self.horizon, 1)
+        if self.reward not in ("text", "scripts"):
+            raise InvalidInputError(f'reward must be "text" or "scripts", got {self.reward!r}')
+        try:
+            low, high = self.angles
+        except (TypeError, ValueError):
+            raise InvalidInputError(f"angles must be (smallest, largest), got {self.angles!r}") from None
+        low, high = real("angles[0]", low), real("angles[1]", high)
+        if low > high:
+            raise InvalidInputError(f"angles must be (smallest, largest), got {self.angles!r}")
+        object.__setattr__(self, "angles", (low, high))
+        object.__setattr__(self, "noise", positive("noise", self.noise, zero=True))
+
+    @property
+    def name(self) -> str:
+        """For tables and figures."""
+        return "synthetic news" if self.reward == "text" else "synthetic news (scripts' reward)"
+
+    @property
+    def arms(self) -> list[str]:
+        """Articles, numbered from 1."""
+        return [f"article {a + 1}" for a in range(self.n_arms)]
+
+    @property
+    def theta(self) -> Vector:
+        """The angle of each article, (N,)."""
+        return np.linspace(*self.angles, self.n_arms)
+
+    @property
+    def descriptors(self) -> Matrix:
+        """The angles as descriptors of the arms, (N, 1)."""
+        return self.theta[:, None]
+
+    def start_rows(self) -> Rows:
+        """One user per arm, if asked for."""
+        if not self.start:
+            return no_rows()
+        _, _, rng = seeded(self.seed, 3)
+        users = _users(rng, self.n_arms)
+        contexts = np.stack([self.contexts(u)[a] for a, u in enumerate(users)])
+        return self.arms, contexts, np.array([self.means(u)[a] for a, u in enumerate(users)])
+
+    def rounds(self) -> Iterator[Round]:
+        """One user a round."""
+        users_rng, noise_rng, _ = seeded(self.seed, 3)
+        users = _users(users_rng, self.horizon)
+        for u in users:
+            means = self.means(u)
+            noise = self.noise * noise_rng.standard_normal(self.n_arms)
+            yield Round(self.contexts(u), means + noise, means)
+
+    def contexts(self, user: Vector) -> Matrix:
+        """The user rotated by each article's angle, (N, 2)."""
+        cos, sin = np.cos(self.theta), np.sin(self.theta)
+        return np.stack([cos * user[0] - sin * user[1], sin * user[0] + cos * user[1]], axis=1)
+
+    def means(self, user: Vector) -> Vector:
+        """The reward of each article for this user, (N,)."""
+        a = np.arange(self.n_arms)
+        if self.reward == "text":
+            return np.asarray(1.0 - (user[0] - (a + 1) / self.n_arms + 0.5) ** 2)
+        return np.asarray(1.0 - (self.contexts(user)[:, 0] - a / self.n_arms + 0.5) ** 2)
+
+
+def _users(rng: np.random.Generator, n: int) -> Matrix:
+    """Uniform in the ellipse: an angle, and a radius whose square is uniform. (n, 2)"""
+    radius, angle = rng.random((n, 2)).T
+    radius, angle = np.sqrt(radius), 2.0 * math.pi * angle
+    return np.stack([0.5 * radius * np.cos(angle), radius * np.sin(angle)], axis=1)

@@ -1,0 +1,198 @@
+"""Play a policy on an environment: choose, reward, update, one flat row a round.
+
+>>> import kinbandits as kb
+>>> environment = kb.environments.SyntheticNews(seed=0, horizon=50)
+>>> policy = kb.KMTLUCB(environment.arms)
+>>> trace = kb.simulate(policy, environment)
+>>> len(trace), round(trace.final_regret, 2)
+(50, 2.02)
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kinbandits._version import __version__
+from kinbandits.environments.base import Environment, Round, describe, whole
+from kinbandits.errors import InvalidInputError
+from kinbandits.policies.base import Policy
+from kinbandits.trace import COLUMNS, Trace
+
+__all__ = ["Row", "play", "simulate"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What happened in one round.
+
+    Attributes:
+        t: number of the round, counted from 0, as the environment counts.
+        arm: name of the arm chosen.
+        arm_index: its place in ``environment.arms``.
+        reward: what it paid.
+        best_reward: the largest reward of the round (NaN where the environment does not know it).
+        regret: best_reward - reward, the paper's regret of a round.
+        expected_regret: largest mean minus mean of the choice (NaN where means are unknown).
+        mean, width: the policy's own numbers for its choice, before learning (NaN unless asked for).
+        propensity: probability with which the choice was made.
+        seconds: time the policy took to choose and to learn.
+    """
+
+    t: int
+    arm: str | int
+    arm_index: int
+    reward: float
+    best_reward: float
+    regret: float
+    expected_regret: float
+    mean: float
+    width: float
+    propensity: float
+    seconds: float
+
+
+def play(
+    policy: Policy,
+    environment: Environment,
+    horizon: int | None = None,
+    progress: Progress | None = None,
+    *,
+    numbers: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """Play and yield one flat row (a dict) per round; `simulate` collects them.
+
+    The policy learns the start rows first, then plays ``horizon`` rounds (all, if left out). A round in which
+    the chosen arm's reward is not known (NaN, in the replay of a log) is left out: the decision is cancelled
+    and nothing is learned or yielded.
+
+    Args:
+        policy: is changed by playing.
+        environment: an `Environment`.
+        horizon: how many rounds to go through.
+        numbers: whether to read mean and width of each choice, which may cost more than choosing.
+        progress: called after each round with the number of rounds gone through and the horizon.
+
+    Example:
+        >>> import kinbandits as kb
+        >>> environment = kb.environments.SyntheticNews(horizon=2)
+        >>> rows = play(kb.KMTLUCB(environment.arms, tie_break="first"), environment)
+        >>> [row["arm"] for row in rows]
+        ['article 1', 'article 1']
+    """
+    horizon = _horizon(environment, horizon)
+    arms = list(environment.arms)
+    _check_arms(policy, arms)
+    candidates = None if policy.active_arms == arms else arms
+    names, contexts, rewards = environment.start_rows()
+    if len(names):
+        policy.observe(names, contexts, rewards)
+    for t, round in enumerate(environment.rounds()):
+        if t >= horizon:
+            break
+        row = _one_round(policy, t, round, candidates, numbers)
+        if row is not None:
+            yield asdict(row)
+        if progress is not None:
+            progress(t + 1, horizon)
+
+
+def simulate(
+    policy: Policy,
+    environment: Environment,
+    horizon: int | None = None,
+    progress: Progress | None = None,
+    *,
+    numbers: bool = False,
+) -> Trace:
+    """Play a policy on an environment and keep the trace. Arguments as for `play`.
+
+    The policy itself is changed; play a fresh one for every run.
+    """
+    settings = _settings(policy)
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    for row in play(policy, environment, horizon, numbers=numbers, progress=progress):
+        for name, value in row.items():
+            columns[name].append(value)
+    metadata = {
+        "policy": type(policy).__name__,
+        "policy_repr": settings["repr"],
+        "settings": settings["params"],
+        "environment": describe(environment),
+        "environment_name": environment.name,
+        "seed": getattr(environment, "seed", None),
+        "horizon": _horizon(environment, horizon),
+        "arms": list(environment.arms),
+        "kinbandits": __version__,
+    }
+    return Trace.of(columns, metadata)
+
+
+def _one_round(policy: Policy, t: int, round: Round, candidates: list[Any] | None, numbers: bool) -> Row | None:
+    started = time.perf_counter()
+    decision = policy.choose(round.context, candidates)
+    chosen_in = time.perf_counter() - started
+    index = decision.index
+    reward = float(round.rewards[index])
+    if math.isnan(reward):
+        policy.cancel(decision)
+        return None
+    mean, width = (decision.mean, decision.width) if numbers else (math.nan, math.nan)
+    started = time.perf_counter()
+    policy.update(decision, reward)
+    learned_in = time.perf_counter() - started
+    best = float(round.rewards.max())  # NaN if any reward is
+    expected = math.nan if round.means is None else float(round.means.max() - round.means[index])
+    return Row(
+        t=t,
+        arm=decision.arm,
+        arm_index=index,
+        reward=reward,
+        best_reward=best,
+        regret=best - reward,
+        expected_regret=expected,
+        mean=mean,
+        width=width,
+        propensity=decision.propensity,
+        seconds=chosen_in + learned_in,
+    )
+
+
+def _horizon(environment: Environment, horizon: int | None) -> int:
+    if horizon is None:
+        return environment.horizon
+    if whole("horizon", horizon, 1) > environment.horizon:
+        raise InvalidInputError(
+            f"horizon is {horizon}, but {environment.name} has only {environment.horizon} rounds; "
+            "ask for fewer, or make a longer environment"
+        )
+    return int(horizon)
+
+
+def _check_arms(policy: Policy, arms: list[Any]) -> None:
+    active = policy.active_arms
+    if active != arms and not set(arms) <= set(active):
+        missing = next(a for a in arms if a not in active)
+        raise InvalidInputError(
+            f"the environment has an arm {missing!r}, which the policy does not have (or has retired); make the "
+            "policy with arms=environment.arms"
+        )
+
+
+def _settings(policy: Policy) -> dict[str, Any]:
+    get = getattr(policy, "get_params", None)
+    params = {name: _plain(value) for name, value in get().items()} if get is not None else {}
+    return {"repr": repr(policy), "params": params}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return repr(value)

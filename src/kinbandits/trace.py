@@ -1,0 +1,204 @@
+"""The trace of a run: one row a round, kept as columns, exported to whatever reads tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits.errors import FormatError, InvalidInputError, MissingPackageError
+
+__all__ = ["COLUMNS", "Trace"]
+
+COLUMNS: dict[str, type] = {
+    "t": int,
+    "arm": object,
+    "arm_index": int,
+    "reward": float,
+    "best_reward": float,
+    "regret": float,
+    "expected_regret": float,
+    "mean": float,
+    "width": float,
+    "propensity": float,
+    "seconds": float,
+}
+_DTYPES = {int: np.dtype(np.int64), float: np.dtype(np.float64), object: np.dtype(object)}
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What happened in a run. ``trace["reward"]`` is a column; `metadata` says what was played on what.
+
+    Example:
+        >>> trace = Trace.of({"t": [0, 1], "regret": [1.0, 0.0]})
+        >>> trace.cumulative_regret
+        array([1., 1.])
+    """
+
+    columns: Mapping[str, NDArray[Any]]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Sequence[Any]], metadata: Mapping[str, Any] | None = None) -> Trace:
+        """From lists of equal length; a column left out is NaN (``arm`` follows ``arm_index``)."""
+        n = len(next(iter(columns.values()))) if columns else 0
+        unknown = set(columns) - set(COLUMNS)
+        if unknown:
+            raise InvalidInputError(f"unknown column {sorted(unknown)[0]!r}; columns are {', '.join(COLUMNS)}")
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, kind in COLUMNS.items():
+            default: NDArray[Any] = np.full(n, np.nan) if kind is float else np.arange(n)
+            array = np.array(columns.get(name, default), dtype=_DTYPES[kind])
+            if array.shape != (n,):
+                raise InvalidInputError(f"column {name!r} has shape {array.shape}; all must have {n} rows")
+            array.setflags(write=False)
+            arrays[name] = array
+        return cls(arrays, dict(metadata or {}))
+
+    def __len__(self) -> int:
+        return len(self.columns["t"])
+
+    def __getitem__(self, column: str) -> NDArray[Any]:
+        if column not in self.columns:
+            raise InvalidInputError(f"unknown column {column!r}; columns are {', '.join(self.columns)}")
+        return self.columns[column]
+
+    def __repr__(self) -> str:
+        on = self.metadata.get("environment_name", "?")
+        return (
+            f"Trace({len(self)} rounds of {self.metadata.get('policy', '?')} on {on}, "
+            f"regret {self.final_regret:.6g})"
+        )
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The rows as dicts of plain Python values."""
+        lists = [column.tolist() for column in self.columns.values()]
+        return (dict(zip(self.columns, values, strict=True)) for values in zip(*lists, strict=True))
+
+    # -- sums -----------------------------------------------------------------------------------
+
+    @property
+    def cumulative_regret(self) -> NDArray[np.float64]:
+        """Regret up to and including each round."""
+        return np.cumsum(self["regret"])
+
+    @property
+    def cumulative_expected_regret(self) -> NDArray[np.float64]:
+        """Expected regret up to and including each round."""
+        return np.cumsum(self["expected_regret"])
+
+    @property
+    def cumulative_reward(self) -> NDArray[np.float64]:
+        """Reward up to and including each round."""
+        return np.cumsum(self["reward"])
+
+    @property
+    def final_regret(self) -> float:
+        """Regret of the whole run."""
+        return float(self["regret"].sum())
+
+    @property
+    def final_expected_regret(self) -> float:
+        """Expected regret of the whole run."""
+        return float(self["expected_regret"].sum())
+
+    @property
+    def mean_reward(self) -> float:
+        """Reward per round played; in the replay of a uniformly random log an unbiased estimate of its value."""
+        return float(self["reward"].mean()) if len(self) else float("nan")
+
+    # -- exports --------------------------------------------------------------------------------
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame."""
+        return _package("pandas", "to_pandas").DataFrame(self._tidy())
+
+    def to_polars(self) -> Any:
+        """A polars DataFrame."""
+        return _package("polars", "to_polars").DataFrame(self._tidy())
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """A Parquet file, written by polars, or by pandas where pyarrow is there too."""
+        target = Path(path)
+        try:
+            import polars
+        except ImportError:
+            frame = self.to_pandas()
+            _package("pyarrow", "to_parquet")
+            _whole_file(target, lambda part: frame.to_parquet(part, index=False))
+            return
+        frame = polars.DataFrame(self._tidy())
+        _whole_file(target, frame.write_parquet)
+
+    def to_csv(self, path: str | PathLike[str]) -> None:
+        """A CSV file with a header; numbers are written so that they read back exactly."""
+
+        def write(part: Path) -> None:
+            with part.open("w", newline="", encoding="utf-8") as stream:
+                writer = csv.writer(stream, lineterminator="\n")
+                writer.writerow(self.columns)
+                writer.writerows(row.values() for row in self.rows())
+
+        _whole_file(Path(path), write)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """A NumPy file (.npz) of columns and metadata, which `Trace.load` reads back exactly."""
+        arrays = {name: column for name, column in self.columns.items() if name != "arm"}
+        arms = self["arm"].tolist()
+        header = {"format": "kinbandits trace", "version": FORMAT_VERSION, "metadata": self.metadata, "arm": arms}
+        text = np.array(json.dumps(header))
+
+        def write(part: Path) -> None:
+            with part.open("wb") as stream:
+                np.savez_compressed(stream, allow_pickle=False, header=text, **arrays)
+
+        _whole_file(Path(path), write)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Trace:
+        """Read what `save` wrote."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = dict(file)
+            header = json.loads(str(arrays.pop("header")))
+        except FileNotFoundError:
+            raise FormatError(f"there is no file {path}") from None
+        except Exception as error:  # zipfile, zlib, json and numpy have no common ancestor
+            raise FormatError(f"{path} is not a saved trace, or it is damaged ({error})") from error
+        if header.get("format") != "kinbandits trace" or header.get("version", 0) > FORMAT_VERSION:
+            raise FormatError(f"{path} is not a trace that this release can read")
+        return cls.of({**arrays, "arm": header["arm"]}, header["metadata"])
+
+    def _tidy(self) -> dict[str, Any]:
+        """Columns as lists where an array would lose its type."""
+        return {n: c.tolist() if c.dtype == object else c for n, c in self.columns.items()}
+
+
+def _whole_file(path: Path, write: Any) -> None:
+    """Write beside the place and move there, so that nobody ever reads half a file."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        write(part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _package(name: str, wanted_by: str) -> ModuleType:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingPackageError(f"{wanted_by} needs {name}; install it with: pip install {name}") from error
