@@ -1,0 +1,131 @@
+"""Events: what happened, in order. An event is never changed; the state of things is what follows from them.
+
+kind          decision   body
+decision      its id     context, candidates, arm, index, mean, width, score, propensity, best_mean,
+                         best_score, model (the last event its model had learned)
+reward        its id     reward, arm, context, delay: learned
+default       its id     reward (or null), arm, context: the wait time was over; learned if there is a reward
+late          its id     reward, delay: came after the default; recorded, not learned
+void          its id     reason: the decision was not carried out
+arm_added     -          arm, descriptor, similarity, neighbours, by
+arm_retired   -          arm, by
+token_added   -          token (its public name), roles, by
+token_revoked -          token, by
+configured    -          policy and service settings the process started with
+
+Each event carries a digest of its content and of the event before it, so that ``log verify`` notices any
+change, loss or re-ordering of what was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+OUTCOMES = {"reward": "rewarded", "default": "defaulted", "late": "late", "void": "void"}
+STATES = ("open", "rewarded", "defaulted", "late", "void")
+KINDS = (
+    "decision",
+    *OUTCOMES,
+    "arm_added",
+    "arm_retired",
+    "token_added",
+    "token_revoked",
+    "configured",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An event that is not in the log yet. ``key`` and ``request`` belong to decisions: see `Record`."""
+
+    kind: str
+    at: float
+    body: dict[str, Any]
+    decision: str | None = None
+    key: str | None = None
+    request: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event in the log; ``seq`` counts from 1 without gaps, ``at`` is seconds since 1970 (UTC)."""
+
+    seq: int
+    kind: str
+    decision: str | None
+    at: float
+    body: dict[str, Any]
+    digest: str
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether the model learns a row from it."""
+        return self.kind in ("reward", "default") and self.body["reward"] is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A decision and what became of it.
+
+    Attributes:
+        id, at, body: of the decision.
+        key: the idempotency key it was asked for with, if any; ``request`` is a digest of that request.
+        state: open, rewarded, defaulted, late or void.
+        reward: the reward that was delivered, in time or late.
+    """
+
+    id: str
+    seq: int
+    at: float
+    body: dict[str, Any]
+    state: str
+    reward: float | None
+    key: str | None
+    request: str | None
+
+
+def to_text(body: dict[str, Any]) -> str:
+    """The one spelling of a body, which the digest is taken of."""
+    return json.dumps(body, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def digest(previous: str, seq: int, kind: str, decision: str | None, at: float, text: str) -> str:
+    """The digest of an event, which contains that of the event before it.
+
+    >>> digest("", 1, "void", "0-1", 0.0, "{}")[:8]
+    '2b7325d5'
+    """
+    content = f"{previous}\n{seq}\n{kind}\n{decision or ''}\n{at!r}\n{text}"
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+def decision_id(slot: int, number: int) -> str:
+    """The id of the ``number``-th decision of a slot (a process's place; a single process has slot 0).
+
+    >>> decision_id(0, 255)
+    '0-0000000000ff'
+    """
+    return f"{slot:x}-{number:012x}"
+
+
+def number_of(identifier: str) -> tuple[int, int]:
+    """(slot, number) of a decision id.
+
+    >>> number_of('0-0000000000ff')
+    (0, 255)
+    """
+    slot, _, number = identifier.partition("-")
+    return int(slot, 16), int(number, 16)
+
+
+def uniform_draws(seed: int, identifier: str) -> tuple[float, float]:
+    """Two numbers in [0, 1) that belong to this event id: the random state of the service is the next id.
+
+    >>> uniform_draws(0, '0-000000000001') == uniform_draws(0, '0-000000000001')
+    True
+    """
+    data = hashlib.blake2b(identifier.encode(), digest_size=16, key=str(seed).encode()[:64]).digest()
+    return tuple(int.from_bytes(part, "big") / 2**64 for part in (data[:8], data[8:]))  # type: ignore[return-value]

@@ -1,0 +1,322 @@
+"""The contract of the event log, with its SQL. `sqlite` and `postgres` say how to connect, lock and flush.
+
+Rules
+    - Events are appended inside ``transaction()``; when its block is left, they are on disk.
+    - One transaction at a time, over all processes: so ``seq`` has no gaps, and a reader that has seen event n
+      has seen all before it.
+    - Reads (`read`, `record`, ...) may be made from any thread.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kinbandits.errors import FormatError, KinbanditsError
+from kinbandits.service import schema
+from kinbandits.service.events import OUTCOMES, Draft, Event, Record, digest, number_of, to_text
+
+
+class StoreUnavailableError(KinbanditsError, RuntimeError):
+    """The log cannot be written or read now; nothing is known to be lost. Try again."""
+
+
+class StoreLockedError(KinbanditsError, RuntimeError):
+    """Another process is writing this log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as it is stored: never itself, only its hash."""
+
+    name: str
+    hash: str
+    roles: tuple[str, ...]
+    at: float
+    revoked: float | None
+
+
+_RECORD = (
+    "SELECT d.id, d.seq, d.at, e.body, d.state, d.reward, d.key, d.request "
+    "FROM decisions d JOIN events e ON e.seq = d.seq"
+)
+
+
+class Transaction:
+    """What may be done while holding the log. All of it is kept, or none."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        row = store._write("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1")
+        self._seq, self._digest = row[0] if row else (0, "")
+
+    def find(self, ids: Iterable[str]) -> dict[str, Record]:
+        """The decisions of these ids, as far as there are any."""
+        return self._records("d.id", ids)
+
+    def find_keys(self, keys: Iterable[str]) -> dict[str, Record]:
+        """The decisions that were asked for with these idempotency keys, by key."""
+        return {r.key: r for r in self._records("d.key", keys).values() if r.key is not None}
+
+    def overdue(self, before: float, limit: int = 1000) -> list[Record]:
+        """Open decisions made before this time, oldest first."""
+        sql = f"{_RECORD} WHERE d.state = 'open' AND d.at < ? ORDER BY d.at, d.seq LIMIT ?"
+        return [_record(row) for row in self._store._write(sql, (before, limit))]
+
+    def append(self, drafts: Sequence[Draft]) -> list[Event]:
+        """Add events at the end, and enter what they say in the table of decisions."""
+        events, rows, opened, closed = [], [], [], []
+        for draft in drafts:
+            seq, text = self._seq + 1, to_text(draft.body)
+            mark = digest(self._digest, seq, draft.kind, draft.decision, draft.at, text)
+            events.append(Event(seq, draft.kind, draft.decision, draft.at, draft.body, mark))
+            rows.append((seq, draft.kind, draft.decision, draft.at, text, mark))
+            self._seq, self._digest = seq, mark
+            if draft.kind == "decision":
+                opened.append((draft.decision, seq, draft.at, "open", draft.key, draft.request))
+            elif draft.kind in OUTCOMES:
+                delivered = draft.body["reward"] if draft.kind in ("reward", "late") else None
+                closed.append((OUTCOMES[draft.kind], delivered, draft.decision))
+        write = self._store._write_many
+        write("INSERT INTO events (seq, kind, decision, at, body, digest) VALUES (?, ?, ?, ?, ?, ?)", rows)
+        write("INSERT INTO decisions (id, seq, at, state, key, request) VALUES (?, ?, ?, ?, ?, ?)", opened)
+        write("UPDATE decisions SET state = ?, reward = ? WHERE id = ?", closed)
+        return events
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Add to a counter of things that are not events."""
+        self._store._write_many(
+            "INSERT INTO counters (name, value) VALUES (?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET value = counters.value + excluded.value",
+            [(name, by)],
+        )
+
+    def add_token(self, token: Token) -> None:
+        """Keep a token's hash."""
+        self._store._write_many(
+            "INSERT INTO tokens (name, hash, roles, at) VALUES (?, ?, ?, ?)",
+            [(token.name, token.hash, " ".join(token.roles), token.at)],
+        )
+
+    def revoke_token(self, name: str, at: float) -> bool:
+        """Whether there was a valid token of this name, which is valid no longer."""
+        if not self._store._write("SELECT 1 FROM tokens WHERE name = ? AND revoked IS NULL", (name,)):
+            return False
+        self._store._write_many("UPDATE tokens SET revoked = ? WHERE name = ?", [(at, name)])
+        return True
+
+    def set_meta(self, name: str, value: str) -> None:
+        """Keep a text under a name."""
+        self._store._write_many(
+            "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            [(name, value)],
+        )
+
+    def _records(self, column: str, values: Iterable[str]) -> dict[str, Record]:
+        wanted = sorted(set(values))
+        if not wanted:
+            return {}
+        sql = f"{_RECORD} WHERE {column} IN ({self._store._each})"
+        return {r.id: r for r in map(_record, self._store._write(sql, (json.dumps(wanted),)))}
+
+
+class Store(ABC):
+    """An event log in a database."""
+
+    url: str
+    slot: int = 0
+    _each: str  # SQL that makes rows of a JSON array
+    _words: dict[str, str]
+
+    def __init__(self) -> None:
+        self._writer_lock = threading.RLock()
+
+    # -- what a home must give ------------------------------------------------------------------
+
+    @abstractmethod
+    def _begin(self) -> AbstractContextManager[None]:
+        """A transaction on the writing connection: the lock, BEGIN, and COMMIT with flush or ROLLBACK."""
+
+    @abstractmethod
+    def _write(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a statement on the writing connection."""
+
+    @abstractmethod
+    def _write_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for each row on the writing connection."""
+
+    @abstractmethod
+    def _query(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Read, from any thread."""
+
+    @abstractmethod
+    def lead(self) -> bool:
+        """Whether this process is the one that keeps house (defaults, snapshots); asking tries to become it."""
+
+    @abstractmethod
+    def wait(self, seconds: float) -> None:
+        """Wait for news from other processes, at most so long."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of everything."""
+
+    @abstractmethod
+    def check(self) -> list[str]:
+        """What the database itself finds wrong with its files."""
+
+    @property
+    @abstractmethod
+    def shared(self) -> bool:
+        """Whether other processes may write to this log too."""
+
+    # -- common to all --------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Hold the log. When the block is left without an error, what was appended is on disk."""
+        with self._writer_lock, self._begin():
+            yield Transaction(self)
+
+    def migrate(self) -> None:
+        """Bring the tables to this release's version; a database of a later version is refused."""
+        upto = schema.VERSION
+        with self._writer_lock, self._begin():
+            version = self._version()
+            if version > upto:
+                raise FormatError(
+                    f"{self.url} has schema version {version}; this release reads versions up to {upto}. "
+                    "Upgrade kinbandits to open it"
+                )
+            for step in range(version + 1, upto + 1):
+                for statement in schema.statements(step, self._words):
+                    self._write(statement)
+                self._write_many(
+                    "INSERT INTO meta (name, value) VALUES ('schema_version', ?) "
+                    "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                    [(str(step),)],
+                )
+
+    @abstractmethod
+    def _has_tables(self) -> bool:
+        """Whether there is a meta table, on the writing connection."""
+
+    def _version(self) -> int:
+        if not self._has_tables():
+            return 0
+        rows = self._write("SELECT value FROM meta WHERE name = 'schema_version'")
+        return int(rows[0][0]) if rows else 0
+
+    def _check_version(self) -> None:
+        """Refuse to read tables of another version: only a writer may bring them forward."""
+        version = self.meta("schema_version")
+        if version != str(schema.VERSION):
+            self.close()
+            raise FormatError(
+                f"{self.url} has schema version {version}; this release reads {schema.VERSION}. Start the service "
+                "once to bring it forward, or upgrade kinbandits"
+            )
+
+    def read(self, after: int = 0, limit: int = 1000) -> list[Event]:
+        """Events after ``seq``, in order."""
+        sql = "SELECT seq, kind, decision, at, body, digest FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
+        return [Event(s, k, d, t, json.loads(b), g) for s, k, d, t, b, g in self._query(sql, (after, limit))]
+
+    def read_all(self, after: int = 0, batch: int = 5000) -> Iterator[Event]:
+        """All events after ``seq``, in order."""
+        while events := self.read(after, batch):
+            yield from events
+            after = events[-1].seq
+
+    def event(self, seq: int) -> Event | None:
+        """The event of this number."""
+        return next(iter(self.read(seq - 1, 1)), None)
+
+    def record(self, identifier: str) -> Record | None:
+        """The decision of this id."""
+        rows = self._query(f"{_RECORD} WHERE d.id = ?", (identifier,))
+        return _record(rows[0]) if rows else None
+
+    def recent(self, limit: int) -> list[Record]:
+        """The last decisions, newest first."""
+        return [_record(r) for r in self._query(f"{_RECORD} ORDER BY d.seq DESC LIMIT ?", (limit,))]
+
+    def records(self, after: int = 0, limit: int = 5000) -> list[Record]:
+        """Decisions whose event comes after ``seq``, in order."""
+        sql = f"{_RECORD} WHERE d.seq > ? ORDER BY d.seq LIMIT ?"
+        return [_record(r) for r in self._query(sql, (after, limit))]
+
+    def last_seq(self) -> int:
+        """The number of the last event; 0 if there is none."""
+        return int(self._query("SELECT COALESCE(MAX(seq), 0) FROM events")[0][0])
+
+    def last_number(self) -> int:
+        """The number of this slot's last decision; 0 if there is none."""
+        low, high = f"{self.slot:x}-", f"{self.slot:x}."  # "." follows "-"
+        rows = self._query("SELECT MAX(id) FROM decisions WHERE id >= ? AND id < ?", (low, high))
+        return number_of(rows[0][0])[1] if rows[0][0] else 0
+
+    def counters(self) -> dict[str, int]:
+        """Counters of things that are not events."""
+        return {name: int(value) for name, value in self._query("SELECT name, value FROM counters")}
+
+    def tokens(self) -> list[Token]:
+        """All tokens, revoked ones included."""
+        rows = self._query("SELECT name, hash, roles, at, revoked FROM tokens ORDER BY at, name")
+        return [Token(n, h, tuple(r.split()), at, gone) for n, h, r, at, gone in rows]
+
+    def meta(self, name: str) -> str | None:
+        """The text kept under this name."""
+        rows = self._query("SELECT value FROM meta WHERE name = ?", (name,))
+        return str(rows[0][0]) if rows else None
+
+    def save_snapshot(self, seq: int, data: bytes, keep: int = 2) -> None:
+        """Keep a snapshot of the state after event ``seq``, and drop all but the latest ``keep``."""
+        with self._writer_lock, self._begin():
+            self._write_many(
+                "INSERT INTO snapshots (seq, at, data) VALUES (?, ?, ?) ON CONFLICT (seq) DO NOTHING",
+                [(seq, time.time(), data)],
+            )
+            self._write_many(
+                "DELETE FROM snapshots WHERE seq NOT IN (SELECT seq FROM snapshots ORDER BY seq DESC LIMIT ?)",
+                [(keep,)],
+            )
+
+    def snapshots(self) -> Iterator[tuple[int, bytes]]:
+        """Snapshots as (seq, data), latest first."""
+        for (seq,) in self._query("SELECT seq FROM snapshots ORDER BY seq DESC"):
+            for (data,) in self._query("SELECT data FROM snapshots WHERE seq = ?", (seq,)):
+                yield int(seq), bytes(data)
+
+    def drop_snapshots(self) -> None:
+        """Forget all snapshots; the next start reads the whole log."""
+        with self._writer_lock, self._begin():
+            self._write("DELETE FROM snapshots")
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    identifier, seq, at, body, state, reward, key, request = row
+    return Record(identifier, seq, at, json.loads(body), state, reward, key, request)
+
+
+def open_store(url: str, *, create: bool = True, readonly: bool = False) -> Store:
+    """The log at ``url``: a path or ``sqlite:///path``, or ``postgresql://...``.
+
+    Args:
+        url: where.
+        create: make it if it is not there.
+        readonly: do not lock it; only read. Fits beside a running service.
+    """
+    if url.startswith(("postgresql://", "postgres://")):
+        from kinbandits.service.postgres import PostgresStore
+
+        return PostgresStore(url, create=create, readonly=readonly)
+    from kinbandits.service.sqlite import SQLiteStore
+
+    return SQLiteStore(url.removeprefix("sqlite:///"), create=create, readonly=readonly)

