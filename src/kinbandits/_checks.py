@@ -51,6 +51,7 @@ def rounds_of_contexts(values: Any, n_candidates: int, n_features: int | None, *
             f"context has {rounds.shape[1]} rows for {k} candidate{'s' if k != 1 else ''}; it must be {wanted}"
         )
     _features("context", rounds.shape[2], n_features)
+    rounds.setflags(write=False)  # decisions keep and show them
     return rounds
 
 

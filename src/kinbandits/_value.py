@@ -88,6 +88,10 @@ def _same(a: object, b: object) -> bool:
 def _hashable(value: object) -> object:
     if isinstance(value, np.ndarray):
         return (value.shape, value.tobytes())
+    try:
+        hash(value)
+    except TypeError:  # scikit-learn's kernels are equal by value, but have no hash
+        return repr(value)
     return value
 
 

@@ -52,6 +52,8 @@ __all__ = [
 class Kernel(Value, ABC):
     """A symmetric positive semidefinite function of two contexts."""
 
+    __array_ufunc__ = None  # numpy.float64(2.0) * k is ours to compute
+
     @abstractmethod
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
         """The matrix K[i, j] = k(A[i], B[j])."""
@@ -82,6 +84,8 @@ class Kernel(Value, ABC):
 
     def __add__(self, other: object) -> Kernel:
         return Sum(self, as_kernel(other)) if _kernel_like(other) else NotImplemented
+
+    __radd__ = __add__
 
     def __mul__(self, other: object) -> Kernel:
         if _is_number(other):
@@ -370,6 +374,8 @@ class Foreign(Kernel):
                 f"kernel {self.function!r} returned shape {K.shape} for {len(A)} and {len(B)} rows; it must "
                 f"return ({len(A)}, {len(B)})"
             )
+        if not np.isfinite(K).all():
+            raise InvalidInputError(f"kernel {self.function!r} returned NaN or infinity for finite contexts")
         return K
 
     def diag(self, A: Matrix) -> Matrix:

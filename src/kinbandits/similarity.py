@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kinbandits._checks import number_array
 from kinbandits._value import Value, frozen_array, positive, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError, NotPositiveSemidefiniteError
 from kinbandits.history import History
@@ -65,7 +66,10 @@ class Tracker:
         return self._matrix
 
     def observe(self, start: int) -> None:
-        """The history has grown: its rows from ``start`` on are new."""
+        """The history has grown: its rows from ``start`` on are new.
+
+        Arrays are replaced, not edited, so that a shallow copy of a tracker is a way back.
+        """
 
 
 class Similarity(Value, ABC):
@@ -78,6 +82,11 @@ class Similarity(Value, ABC):
     def describes_arms(self) -> bool:
         """Whether arms have descriptors, so that an arm without data can borrow from its kin."""
         return False
+
+    @property
+    def arm_argument(self) -> str | None:
+        """What `with_arm` takes for a new arm: "descriptor", "similarity", "neighbours", or nothing."""
+        return None
 
     @abstractmethod
     def matrix(self, history: History) -> Matrix:
@@ -99,19 +108,20 @@ class Similarity(Value, ABC):
         neighbours: Sequence[int] | None = None,
     ) -> Similarity:
         """This similarity for one arm more, which becomes number ``n_arms`` (counted from 0)."""
-        self._refuse(descriptor=descriptor, similarity=similarity, neighbours=neighbours)
+        self._take(descriptor=descriptor, similarity=similarity, neighbours=neighbours)
+        self.check_arms(n_arms + 1)
         return self
 
     def without_arm(self, arm: int) -> Similarity:
         """This similarity with arm number ``arm`` taken out."""
         return self
 
-    def _refuse(self, **given: object) -> None:
+    def _take(self, **given: object) -> None:
+        """Raise if something is given that this similarity has no use for."""
         for name, value in given.items():
-            if value is not None:
-                raise InvalidInputError(
-                    f"{type(self).__name__} similarity takes no {name}= for a new arm; leave it out"
-                )
+            if value is not None and name != self.arm_argument:
+                instead = f"; it takes {self.arm_argument}=" if self.arm_argument else "; leave it out"
+                raise InvalidInputError(f"{type(self).__name__} similarity takes no {name}= for a new arm{instead}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -223,6 +233,11 @@ class Known(Similarity):
         return self.descriptors is not None
 
     @property
+    def arm_argument(self) -> str:
+        """As it was given: descriptors, or a matrix."""
+        return "similarity" if self.descriptors is None else "descriptor"
+
+    @property
     def _matrix(self) -> Matrix:
         if self.kernel is None:
             return np.array(self.given)
@@ -249,24 +264,22 @@ class Known(Similarity):
         neighbours: Sequence[int] | None = None,
     ) -> Known:
         """One more descriptor, or one more row and column (``similarity``: to each arm, then to itself)."""
-        self._refuse(neighbours=neighbours)
+        self._take(descriptor=descriptor, similarity=similarity, neighbours=neighbours)
         if self.descriptors is not None:
-            self._refuse(similarity=similarity)
             if descriptor is None:
                 raise InvalidInputError("this policy knows arms by descriptor; add_arm needs descriptor=")
-            row = _descriptors(np.atleast_1d(np.asarray(descriptor, dtype=np.float64))[None, :])
+            row = np.atleast_1d(number_array("descriptor", descriptor))[None, :]
             if row.shape[1] != self.descriptors.shape[1]:
                 raise InvalidInputError(
                     f"descriptor has {row.shape[1]} entries, but the other arms' have {self.descriptors.shape[1]}"
                 )
             return Known(self.kernel, np.vstack([self.descriptors, row]))
-        self._refuse(descriptor=descriptor)
         if similarity is None:
             raise InvalidInputError(
                 f"this policy has a known similarity matrix; add_arm needs similarity= with {n_arms} entries "
                 "(to each arm in order), or one more for the arm itself (1 if left out)"
             )
-        row = np.atleast_1d(np.asarray(similarity, dtype=np.float64))
+        row = np.atleast_1d(number_array("similarity", similarity))
         if row.shape not in ((n_arms,), (n_arms + 1,)):
             raise InvalidInputError(
                 f"similarity must have {n_arms} entries (to each arm in order), or one more for the arm "
@@ -306,6 +319,11 @@ class Graph(Similarity):
         np.fill_diagonal(adjacency, 0.0)
         object.__setattr__(self, "adjacency", frozen_array(adjacency))
 
+    @property
+    def arm_argument(self) -> str:
+        """Edges."""
+        return "neighbours"
+
     def check_arms(self, n_arms: int) -> None:
         """One node per arm."""
         if len(self.adjacency) != n_arms:
@@ -330,7 +348,7 @@ class Graph(Similarity):
         neighbours: Sequence[int] | None = None,
     ) -> Graph:
         """One more node, with an edge of weight 1 to each neighbour (none given: alone)."""
-        self._refuse(descriptor=descriptor, similarity=similarity)
+        self._take(descriptor=descriptor, similarity=similarity)
         adjacency = np.zeros((n_arms + 1, n_arms + 1))
         adjacency[:-1, :-1] = self.adjacency
         edges = list(neighbours or ())
@@ -364,6 +382,11 @@ class Estimated(Similarity):
     def __post_init__(self) -> None:
         object.__setattr__(self, "length_scale", positive("length_scale", self.length_scale))
         object.__setattr__(self, "embedding_kernel", as_kernel(self.embedding_kernel))
+        if self.embedding_kernel.refits(0, 1):
+            raise InvalidInputError(
+                "embedding_kernel must not be read off the data; give it a length scale, such as "
+                "kb.RBF.median(contexts)"
+            )
 
     def matrix(self, history: History) -> Matrix:
         """From all pairs of rows: t^2 kernel values."""
@@ -402,16 +425,17 @@ class _EstimatedTracker(Tracker):
         # Rows are added one by one in order, so that G is the same to the last bit however they arrived;
         # kernel values come in blocks, so that bulk data need no t x t matrix.
         arms, X = self._history.arms, self._history.contexts
+        G = self._G.copy()  # a kernel that fails half-way leaves no trace
         for low in range(start, len(arms), _BLOCK):
             high = min(low + _BLOCK, len(arms))
             K = self._estimated.embedding_kernel(X[low:high], X[:high])
             for i in range(low, high):
                 a, row = arms[i], K[i - low, : i + 1]
-                sums = np.bincount(arms[: i + 1], weights=row, minlength=len(self._G))
-                self._G[a] += sums
+                sums = np.bincount(arms[: i + 1], weights=row, minlength=len(G))
+                G[a] += sums
                 sums[a] -= row[i]  # the pair of a row with itself stands once in G
-                self._G[:, a] += sums
-        self._matrix = None
+                G[:, a] += sums
+        self._G, self._matrix = G, None
 
 
 def embedding_distances(G: Matrix, counts: NDArray[Any]) -> Matrix:
@@ -464,10 +488,8 @@ def _known_matrix(values: object) -> Matrix:
 
 
 def _descriptors(values: ArrayLike) -> Matrix:
-    rows = frozen_array(values)
+    rows = number_array("descriptors", values)
     rows = rows[:, None] if rows.ndim == 1 else rows
-    if rows.ndim != 2 or not len(rows):
+    if rows.ndim != 2 or not rows.size:
         raise InvalidInputError(f"descriptors must be (arms, features), got shape {rows.shape}")
-    if not np.isfinite(rows).all():
-        raise InvalidInputError("descriptors must be finite, but they hold NaN or infinity")
-    return rows
+    return frozen_array(rows)

@@ -8,6 +8,8 @@ of each arm's own) or the additive kernel of CGP-UCB::
 
 from __future__ import annotations
 
+import copy
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +68,8 @@ class Term(Value):
         """The history with only the columns that this term sees."""
         if self.columns is None:
             return history
+        if not len(history):  # no rows yet, hence no columns either
+            return History(history.n_arms)
         return History.of(history.n_arms, history.arms, self.select(history.contexts), history.rewards)
 
     def check_features(self, n_features: int) -> None:
@@ -153,17 +157,25 @@ class TermsTracker:
         return [tracker.matrix for tracker in self._trackers]
 
     def observe(self, start: int) -> None:
-        """The history has grown: its rows from ``start`` on are new."""
+        """The history has grown: its rows from ``start`` on are new. If that fails, all is as before."""
         h = self._history
-        for term, view, tracker in zip(self._terms, self._views, self._trackers, strict=True):
-            if view is not h:
-                view.append(h.arms[start:], term.select(h.contexts[start:]), h.rewards[start:])
-            tracker.observe(start)
+        before = [copy.copy(tracker) for tracker in self._trackers]  # trackers replace arrays, never edit them
+        try:
+            for term, view, tracker in zip(self._terms, self._views, self._trackers, strict=True):
+                if view is not h:
+                    view.append(h.arms[start:], term.select(h.contexts[start:]), h.rewards[start:])
+                tracker.observe(start)
+        except BaseException:
+            self._trackers = before
+            for view in self._views:
+                if view is not h:
+                    view.truncate(start)
+            raise
 
 
 def _columns(columns: object) -> tuple[int, ...]:
     try:
-        chosen = tuple(int(c) for c in columns)  # type: ignore[attr-defined]
+        chosen = tuple(operator.index(c) for c in columns)  # type: ignore[attr-defined]
     except TypeError as error:
         raise InvalidTypeError(
             f"columns must be a sequence of column numbers such as [0, 1], got {columns!r}"

@@ -64,8 +64,8 @@ class Policy(ABC):
         self.seed = seed if isinstance(seed, int | None) else None
         self.rng = np.random.default_rng(seed)
         self._ledger = Ledger(
-            _whole("max_pending", max_pending, 1),
-            None if forget_after is None else _whole("forget_after", forget_after, 1),
+            whole("max_pending", max_pending, 1),
+            None if forget_after is None else whole("forget_after", forget_after, 1),
         )
         self._version = 0  # how often something was learned or arms changed
         self._index = {name: i for i, name in enumerate(self.arms)}
@@ -134,10 +134,7 @@ class Policy(ABC):
             ('red', 1.0)
         """
         query, names = self._query(context, arms, to_play=True, batch=False)
-        batch = self._decide(query, names)
-        if scores:
-            batch.scores  # noqa: B018 (computed and kept)
-        return Decision(batch, 0)
+        return Decision(self._decide(query, names, scores), 0)
 
     def choose_many(
         self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None, *, scores: bool = False
@@ -154,10 +151,7 @@ class Policy(ABC):
             [0, 0]
         """
         query, names = self._query(contexts, arms, to_play=True, batch=True)
-        batch = self._decide(query, names)
-        if scores:
-            batch.scores  # noqa: B018
-        return Decisions(batch)
+        return Decisions(self._decide(query, names, scores))
 
     def propose(
         self,
@@ -192,7 +186,7 @@ class Policy(ABC):
             raise InvalidInputError(
                 f"uniform must be ({query.shape[0]}, 2) numbers in [0, 1), got shape {draws.shape}"
             )
-        return Decisions(self._batch(query, names, _whole("first_round", first_round, 0), draws))
+        return Decisions(self._batch(query, names, whole("first_round", first_round, 0), draws))
 
     def probabilities(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Vector:
         """The probability with which each candidate would be chosen now, (R, k). Reads only.
@@ -233,27 +227,35 @@ class Policy(ABC):
             return Prediction(mean[0], width[0])
         return Prediction(mean, width)
 
-    def _decide(self, query: Query, names: tuple[ArmName, ...]) -> Batch:
-        batch = self._batch(query, names, self._ledger.next_id, None)
+    def _decide(self, query: Query, names: tuple[ArmName, ...], scores: bool) -> Batch:
+        batch = self._batch(query, names, self._ledger.next_id, None, scores)
         self._ledger.open(batch)
         return batch
 
-    def _batch(self, query: Query, names: tuple[ArmName, ...], first: int, draws: Vector | None) -> Batch:
+    def _batch(
+        self, query: Query, names: tuple[ArmName, ...], first: int, draws: Vector | None, scores: bool = False
+    ) -> Batch:
         rounds = query.shape[0]
+        # All that can fail comes before the random state and the table of open decisions change.
         leaders, notes = self._leaders(query, first, 0.0 if self.tie_break == "first" else _TIE)
+        exploration = self._exploration(first, rounds)
+        prediction = self._predict(query) if scores else None
         indices, propensities = self._draw(leaders, self.rng.random((rounds, 2)) if draws is None else draws)
         version = self._version
-        return Batch(
+        batch = Batch(
             query=query,
             names=names,
             first_id=first,
             indices=indices,
             propensities=propensities,
-            exploration=self._exploration(first, rounds),
+            exploration=exploration,
             compute=self._predict,
             is_current=lambda: self._version == version,
             notes=notes,
         )
+        if prediction is not None:
+            batch.keep(prediction)
+        return batch
 
     def _draw(self, leaders: NDArray[np.bool_], uniform: Vector) -> tuple[Indices, Vector]:
         """One candidate per round, and the probability it had.
@@ -292,7 +294,7 @@ class Policy(ABC):
         The same reward again is accepted as a repeat and changes nothing; another value is an error.
         """
         decision_id = self._decision_id(decision)
-        value = real("reward", reward)
+        value = real("reward", float(reward) if isinstance(reward, bool) else reward)
         if self._ledger.is_repeat(decision_id, value):
             return
         ticket = self._ledger.ticket(decision_id)
@@ -474,7 +476,9 @@ def _arm_names(arms: int | Iterable[ArmName]) -> list[ArmName]:
 def _listed(name: str, values: object) -> list[Any]:
     """``values`` as a list of plain Python objects."""
     if isinstance(values, np.ndarray):
-        return list(np.ravel(values).tolist())
+        if values.ndim != 1:
+            raise InvalidInputError(f"{name} must be one list of arm names, got an array of shape {values.shape}")
+        return list(values.tolist())
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidTypeError(f"{name} must be a sequence of arm names, got {values!r}")
     return [v.item() if isinstance(v, np.generic) else v for v in values]
@@ -485,7 +489,8 @@ def _check_arm_name(name: object) -> None:
         raise InvalidTypeError(f"an arm name must be a str or an int, got {name!r}")
 
 
-def _whole(name: str, value: object, least: int) -> int:
+def whole(name: str, value: object, least: int) -> int:
+    """``value`` as an int, refused unless whole and at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InvalidTypeError(f"{name} must be a whole number, got {value!r}")
     if value < least:

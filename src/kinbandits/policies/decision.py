@@ -39,13 +39,19 @@ class Batch:
                 "the policy has learned more since this decision was made, so its numbers can no longer be "
                 "computed; ask for them at once with choose(..., scores=True), or read them before update()"
             )
-        return self.compute(self.query)
+        return _read_only(self.compute(self.query))
+
+    def keep(self, prediction: Prediction) -> None:
+        """Have the numbers computed already, so that they can be read at any later time."""
+        self.__dict__["prediction"] = _read_only(prediction)
 
     @cached_property
     def scores(self) -> NDArray[np.float64]:
         """mean + exploration * width of all candidates, (R, k)."""
         mean, width = self.prediction
-        return np.asarray(mean + self.exploration[:, None] * width)
+        scores = np.asarray(mean + self.exploration[:, None] * width)
+        scores.setflags(write=False)
+        return scores
 
     def context(self, row: int) -> Vector:
         """The context of the candidate chosen in round ``row``."""
@@ -198,3 +204,9 @@ class Decisions:
 
     def __repr__(self) -> str:
         return f"Decisions({len(self)} rounds, ids {self._batch.first_id}..{self._batch.first_id + len(self) - 1})"
+
+
+def _read_only(prediction: Prediction) -> Prediction:
+    for values in prediction:
+        values.setflags(write=False)
+    return prediction

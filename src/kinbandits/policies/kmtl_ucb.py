@@ -15,7 +15,7 @@ from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import Median
-from kinbandits.policies.base import Policy, TieBreak
+from kinbandits.policies.base import Policy, TieBreak, whole
 from kinbandits.policies.decision import ArmName, Decision
 from kinbandits.policies.explanation import Explanation, explain
 from kinbandits.policies.ledger import Ledger
@@ -141,12 +141,12 @@ class KMTLUCB(Policy):
 
         With a kernel of several terms, say which.
         """
-        matrices = self.regression.similarity_matrices
-        if term is None and len(matrices) > 1:
-            raise InvalidInputError(
-                f"this policy's kernel has {len(matrices)} terms; say which with term=0 and so on"
-            )
-        return np.array(matrices[term or 0])
+        n = len(self.terms)
+        if term is None and n > 1:
+            raise InvalidInputError(f"this policy's kernel has {n} terms; say which with term=0 and so on")
+        if term is not None and term not in range(n):
+            raise InvalidInputError(f"term must be between 0 and {n - 1}, got {term!r}")
+        return np.array(self.regression.similarity_matrices[term or 0])
 
     def log_det(self) -> float:
         """log det(I + diag(noise)^-1 K) of the rows learned; with uniform weights the paper's log g."""
@@ -172,6 +172,7 @@ class KMTLUCB(Policy):
 
         ``rng`` defaults to the policy's own random state.
         """
+        size = whole("size", size, 0)
         query, _ = self._query(contexts, arms, to_play=False, batch=False)
         covariance = self._reward_scale**2 * self.regression.covariance(*query.points())
         values, vectors = np.linalg.eigh(covariance)
@@ -219,9 +220,8 @@ class KMTLUCB(Policy):
         """
         self._check_new_arm(arm)
         edges = None if neighbours is None else self._arm_indices(list(neighbours)).tolist()
-        terms = self._with_similarities(
-            lambda s: s.with_arm(self.n_arms, descriptor=descriptor, similarity=similarity, neighbours=edges)
-        )
+        given = {"descriptor": descriptor, "similarity": similarity, "neighbours": edges}
+        terms = self.terms.with_similarities([self._with_arm(t.similarity, given) for t in self.terms])
         history = self.regression.history.copy()
         history.n_arms += 1
         self._restart(terms, history)
@@ -232,25 +232,14 @@ class KMTLUCB(Policy):
         index = int(self._arm_indices([arm])[0])
         if not set(self.active_arms) - {arm}:
             raise InvalidInputError(f"{arm!r} is the last active arm; add another before removing it")
-        terms = self._with_similarities(lambda s: s.without_arm(index))
+        terms = self.terms.with_similarities([t.similarity.without_arm(index) for t in self.terms])
         self._restart(terms, self.regression.history.without_arm(index))
         self._drop_arm(arm)
 
-    def _with_similarities(self, change: Callable[[Similarity], Similarity]) -> Terms:
-        """The terms with changed similarities; what new arms need is asked of the terms that can take it."""
-        changed, refusal = [], None
-        for term in self.terms:
-            try:
-                changed.append(change(term.similarity))
-            except InvalidInputError as error:
-                if len(self.terms) == 1:
-                    raise
-                refusal = error
-                changed.append(term.similarity)
-        if refusal is not None:
-            for similarity in changed:
-                similarity.check_arms(self.n_arms + 1)
-        return self.terms.with_similarities(changed)
+    def _with_arm(self, value: Similarity, given: dict[str, Any]) -> Similarity:
+        """``value`` for one arm more, told what it takes of ``given``; what no term takes, it refuses."""
+        taken = {t.similarity.arm_argument for t in self.terms} - {value.arm_argument}
+        return value.with_arm(self.n_arms, **{k: v for k, v in given.items() if k not in taken})
 
     # -- saving ---------------------------------------------------------------------------------
 

@@ -140,8 +140,16 @@ class Regression(ABC):
             self._absorb(start)
         except BaseException:
             self.history.truncate(start)
-            self.__init__(self.settings, self.history)  # type: ignore[misc]
+            self._rollback()
             raise
+
+    def _rollback(self) -> None:
+        """`_absorb` failed and the history is cut back to what it was: follow it.
+
+        Building everything anew is always right, but asks the kernel again, which may be what failed; an
+        engine whose `_absorb` changes nothing before it is certain to end overrides this with nothing.
+        """
+        self.__init__(self.settings, self.history)  # type: ignore[misc]
 
     def rebuilt(self, settings: Ridge, history: History) -> Self:
         """The same engine with other settings or rows, from scratch."""

@@ -50,7 +50,7 @@ class DenseRegression(Regression):
         self._grams = [GrowingGram() for _ in settings.terms]
         self._L: Matrix | None = None
         self._z: Vector = np.zeros(0)
-        self._grow(0)
+        self._append(self._kernel_rows(0))
 
     @property
     def similarity_matrices(self) -> list[Matrix]:
@@ -58,14 +58,23 @@ class DenseRegression(Regression):
         return self._tracker.matrices
 
     def _absorb(self, start: int) -> None:
+        rows = self._kernel_rows(start)  # what may fail comes first, so that a failure changes nothing
         self._tracker.observe(start)
-        self._grow(start)
+        self._append(rows)
 
-    def _grow(self, start: int) -> None:
+    def _rollback(self) -> None:
+        """Nothing to undo: see `_absorb`."""
+
+    def _kernel_rows(self, start: int) -> list[Matrix]:
+        """Kernel values of the rows from ``start`` on with all rows, for each term."""
         X = self.history.contexts
-        if len(X) > start:
-            for term, gram in zip(self.settings.terms, self._grams, strict=True):
-                gram.append(term.context_kernel(term.select(X[start:]), term.select(X)))
+        if len(X) == start:
+            return []
+        return [t.context_kernel(t.select(X[start:]), t.select(X)) for t in self.settings.terms]
+
+    def _append(self, rows: list[Matrix]) -> None:
+        for gram, new in zip(self._grams, rows, strict=False):  # no rows at all: nothing to append
+            gram.append(new)
         self._L = None
 
     def _factor(self) -> Matrix:

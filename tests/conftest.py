@@ -1,0 +1,30 @@
+"""What all tests share: the Hypothesis profile, and `pytest --update-golden`."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples on every run and machine: a failure seen once can be seen again.
+settings.register_profile(
+    "kinbandits",
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("kinbandits")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        default=False,
+        help="rewrite the golden traces under tests/golden; review the diff and add a news fragment",
+    )
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--update-golden"))
