@@ -1,0 +1,104 @@
+"""``kinbandits data``: the data sets of the paper on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from kinbandits.cli.output import print_json, print_table
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _complete(incomplete: str) -> list[str]:
+    from kinbandits.datasets import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+Name = Annotated[str, typer.Argument(help="Name of a data set.", autocompletion=_complete)]
+Names = Annotated[list[str] | None, typer.Argument(help="Names; all, if left out.", autocompletion=_complete)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    data = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
+    data.command("list")(list_)
+    data.command("fetch")(fetch)
+    data.command("path")(path)
+    app.add_typer(data, name="data", help="The data sets of the paper: list, fetch, path.")
+
+
+def list_(as_json: Json = False) -> None:
+    """The data sets, and which of them are on this machine.
+
+    A set is looked for in the directory KINBANDITS_DATA names, then in the cache; else it is downloaded when
+    it is needed. Digits comes with scikit-learn.
+
+    \b
+    Examples:
+      kinbandits data list
+      KINBANDITS_DATA=~/data kinbandits data list --json
+    """
+    from kinbandits import datasets
+
+    found: list[dict[str, Any]] = []
+    for name in datasets.names():
+        entry, place = datasets.CATALOGUE[name], datasets.find(name)
+        where = str(place) if place else ("with scikit-learn" if entry.openml is None else None)
+        found.append(
+            {
+                "name": name,
+                "rows": entry.rows,
+                "features": entry.features,
+                "classes": entry.classes,
+                "openml": entry.openml,
+                "path": where,
+                "note": entry.note,
+            }
+        )
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [f["name"], str(f["rows"]), str(f["features"]), str(f["classes"]), f["path"] or "not here", f["note"]]
+        for f in found
+    ]
+    print_table("Data sets", ["name", "rows", "features", "classes", "where", "what"], rows, right=(1, 2, 3))
+    if any(f["path"] is None for f in found):
+        print("To have the others: kinbandits data fetch, or set KINBANDITS_DATA to a directory that holds them.")
+
+
+def fetch(
+    names: Names = None,
+    again: Annotated[bool, typer.Option("--again", help="Download even if the cache has it.")] = False,
+) -> None:
+    """Download data sets into the cache (from OpenML, through scikit-learn), unless they are here already.
+
+    Rows, columns and classes are counted; what does not fit is refused.
+
+    \b
+    Examples:
+      kinbandits data fetch letter usps
+      kinbandits data fetch
+    """
+    from kinbandits import datasets
+
+    for name in names or datasets.names():
+        place = datasets.fetch(name, again=again)
+        print(f"{name}: {place}")
+
+
+def path(name: Name) -> None:
+    """Where the file of a data set is; the cache directory, if it is not here yet.
+
+    \b
+    Examples:
+      kinbandits data path usps
+      ls "$(dirname "$(kinbandits data path usps)")"
+    """
+    from kinbandits import datasets
+
+    place = datasets.find(name)
+    print(place if place is not None else datasets.cache_directory() / f"{name}.npz")

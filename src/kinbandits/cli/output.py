@@ -1,0 +1,57 @@
+"""How commands print: tables that are pretty on a terminal and plain elsewhere, and JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["print_json", "print_table"]
+
+
+def print_json(data: Any) -> None:
+    """``data`` as JSON on standard output; NaN, which JSON lacks, as null."""
+    print(json.dumps(_finite(data), indent=2, allow_nan=False))
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()
+) -> None:
+    """A table with a title.
+
+    Args:
+        title: above it.
+        columns: the header.
+        rows: of text.
+        right: numbers of the columns that are set flush right.
+    """
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(title=title, title_justify="left")
+        for i, column in enumerate(columns):
+            table.add_column(column, justify="right" if i in right else "left")
+        for row in rows:
+            table.add_row(*row)
+        Console().print(table)
+        return
+    widths = [max(len(line[i]) for line in (columns, *rows)) for i in range(len(columns))]
+    print(title)
+    for line in (columns, *rows):
+        cells = (
+            c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
+        )
+        print("  ".join(cells).rstrip())
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return data
