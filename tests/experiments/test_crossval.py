@@ -1,0 +1,119 @@
+"""Cross-validation: the shared reduction against the dense oracle, setting by setting."""
+
+import numpy as np
+import pytest
+
+from kinbandits.errors import InvalidInputError
+from kinbandits.experiments.crossval import (
+    Grid,
+    cross_validate,
+    deal_rows,
+    shifted_solutions,
+    similarity_of,
+)
+from kinbandits.experiments.crossval import _folds as folds_of
+from kinbandits.history import History
+from kinbandits.kernels import RBF
+from kinbandits.regression import Query, Ridge, make_regression
+from kinbandits.terms import Term, Terms
+
+N = 3
+SMALL = Grid(context=[0.05, 1.0], embedding=[0.1, 3.0], similarity=[0.5, 20.0], ridge=[1e-3, 0.1, 5.0])
+
+
+def example_rows(n=37):
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(n, 2))
+    return deal_rows(X, rng.integers(N, size=n), N, seed=1)
+
+
+def oracle_errors(method, rows, grid, weighting, descriptors=None):
+    """Every setting fitted and judged by itself, with the naive engine."""
+    fold = folds_of(rows.arms, 5, 0)
+    errors = []
+    for point in grid.points(method):
+        similarity = similarity_of(method, point, descriptors)
+        term = Term(similarity, RBF.from_precision(point["context_precision"]))
+        squared = np.zeros(N)
+        for held in range(5):
+            train, test = fold != held, np.flatnonzero(fold == held)
+            history = History.of(N, rows.arms[train], rows.contexts[train], rows.rewards[train])
+            ridge = Ridge(Terms((term,)), point["ridge"], weighting, "explore")
+            engine = make_regression("naive", ridge, history)
+            for i in test:
+                query = Query(rows.arms[i : i + 1], rows.contexts[None, i : i + 1])
+                squared[rows.arms[i]] += (engine.predict(query).mean[0, 0] - rows.rewards[i]) ** 2
+        errors.append((squared / np.bincount(rows.arms)).mean())
+    return np.array(errors)
+
+
+@pytest.mark.parametrize("weighting", ["per_arm", "uniform"])
+@pytest.mark.parametrize("method", ["independent", "pooled", "known", "estimated"])
+def test_every_point_of_the_grid_equals_the_dense_oracle(method, weighting):
+    rows = example_rows()
+    descriptors = [0.0, 0.4, 1.0] if method == "known" else None
+    found = cross_validate(method, rows, N, grid=SMALL, weighting=weighting, descriptors=descriptors)
+    expected = oracle_errors(method, rows, SMALL, weighting, descriptors)
+    np.testing.assert_allclose(found.errors.ravel(), expected, rtol=1e-9)
+    assert found.best == SMALL.points(method)[int(np.argmin(expected))]
+
+
+def test_an_arm_without_training_rows_has_mean_zero():
+    arms = np.array([0] * 10 + [1] * 10 + [2])  # arm 2's only row is held out once
+    rows = example_rows(21)._replace(arms=arms, rewards=np.ones(21))
+    grid = Grid(context=[1.0], ridge=[0.1])
+    found = cross_validate("pooled", rows, N, grid=grid)
+    np.testing.assert_allclose(found.errors.ravel(), oracle_errors("pooled", rows, grid, "per_arm"), rtol=1e-9)
+    assert found.errors.item() > 1 / 3  # arm 2 alone has error 1
+
+
+def test_shifted_solutions_solve():
+    rng = np.random.default_rng(3)
+    A = rng.normal(size=(60, 60))
+    S, b, shifts = A @ A.T, rng.normal(size=60), [1e-3, 0.3, 100.0]
+    for column, shift in zip(shifted_solutions(S, b, shifts).T, shifts, strict=True):
+        np.testing.assert_allclose((S + shift * np.eye(60)) @ column, b, atol=1e-9)
+
+
+def test_processes_do_not_change_the_numbers():
+    rows = example_rows()
+    alone = cross_validate("estimated", rows, N, grid=SMALL)
+    shared = cross_validate("estimated", rows, N, grid=SMALL, n_jobs=2)
+    assert alone.errors.tobytes() == shared.errors.tobytes()
+
+
+def test_settings_go_into_a_policy():
+    import kinbandits as kb
+
+    found = cross_validate("estimated", example_rows(), N, grid=SMALL)
+    policy = kb.KMTLUCB(N, **found.settings())
+    assert policy.ridge == found.best["ridge"]
+    assert policy.similarity.length_scale == pytest.approx((2 * found.best["similarity_precision"]) ** -0.5)
+
+
+def test_deal_is_even_random_and_seeded():
+    labels = np.arange(50) % 5
+    rows = deal_rows(np.zeros((50, 1)), labels, 5, seed=2)
+    assert np.bincount(rows.arms).tolist() == [10] * 5
+    assert (rows.rewards == (rows.arms == labels)).all()
+    assert (deal_rows(np.zeros((50, 1)), labels, 5, seed=2).arms == rows.arms).all()
+    assert (deal_rows(np.zeros((50, 1)), labels, 5, seed=3).arms != rows.arms).any()
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"method": "lasso"}, 'method must be "independent"'),
+        ({"method": "known"}, "needs descriptors"),
+        ({"folds": 1}, "folds must be between 2"),
+    ],
+)
+def test_errors_say_what_is_wrong(change, text):
+    arguments = {"method": "pooled", "rows": example_rows(), "n_arms": N, "grid": SMALL} | change
+    with pytest.raises(InvalidInputError, match=text):
+        cross_validate(**arguments)
+
+
+def test_an_empty_axis_is_refused():
+    with pytest.raises(InvalidInputError, match="grid ridge is empty"):
+        Grid(ridge=[])
