@@ -1,0 +1,187 @@
+"""Where cells are computed: processes of this machine (loky), a dask cluster, or ray. All through joblib.
+
+A backend is a context manager that gives a function ``run(tasks)``. Lessons that shape it:
+
+* ``n_jobs`` is always given: ray's default is one, silently.
+* Threads are pinned inside the task, since dask and ray refuse joblib's own argument.
+* ``batch_size=1``: a cell lasts seconds, and a killed worker then costs one cell.
+* loky and ray give up the whole call when a worker dies; `WorkerLostError` says so, and the caller sends the rest again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.metadata
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kinbandits._version import __version__
+from kinbandits.errors import InvalidInputError, MissingPackageError
+
+__all__ = ["BACKENDS", "WorkerLostError", "backend"]
+
+Run = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], None]
+_COMPARED = ("numpy", "scipy", "joblib", "cloudpickle")  # versions that must be equal on both sides
+
+
+class WorkerLostError(Exception):
+    """A worker died, and the backend gave up the call with it."""
+
+
+@contextlib.contextmanager
+def backend(
+    name: str, jobs: int, scheduler: str | None, directory: Path, say: Callable[[str], None]
+) -> Iterator[Run]:
+    """A function that runs tasks on the backend of this name."""
+    if name not in BACKENDS:
+        raise InvalidInputError(f"there is no backend {name!r}; there are {', '.join(BACKENDS)}")
+    if scheduler is not None and name == "loky":
+        raise InvalidInputError("loky works on this machine alone; --scheduler is for --backend dask or ray")
+    if jobs == 0 or jobs < -1:
+        raise InvalidInputError(f"jobs must be at least 1, or -1 for all processors, got {jobs}")
+    with BACKENDS[name](jobs, scheduler, directory, say) as run:
+        yield run
+
+
+def _cores() -> int:
+    from joblib import cpu_count
+
+    return int(cpu_count())
+
+
+@contextlib.contextmanager
+def _loky(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str], None]) -> Iterator[Run]:
+    from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    jobs = _cores() if jobs == -1 else jobs
+    say(f"backend loky, {jobs} process{'es' if jobs > 1 else ''} on this machine")
+
+    def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> None:
+        try:
+            Parallel(n_jobs=jobs, backend="loky", batch_size=1)(delayed(function)(*t) for t in tasks)
+        except TerminatedWorkerError as error:
+            raise WorkerLostError(str(error).splitlines()[0]) from error
+
+    yield run
+
+
+@contextlib.contextmanager
+def _dask(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str], None]) -> Iterator[Run]:
+    from joblib import Parallel, delayed, parallel_config
+
+    distributed = _need("distributed", "dask")
+    with contextlib.ExitStack() as stack:
+        if scheduler is None:
+            workers = _cores() if jobs == -1 else jobs
+            cluster = stack.enter_context(
+                distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+            )
+            client = stack.enter_context(distributed.Client(cluster))
+        else:
+            try:
+                client = stack.enter_context(distributed.Client(scheduler, timeout="15s"))
+            except (OSError, TimeoutError, ValueError) as error:
+                raise InvalidInputError(f"there is no dask scheduler at {scheduler} ({error})") from error
+            _check_workers(client, scheduler, directory)
+        threads = sum(client.nthreads().values())
+        jobs = threads if jobs == -1 else min(jobs, threads)
+        say(f"backend dask, {len(client.nthreads())} workers at {client.scheduler.address}, {jobs} cells at a time")
+
+        def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> None:
+            killed = distributed.scheduler.KilledWorker
+            try:
+                with parallel_config(backend="dask", n_jobs=jobs):
+                    Parallel(n_jobs=jobs, batch_size=1)(delayed(function)(*t) for t in tasks)
+            except (killed, distributed.client.FutureCancelledError) as error:
+                raise WorkerLostError(str(error).splitlines()[0]) from error
+
+        yield run
+
+
+def _check_workers(client: Any, scheduler: str, directory: Path) -> None:
+    """Refuse a cluster whose workers would give other numbers, or write where we cannot read."""
+    if not client.nthreads():
+        raise InvalidInputError(
+            f"the dask scheduler at {scheduler} has no workers; start some: dask worker {scheduler}"
+        )
+    here = versions()
+    for worker, there in client.run(versions).items():
+        for package, version in here.items():
+            if there.get(package) != version:
+                raise InvalidInputError(
+                    f"the dask worker {worker} has {package} {there.get(package) or 'not installed'}, here is "
+                    f"{version}; install the same versions on both sides"
+                )
+    marker = directory / "experiment.json"
+    for worker, content in client.run(_read, str(marker)).items():
+        if content != marker.read_text(encoding="utf-8"):
+            raise InvalidInputError(
+                f"the dask worker {worker} does not see {directory.resolve()}; put --out on a file system that "
+                "all workers share, under the same path"
+            )
+
+
+def versions() -> dict[str, str]:
+    """What must be equal on both sides for equal results."""
+    found = {"Python": ".".join(platform.python_version_tuple()[:2]), "kinbandits": __version__}
+    for package in _COMPARED:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
+@contextlib.contextmanager
+def _ray(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str], None]) -> Iterator[Run]:
+    from joblib import Parallel, delayed, parallel_config
+
+    ray = _need("ray", "ray")
+    importlib.import_module("ray.util.joblib").register_ray()
+    options: dict[str, Any] = (
+        {"address": scheduler} if scheduler else {"num_cpus": _cores() if jobs == -1 else jobs}
+    )
+    started = not ray.is_initialized()
+    if started:
+        ray.init(**options, log_to_driver=False, include_dashboard=False, logging_level="warning")
+    try:
+        cpus = int(ray.cluster_resources().get("CPU", 1))
+        jobs = cpus if jobs == -1 else min(jobs, cpus)
+        say(f"backend ray, {cpus} processors, {jobs} cells at a time")
+
+        def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> None:
+            try:
+                with parallel_config(backend="ray", n_jobs=jobs):
+                    Parallel(n_jobs=jobs, batch_size=1)(delayed(function)(*t) for t in tasks)
+            except (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError) as error:
+                raise WorkerLostError(str(error).splitlines()[0]) from error
+
+        yield run
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _need(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"--backend {extra} needs {module}; install it with: pip install 'kinbandits[{extra}]'"
+        ) from error
+
+
+BACKENDS: dict[str, Callable[..., contextlib.AbstractContextManager[Run]]] = {
+    "loky": _loky,
+    "dask": _dask,
+    "ray": _ray,
+}

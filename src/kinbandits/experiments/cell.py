@@ -1,0 +1,70 @@
+"""Running one cell. This is what travels to the workers: a cell's description, never data."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+import traceback
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from kinbandits._version import __version__
+from kinbandits.experiments.config import FORMAT, Cell, environment_record
+from kinbandits.experiments.storage import CellResult, Store
+from kinbandits.simulate import simulate
+
+__all__ = ["compute_cell", "run_cell"]
+
+
+def compute_cell(cell: Cell) -> CellResult:
+    """Play the cell's policy on its environment. Depends on nothing but the cell."""
+    environment, policy = cell.make()
+    settings = repr(policy)
+    trace = simulate(policy, environment)
+    matrix = getattr(policy, "similarity_matrix", None)
+    several = len(getattr(policy, "terms", (None,))) > 1
+    similarity = matrix() if matrix is not None and not several else np.empty((0, 0))
+    header = {
+        "format": FORMAT,
+        "environment": cell.environment.name,
+        "environment_settings": environment_record(cell.environment),
+        "method": cell.method.name,
+        "policy": settings,
+        "seed": cell.seed,
+        "arms": [str(a) for a in environment.arms],
+    }
+    return CellResult(
+        arms=trace["arm_index"].astype(np.int16),
+        rewards=trace["reward"],
+        regret=trace["regret"],
+        expected_regret=trace["expected_regret"],
+        similarity=np.asarray(similarity),
+        header=header,
+    )
+
+
+def run_cell(directory: str, cell: Cell) -> bool:
+    """Compute one cell on one thread and write it down; False if it failed (then errors/ says why)."""
+    store = Store(directory)
+    if cell.id in store.done():  # another attempt got here first
+        return True
+    started, clock, cpu = time.time(), time.perf_counter(), time.process_time()
+    try:
+        with threadpool_limits(1):
+            result = compute_cell(cell)
+    except Exception as error:
+        store.write_error(cell, f"{type(error).__name__}: {error}\n\n{traceback.format_exc()}")
+        return False
+    timing = {
+        "seconds": time.perf_counter() - clock,
+        "cpu_seconds": time.process_time() - cpu,
+        "started": started,
+        "host": platform.node(),
+        "pid": os.getpid(),
+        "kinbandits": __version__,
+        "numpy": np.__version__,
+    }
+    store.write_cell(cell, result, timing)
+    return True

@@ -1,0 +1,364 @@
+"""What an experiment is: environments, methods and seeds, as a TOML file names them.
+
+    name = "news"
+    seeds = 10                       # 0..9; or a list such as [3, 5, 8]
+
+    [[environments]]
+    kind = "synthetic-news"          # any kind of kinbandits.environments, with its options
+    horizon = 1000
+
+    [[methods]]
+    name = "independent"
+    similarity = { type = "Independent" }
+
+    [[methods]]
+    name = "estimated"
+    similarity = { type = "Estimated", length_scale = 0.3 }
+
+Every combination of environment, method and seed is one `Cell`. A cell's identity is a hash of all that its
+result depends on: the environment, the method's settings, the seed and `FORMAT`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from kinbandits.environments import KINDS, Environment, make_environment
+from kinbandits.errors import InvalidInputError, InvalidTypeError, KinbanditsError
+from kinbandits.experiments.values import value_of
+from kinbandits.policies import Policy
+from kinbandits.presets import paper_settings
+
+__all__ = ["FORMAT", "Cell", "EnvironmentConfig", "Experiment", "MethodConfig", "load_experiment"]
+
+FORMAT = 1
+"""Raised when a change of code changes results, so that old cells are not taken for new ones."""
+
+
+class EnvironmentConfig(BaseModel):
+    """One ``[[environments]]`` table: a kind, and options of that kind."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    kind: str
+    name: str = ""
+
+    @field_validator("kind")
+    @classmethod
+    def _known_kind(cls, kind: str) -> str:
+        if kind not in KINDS:
+            raise ValueError(f"there is no environment {kind!r}; there are {', '.join(KINDS)}")
+        return kind
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Everything but kind and name."""
+        return dict(self.model_extra or {})
+
+    def make(self, seed: int) -> Environment:
+        """The environment with this seed."""
+        takes_seed = "seed" in inspect.signature(KINDS[self.kind]).parameters
+        return make_environment(self.kind, **self.options, **({"seed": seed} if takes_seed else {}))
+
+
+class MethodConfig(BaseModel):
+    """One ``[[methods]]`` table: a policy, and arguments of that policy."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str = Field(min_length=1)
+    policy: str = "KMTLUCB"
+    preset: str | None = None
+    environments: list[str] | None = None
+
+    @field_validator("policy")
+    @classmethod
+    def _known_policy(cls, policy: str) -> str:
+        if policy not in policies():
+            raise ValueError(f"there is no policy {policy!r}; there are {', '.join(policies())}")
+        return policy
+
+    @model_validator(mode="after")
+    def _known_settings(self) -> MethodConfig:
+        parameters = inspect.signature(policies()[self.policy]).parameters.values()
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):
+            return self  # a name for KMTLUCB, which will check
+        allowed = {p.name for p in parameters} - {"arms", "seed"}
+        for name in self.model_extra or {}:
+            if name not in allowed:
+                raise ValueError(f"{self.policy} has no setting {name!r}; it has {', '.join(sorted(allowed))}")
+        return self
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Arguments of the policy as they stand in the file."""
+        return dict(self.model_extra or {})
+
+    def make(self, e: EnvironmentConfig, environment: Environment, seed: int) -> Policy:
+        """A fresh policy for this environment."""
+        descriptors = getattr(environment, "descriptors", None)
+        where = f"methods.{self.name}"
+        settings = {k: value_of(v, f"{where}.{k}", descriptors) for k, v in self.settings.items()}
+        try:
+            if self.preset is not None:
+                settings = _preset(self.preset, e, descriptors) | settings
+            policy: Policy = policies()[self.policy](environment.arms, **settings, seed=seed)
+        except (KinbanditsError, TypeError) as error:
+            raise InvalidInputError(f"{where}: {error}") from error
+        return policy
+
+
+class Experiment(BaseModel):
+    """A whole experiment."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[\w .()'-]+$")
+    environments: list[EnvironmentConfig] = Field(min_length=1)
+    methods: list[MethodConfig] = Field(min_length=1)
+    seeds: list[int] = Field(min_length=1)
+    horizon: int | None = Field(default=None, ge=1)
+    description: str = ""
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _seeds(cls, seeds: Any) -> Any:
+        if isinstance(seeds, int) and not isinstance(seeds, bool):
+            if seeds < 1:
+                raise ValueError(f"seeds must be at least 1, got {seeds}")
+            return list(range(seeds))
+        return seeds
+
+    @field_validator("seeds")
+    @classmethod
+    def _different(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) < len(seeds) or min(seeds) < 0:
+            raise ValueError(f"seeds must be different numbers of at least 0, got {seeds}")
+        return seeds
+
+    @model_validator(mode="after")
+    def _names(self) -> Experiment:
+        for e in self.environments:
+            if not e.name:
+                object.__setattr__(e, "name", str(e.options.get("data", e.kind)))
+            if self.horizon is not None and "horizon" not in e.options:
+                assert e.model_extra is not None
+                e.model_extra["horizon"] = self.horizon
+        names = [e.name for e in self.environments]
+        if len(set(names)) < len(names):
+            twice = next(n for n in names if names.count(n) > 1)
+            raise ValueError(f"two environments are called {twice!r}; give each its own name")
+        pairs = [(m.name, n) for m in self.methods for n in (m.environments or names)]
+        for method, environment in pairs:
+            if environment not in names:
+                raise ValueError(
+                    f"method {method!r} names the environment {environment!r}; there are {', '.join(names)}"
+                )
+        if len(set(pairs)) < len(pairs):
+            method, environment = next(p for p in pairs if pairs.count(p) > 1)
+            raise ValueError(f"two methods are called {method!r} on {environment!r}; give each its own name")
+        return self
+
+    def cells(self) -> list[Cell]:
+        """Every (environment, method, seed), in the order of the file."""
+        return [
+            Cell(e, m, seed)
+            for e in self.environments
+            for m in self.methods
+            if m.environments is None or e.name in m.environments
+            for seed in self.seeds
+        ]
+
+    def check(self) -> None:
+        """Make every environment and policy once, so that mistakes show before hours of work."""
+        for e in self.environments:
+            try:
+                environment = e.make(self.seeds[0])
+            except KinbanditsError as error:
+                raise InvalidInputError(f"environments.{e.name}: {error}") from error
+            for m in self.methods:
+                if m.environments is None or e.name in m.environments:
+                    m.make(e, environment, self.seeds[0])
+
+    def record(self) -> dict[str, Any]:
+        """The experiment as plain data; files by the hash of what is in them."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "seeds": self.seeds,
+            "environments": {e.name: environment_record(e) for e in self.environments},
+            "methods": _method_records(self.methods),
+        }
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: an environment, a method, a seed."""
+
+    environment: EnvironmentConfig
+    method: MethodConfig
+    seed: int
+
+    @cached_property
+    def id(self) -> str:
+        """A hash of all that the result depends on."""
+        content = {
+            "format": FORMAT,
+            "environment": environment_record(self.environment),
+            "method": _method_record(self.method),
+            "preset": self._preset_record(),
+            "seed": self.seed,
+        }
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    def _preset_record(self) -> dict[str, str] | None:
+        """What the preset stands for, so that another release's preset is another cell."""
+        if self.method.preset is None:
+            return None
+        return {k: repr(v) for k, v in _preset(self.method.preset, self.environment).items()}
+
+    def make(self) -> tuple[Environment, Policy]:
+        """A fresh environment and policy."""
+        environment = self.environment.make(self.seed)
+        return environment, self.method.make(self.environment, environment, self.seed)
+
+    def __str__(self) -> str:
+        return f"{self.environment.name} / {self.method.name} / seed {self.seed}"
+
+
+def load_experiment(path: str | PathLike[str]) -> Experiment:
+    """Read a TOML file. Relative file names in it are seen from where it stands."""
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidInputError(f"there is no file {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} is not TOML: {error}") from error
+    data.setdefault("name", path.stem)
+    for table in data.get("environments", []) if isinstance(data.get("environments"), list) else []:
+        for key in ("path", "data", "log"):
+            value = table.get(key) if isinstance(table, dict) else None
+            if isinstance(value, str) and not Path(value).is_absolute() and (path.parent / value).is_file():
+                table[key] = str((path.parent / value).resolve())
+    return experiment_of(data, str(path))
+
+
+def experiment_of(data: dict[str, Any], source: str = "experiment") -> Experiment:
+    """An experiment from plain data, with errors that name the key."""
+    try:
+        return Experiment.model_validate(data)
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors(include_url=False, include_input=True):
+            place = _place(problem["loc"], data)
+            text = re.sub(r"^(Value error|Assertion failed), ", "", problem["msg"])
+            if problem["type"] == "extra_forbidden":
+                text = f"there is no such key; there are {', '.join(Experiment.model_fields)}"
+            given = "" if problem["type"] in ("missing", "value_error") else f" (got {problem['input']!r:.60})"
+            lines.append(f"  {place}: {text}{given}" if place else f"  {text}")
+        raise InvalidInputError(f"{source} cannot be used:\n" + "\n".join(lines)) from None
+
+
+def policies() -> dict[str, Any]:
+    """The policies that a file may name."""
+    import kinbandits
+
+    found = {n: getattr(kinbandits, n) for n in kinbandits.__all__}
+    named = {"KernelUCB", "LinUCB"}
+    return {
+        n: v
+        for n, v in found.items()
+        if n in named or (isinstance(v, type) and issubclass(v, Policy) and not inspect.isabstract(v))
+    }
+
+
+def changed_keys(old: Any, new: Any, where: str = "") -> Iterator[str]:
+    """What differs between two records, one line a key."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            place = f"{where}.{key}" if where else str(key)
+            if key not in old:
+                yield f"{place} is new: {_short(new[key])}"
+            elif key not in new:
+                yield f"{place} is gone: it was {_short(old[key])}"
+            else:
+                yield from changed_keys(old[key], new[key], place)
+    elif old != new:
+        yield f"{where} was {_short(old)}, now {_short(new)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 70 else text[:67] + "..."
+
+
+def _place(location: tuple[Any, ...], data: Any) -> str:
+    """A key as a person would say it: ``methods[1] ("estimated").ridge``."""
+    place = ""
+    for part in location:
+        if isinstance(part, int):
+            place += f"[{part}]"
+            data = data[part] if isinstance(data, list) and part < len(data) else None
+            name = data.get("name") if isinstance(data, dict) else None
+            place += f" ({name!r})" if name else ""
+        else:
+            place += f".{part}" if place else str(part)
+            data = data.get(part) if isinstance(data, dict) else None
+    return place
+
+
+def environment_record(e: EnvironmentConfig) -> dict[str, Any]:
+    """An environment as plain data; files by the hash of what is in them."""
+    return {"kind": e.kind, **{k: _plain(v) for k, v in sorted(e.options.items())}}
+
+
+def _method_record(m: MethodConfig) -> dict[str, Any]:
+    return {"policy": m.policy, "preset": m.preset, **{k: _plain(v) for k, v in sorted(m.settings.items())}}
+
+
+def _method_records(methods: list[MethodConfig]) -> dict[str, Any]:
+    records: dict[str, Any] = {}
+    for m in methods:
+        key = m.name if m.environments is None else f"{m.name} on {', '.join(m.environments)}"
+        records[key] = _method_record(m)
+    return records
+
+
+def _plain(value: Any) -> Any:
+    """JSON data; a file is known by the hash of what is in it, not by where it stands."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in sorted(value.items())}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, str):
+        return _file_record(value) or value
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise InvalidTypeError(f"an experiment is made of plain values (numbers, text, lists, tables), got {value!r}")
+
+
+def _file_record(text: str) -> dict[str, str] | None:
+    path = Path(text)
+    if not path.suffix or not path.is_file():
+        return None
+    return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+
+
+def _preset(name: str, e: EnvironmentConfig, descriptors: Any = None) -> dict[str, Any]:
+    """The published settings of this method for the data set (or the synthetic problem) of an environment."""
+    data = "synthetic" if e.kind == "synthetic-news" else str(e.options.get("data", e.kind))
+    return paper_settings(data, name, descriptors)

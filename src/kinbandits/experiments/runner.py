@@ -1,0 +1,110 @@
+"""Running an experiment: all cells that are not finished yet, on a backend, until there are none.
+
+What is finished is what has a result file (see `storage`); the driver keeps no other account. So a killed worker
+costs the cell it was at, a killed driver costs the cells its workers were at, and a resumed run goes on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import TextIO
+
+from kinbandits.errors import InvalidInputError
+from kinbandits.experiments.backends import WorkerLostError, backend
+from kinbandits.experiments.cell import run_cell
+from kinbandits.experiments.config import Cell, Experiment
+from kinbandits.experiments.progress import Progress, duration
+from kinbandits.experiments.storage import Store
+
+__all__ = ["run_experiment"]
+
+_FRUITLESS = 3  # attempts without a single finished cell before giving up
+
+
+def run_experiment(
+    experiment: Experiment,
+    directory: str | PathLike[str],
+    *,
+    resume: bool = False,
+    jobs: int = -1,
+    backend_name: str = "loky",
+    scheduler: str | None = None,
+    stream: TextIO | None = None,
+) -> Path:
+    """Run every cell that is not finished, and write ``results.csv``; gives its path.
+
+    Args:
+        experiment: what to run.
+        directory: where results go.
+        resume: go on with what is there. Without it, a directory that holds an experiment is refused.
+        jobs: how many cells at a time; -1 is all processors.
+        backend_name: ``"loky"``, ``"dask"`` or ``"ray"``.
+        scheduler: address of a dask scheduler or ray cluster; without it, a local one is started.
+        stream: where progress is written; None is silence.
+    """
+    store = Store(directory)
+    experiment.check()
+    store.open(experiment, resume)
+
+    def say(text: str) -> None:
+        if stream is not None:
+            print(text, file=stream, flush=True)
+
+    with store.locked():
+        cells = experiment.cells()
+        work = {cell.id: _work(cell) for cell in cells}
+        failed: set[str] = set()
+        if set(work) - store.done():
+            with backend(backend_name, jobs, scheduler, store.directory, say) as run:
+                started = time.monotonic()
+                with Progress(work, store.done, stream):
+                    failed = _until_done(run, store, cells, work, say)
+                say(f"{len(cells)} cells, {duration(time.monotonic() - started)}")
+        table = store.write_table(experiment)
+    if failed:
+        _raise_failed(store, cells, failed)
+    return table
+
+
+def _until_done(
+    run: Callable[..., None], store: Store, cells: list[Cell], work: dict[str, float], say: Callable[[str], None]
+) -> set[str]:
+    """Send what is left, again after every loss, as long as something gets finished. Gives failed ids."""
+    fruitless = 0
+    for path in store.errors.glob("*.txt"):
+        path.unlink()  # a resumed run tries again
+    while True:
+        before = store.done()
+        failed = {path.stem for path in store.errors.glob("*.txt")}
+        left = [c for c in cells if c.id not in before and c.id not in failed]
+        if not left:
+            return failed & set(work)
+        # The longest first, so that no processor is left with a long one at the end.
+        left.sort(key=lambda c: -work[c.id])
+        try:
+            run(run_cell, [(str(store.directory.resolve()), c) for c in left])
+        except WorkerLostError as loss:
+            fruitless = 0 if store.done() - before else fruitless + 1
+            if fruitless >= _FRUITLESS:
+                raise InvalidInputError(
+                    f"workers died {fruitless} times without finishing a cell ({loss}); is there enough memory? "
+                    "Try fewer --jobs, then --resume"
+                ) from loss
+            say(f"a worker died ({loss}); going on with the {len(set(work) - store.done())} cells left")
+
+
+def _work(cell: Cell) -> float:
+    """Roughly how much work a cell is: rounds squared."""
+    return float(cell.environment.make(cell.seed).horizon) ** 2
+
+
+def _raise_failed(store: Store, cells: list[Cell], failed: set[str]) -> None:
+    first = next(c for c in cells if c.id in failed)
+    why = (store.errors / f"{first.id}.txt").read_text(encoding="utf-8").splitlines()[1]
+    raise InvalidInputError(
+        f"{len(failed)} of {len(cells)} cells failed; the first, {first}: {why}. The whole story is in "
+        f"{store.errors}; the other cells are kept, and --resume tries the failed ones again"
+    )

@@ -1,0 +1,232 @@
+"""The directory of an experiment, and how a finished cell gets into it.
+
+    experiment.json     what was asked for; a resumed run must ask for the same
+    cells/ID.npz        one finished cell: choices, rewards, regret; the same bytes wherever it was computed
+    times/ID.json       how long it took, where and when (never part of a result)
+    errors/ID.txt       why a cell failed
+    results.csv         one row a cell, made from the cells
+    lock                held by the driver, so that two do not share a directory
+
+A cell is written beside its place, flushed to disk and renamed: there is the whole cell or nothing, whatever is
+killed at whatever moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits.errors import FormatError, InvalidInputError
+from kinbandits.experiments.config import FORMAT, Cell, Experiment, changed_keys
+
+__all__ = ["RESULT_COLUMNS", "CellResult", "Store", "write_whole"]
+
+RESULT_COLUMNS = ("environment", "method", "seed", "rounds", "regret", "expected_regret", "reward", "cell")
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What is kept of one run.
+
+    Attributes:
+        arms: (T,) number of the arm played in each round.
+        rewards: (T,) what it paid.
+        regret: (T,) best reward of the round minus reward.
+        expected_regret: (T,) largest mean minus mean of the choice; NaN where means are unknown.
+        similarity: (N, N) similarity in force after the last round; empty for policies without one.
+        header: names: environment, method, seed, arm names, settings, format.
+    """
+
+    arms: NDArray[np.int16]
+    rewards: NDArray[np.float64]
+    regret: NDArray[np.float64]
+    expected_regret: NDArray[np.float64]
+    similarity: NDArray[np.float64]
+    header: Mapping[str, Any]
+
+    @property
+    def final_regret(self) -> float:
+        """Regret of the whole run."""
+        return float(self.regret.sum())
+
+    def to_bytes(self) -> bytes:
+        """The file, with nothing in it that depends on when or where it was written."""
+        buffer = io.BytesIO()
+        header = np.array(json.dumps(self.header, sort_keys=True))
+        np.savez_compressed(
+            buffer,
+            header=header,
+            arms=self.arms,
+            rewards=self.rewards,
+            regret=self.regret,
+            expected_regret=self.expected_regret,
+            similarity=self.similarity,
+        )
+        return buffer.getvalue()
+
+    @classmethod
+    def load(cls, path: Path) -> CellResult:
+        """Read what `to_bytes` wrote."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = dict(file)
+            header = json.loads(str(arrays.pop("header")))
+            result = cls(header=header, **arrays)
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            raise FormatError(f"{path} is not a finished cell, or it is damaged ({error}); delete it") from error
+        if header.get("format") != FORMAT:
+            raise FormatError(
+                f"{path} was written by another release (format {header.get('format')}, here {FORMAT}); "
+                "run the experiment into a new directory"
+            )
+        return result
+
+
+class Store:
+    """One experiment's directory."""
+
+    def __init__(self, directory: str | PathLike[str]) -> None:
+        self.directory = Path(directory)
+        self.cells, self.times, self.errors = (self.directory / d for d in ("cells", "times", "errors"))
+
+    @property
+    def record_path(self) -> Path:
+        """Where the experiment is written down."""
+        return self.directory / "experiment.json"
+
+    def open(self, experiment: Experiment, resume: bool) -> None:
+        """Make the directory ready for this experiment, or refuse."""
+        record = experiment.record()
+        if self.record_path.exists():
+            old = self.record()
+            if not resume:
+                raise InvalidInputError(
+                    f"{self.directory} already holds the experiment {old['record'].get('name')!r}; go on with it "
+                    "with --resume, or choose another directory with --out"
+                )
+            changes = list(changed_keys(old["record"], json.loads(json.dumps(record))))
+            if changes:
+                raise InvalidInputError(
+                    f"the experiment is not the one that {self.directory} holds, so it cannot be resumed:\n  "
+                    + "\n  ".join(changes[:12])
+                    + ("\n  ..." if len(changes) > 12 else "")
+                    + "\nchange it back, or choose another directory with --out"
+                )
+        for directory in (self.directory, self.cells, self.times, self.errors):
+            directory.mkdir(parents=True, exist_ok=True)
+        for partial in self.cells.glob(".*.partial"):
+            partial.unlink(missing_ok=True)
+        if not self.record_path.exists():
+            data = {"record": record, "experiment": experiment.model_dump(mode="json")}
+            write_whole(self.record_path, json.dumps(data, indent=1).encode())
+
+    def record(self) -> dict[str, Any]:
+        """What `open` wrote down."""
+        try:
+            data = json.loads(self.record_path.read_text(encoding="utf-8"))
+            return {"record": data["record"], "experiment": data["experiment"]}
+        except FileNotFoundError:
+            raise InvalidInputError(
+                f"{self.directory} holds no experiment (there is no experiment.json); make one with "
+                "kinbandits run FILE"
+            ) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(f"{self.record_path} is damaged ({error})") from error
+
+    def experiment(self) -> Experiment:
+        """The experiment that the directory holds."""
+        return Experiment.model_validate(self.record()["experiment"])
+
+    # -- cells ----------------------------------------------------------------------------------
+
+    def cell_path(self, cell: Cell) -> Path:
+        """Where the result of a cell stands, once it is finished."""
+        return self.cells / f"{cell.id}.npz"
+
+    def done(self) -> set[str]:
+        """Ids of the finished cells: names in a directory, nothing is read."""
+        with contextlib.suppress(FileNotFoundError):
+            return {n[:-4] for n in os.listdir(self.cells) if n.endswith(".npz") and not n.startswith(".")}
+        return set()
+
+    def write_cell(self, cell: Cell, result: CellResult, timing: Mapping[str, Any]) -> None:
+        """The time first, the result last: a cell counts when its result is there."""
+        write_whole(self.times / f"{cell.id}.json", json.dumps(timing, sort_keys=True).encode())
+        write_whole(self.cell_path(cell), result.to_bytes())
+        (self.errors / f"{cell.id}.txt").unlink(missing_ok=True)
+
+    def write_error(self, cell: Cell, text: str) -> None:
+        """Keep why a cell failed."""
+        write_whole(self.errors / f"{cell.id}.txt", f"{cell}\n{text}".encode())
+
+    def results(self, experiment: Experiment) -> Iterator[tuple[Cell, CellResult]]:
+        """The finished cells, in the order of the experiment."""
+        done = self.done()
+        for cell in experiment.cells():
+            if cell.id in done:
+                yield cell, CellResult.load(self.cell_path(cell))
+
+    def timing(self, cell: Cell) -> dict[str, Any]:
+        """How long a cell took (empty if nobody wrote it down)."""
+        try:
+            timing: dict[str, Any] = json.loads((self.times / f"{cell.id}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return timing
+
+    def write_table(self, experiment: Experiment) -> Path:
+        """results.csv: one row a finished cell, numbers so that they read back exactly."""
+        stream = io.StringIO(newline="")
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(RESULT_COLUMNS)
+        for cell, r in self.results(experiment):
+            numbers = (float(r.regret.sum()), float(r.expected_regret.sum()), float(r.rewards.sum()))
+            writer.writerow([cell.environment.name, cell.method.name, cell.seed, len(r.arms), *numbers, cell.id])
+        path = self.directory / "results.csv"
+        write_whole(path, stream.getvalue().encode())
+        return path
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """One driver at a time. The lock dies with the process, however that ends."""
+        try:
+            import fcntl
+        except ImportError:  # not on Windows
+            yield
+            return
+        with (self.directory / "lock").open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InvalidInputError(
+                    f"another run is working in {self.directory}; wait for it, or choose another directory"
+                ) from None
+            yield
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write beside the place, flush to disk, rename, flush the directory: the whole file or nothing."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with partial.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(path)
+    with contextlib.suppress(OSError):  # a directory cannot be flushed everywhere
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
