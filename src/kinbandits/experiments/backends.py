@@ -5,7 +5,7 @@ A backend is a context manager that gives a function ``run(tasks)``. Lessons tha
 * ``n_jobs`` is always given: ray's default is one, silently.
 * Threads are pinned inside the task, since dask and ray refuse joblib's own argument.
 * ``batch_size=1``: a cell lasts seconds, and a killed worker then costs one cell.
-* loky and ray give up the whole call when a worker dies; `WorkerLostError` says so, and the caller sends the rest again.
+* loky and ray give up the whole call when a worker dies: `WorkerLostError`, and the caller sends the rest again.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Experiment(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(pattern=r"^[\w .()'-]+$")
+    name: str = Field(min_length=1, max_length=100)
     environments: list[EnvironmentConfig] = Field(min_length=1)
     methods: list[MethodConfig] = Field(min_length=1)
     seeds: list[int] = Field(min_length=1)
