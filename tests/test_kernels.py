@@ -1,0 +1,215 @@
+"""Laws of kernels: every kernel, any rows."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.gaussian_process import kernels as sk
+
+import kinbandits as kb
+import strategies as own
+from kinbandits import kernels as kernel_names
+from kinbandits.history import History
+from kinbandits.kernels import Foreign, Median, Product, Scaled, Sum, as_kernel
+
+NAMESPACE = {name: getattr(kernel_names, name) for name in kernel_names.__all__}
+
+
+@st.composite
+def kernel_and_rows(draw: st.DrawFn) -> tuple[kb.Kernel, np.ndarray]:
+    d = draw(st.integers(1, 3))
+    return draw(own.kernels(d)), draw(own.contexts(d=d))
+
+
+@given(kernel_and_rows())
+def test_gram_is_symmetric_and_positive_semidefinite(case: tuple[kb.Kernel, np.ndarray]) -> None:
+    kernel, X = case
+    K = kernel(X, X)
+    assert K.shape == (len(X), len(X))
+    scale = max(1.0, np.abs(K).max())
+    np.testing.assert_allclose(K, K.T, rtol=0, atol=1e-12 * scale)
+    assert np.linalg.eigvalsh((K + K.T) / 2)[0] >= -1e-10 * scale
+
+
+@given(kernel_and_rows())
+def test_diag_is_the_diagonal(case: tuple[kb.Kernel, np.ndarray]) -> None:
+    kernel, X = case
+    np.testing.assert_allclose(kernel.diag(X), np.diag(kernel(X, X)), rtol=1e-12, atol=1e-12)
+
+
+@given(kernel_and_rows(), st.data())
+def test_entries_depend_on_their_two_rows_alone(case: tuple[kb.Kernel, np.ndarray], data: st.DataObject) -> None:
+    """A matrix grown row by row is the one computed at once (to the last bit but for inner products)."""
+    kernel, X = case
+    K = kernel(X, X)
+    i = data.draw(st.integers(0, len(X) - 1))
+    row = kernel(X[i : i + 1], X)
+    if "Linear" in repr(kernel):
+        np.testing.assert_allclose(row, K[i : i + 1], rtol=1e-12, atol=1e-12)
+    else:
+        np.testing.assert_array_equal(row, K[i : i + 1])
+
+
+@given(st.integers(1, 3).flatmap(lambda d: st.tuples(own.kernels(d), own.kernels(d), own.contexts(d=d))))
+def test_sum_product_and_multiple_are_those_of_the_values(case: tuple[kb.Kernel, kb.Kernel, np.ndarray]) -> None:
+    first, second, X = case
+    np.testing.assert_array_equal((first + second)(X, X), first(X, X) + second(X, X))
+    np.testing.assert_array_equal((first * second)(X, X), first(X, X) * second(X, X))
+    np.testing.assert_array_equal((2.0 * first)(X, X), 2.0 * first(X, X))
+    np.testing.assert_array_equal((first * 2)(X, X), (2.0 * first)(X, X))
+    np.testing.assert_allclose((first**3)(X, X), first(X, X) ** 3, rtol=1e-13)
+
+
+@given(kernel_and_rows())
+def test_equal_after_pickling_and_repr(case: tuple[kb.Kernel, np.ndarray]) -> None:
+    kernel, X = case
+    for twin in (pickle.loads(pickle.dumps(kernel)), eval(repr(kernel), dict(NAMESPACE))):
+        assert twin == kernel
+        assert hash(twin) == hash(kernel)
+        np.testing.assert_array_equal(twin(X, X), kernel(X, X))
+
+
+@given(kernel_and_rows())
+def test_features_where_there_are_any_reproduce_the_kernel(case: tuple[kb.Kernel, np.ndarray]) -> None:
+    kernel, X = case
+    phi = kernel.features(X)
+    has_no_map = "RBF" in repr(kernel) or "Matern" in repr(kernel)
+    assert (phi is None) == has_no_map
+    if phi is not None:
+        K = kernel(X, X)
+        np.testing.assert_allclose(phi @ phi.T, K, rtol=1e-9, atol=1e-9 * max(1.0, np.abs(K).max()))
+
+
+SKLEARN_TWINS = [
+    (kb.RBF(length_scale=0.7), sk.RBF(length_scale=0.7)),
+    (kb.RBF(length_scale=(0.7, 2.0)), sk.RBF(length_scale=[0.7, 2.0])),
+    (kb.Matern(nu=0.5, length_scale=0.4), sk.Matern(nu=0.5, length_scale=0.4)),
+    (kb.Matern(nu=1.5, length_scale=0.4), sk.Matern(nu=1.5, length_scale=0.4)),
+    (kb.Matern(nu=2.5, length_scale=0.4), sk.Matern(nu=2.5, length_scale=0.4)),
+    (kb.Linear(), sk.DotProduct(sigma_0=0.0)),
+    (kb.Linear() + kb.Constant(4.0), sk.DotProduct(sigma_0=2.0)),
+    (kb.Constant(3.0), sk.ConstantKernel(3.0)),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), SKLEARN_TWINS, ids=[repr(k) for k, _ in SKLEARN_TWINS])
+def test_same_values_as_scikit_learn(ours: kb.Kernel, theirs: sk.Kernel) -> None:
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((5, 2)), rng.standard_normal((4, 2))
+    np.testing.assert_allclose(ours(A, B), theirs(A, B), rtol=1e-12)
+    np.testing.assert_allclose(ours.diag(A), theirs.diag(A), rtol=1e-12)
+
+
+def test_precision_is_half_the_inverse_square_of_the_length_scale() -> None:
+    x, y = np.array([[0.0, 1.0]]), np.array([[2.0, -0.5]])
+    gamma = 0.0129155
+    assert kb.RBF.from_precision(gamma)(x, y)[0, 0] == pytest.approx(np.exp(-gamma * 6.25), rel=1e-14)
+
+
+def test_no_kernel_of_ours_builds_a_matrix_for_its_diagonal() -> None:
+    """A million rows: a matrix would need 8 TB."""
+    X = np.broadcast_to(np.array([1.0, 2.0]), (1_000_000, 2))
+    for kernel in (
+        kb.RBF(),
+        kb.Matern(),
+        kb.Linear(),
+        kb.Constant(2.0),
+        kb.RBF() * kb.Linear() + 2.0 * kb.Matern(),
+    ):
+        assert kernel.diag(X).shape == (1_000_000,)
+
+
+def test_scikit_learn_kernels_and_callables_are_accepted() -> None:
+    X = np.random.default_rng(0).standard_normal((4, 2))
+    theirs = as_kernel(sk.RBF(0.7))
+    np.testing.assert_allclose(theirs(X, X), kb.RBF(0.7)(X, X), rtol=1e-12)
+    assert theirs == as_kernel(sk.RBF(0.7))
+    assert hash(theirs) == hash(as_kernel(sk.RBF(0.7)))
+    plain = as_kernel(own.laplacian_of_differences)
+    np.testing.assert_allclose(plain.diag(X), np.ones(4))
+    for both in (kb.RBF() + own.laplacian_of_differences, own.laplacian_of_differences + kb.RBF()):
+        np.testing.assert_allclose(both(X, X), kb.RBF()(X, X) + own.laplacian_of_differences(X, X))
+    product = own.laplacian_of_differences * kb.RBF()
+    np.testing.assert_allclose(product(X, X), kb.RBF()(X, X) * own.laplacian_of_differences(X, X))
+
+
+def test_numpy_numbers_scale_a_kernel_too() -> None:
+    assert np.float64(2.0) * kb.RBF() == 2.0 * kb.RBF()
+    assert kb.RBF() * np.int64(2) == 2 * kb.RBF()
+
+
+def test_a_kernel_is_frozen() -> None:
+    with pytest.raises(AttributeError):
+        kb.RBF().length_scale = 2.0  # type: ignore[misc]
+    assert kb.RBF(2) == kb.RBF(2.0) != kb.Matern(2.0)
+    assert kb.RBF([1, 2]) == kb.RBF(np.array([1.0, 2.0]))
+    assert isinstance(kb.RBF() + kb.RBF(), Sum)
+    assert isinstance(kb.RBF() * kb.RBF(), Product)
+    assert isinstance(3 * kb.RBF(), Scaled)
+
+
+def test_median_reads_the_first_rows_and_then_stands_still() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 2))
+    kernel = kb.Median(rows=10)
+
+    def after(n: int) -> kb.Kernel:
+        return kernel.fitted(History.of(1, np.zeros(n, dtype=int), X[:n], np.zeros(n)))
+
+    distances = [np.linalg.norm(X[i] - X[j]) for i in range(10) for j in range(i)]
+    assert after(10) == after(100) == kb.RBF(length_scale=float(np.median(distances)))
+    assert after(9) != after(10)
+    assert after(0) == kb.RBF()
+    assert kernel.refits(9, 10)
+    assert not kernel.refits(10, 11)
+    coinciding = History.of(1, np.zeros(3, dtype=int), np.ones((3, 2)), np.zeros(3))
+    assert Median().fitted(coinciding) == kb.RBF()
+    mixed = (kb.Median(rows=10) + kb.Linear()).fitted(History.of(1, np.zeros(10, dtype=int), X[:10], np.zeros(10)))
+    assert mixed == after(10) + kb.Linear()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: kb.RBF(length_scale=0.0), ValueError, "length_scale must be greater than 0, got 0.0"),
+        (lambda: kb.RBF(length_scale=-1.0), ValueError, "length_scale must be greater than 0, got -1.0"),
+        (lambda: kb.RBF(length_scale=(1.0, -2.0)), ValueError, "greater than 0, got -2.0"),
+        (lambda: kb.RBF(length_scale=()), ValueError, "length_scale must not be empty"),
+        (lambda: kb.Matern(length_scale=np.nan), ValueError, "length_scale must be finite, got nan"),
+        (lambda: kb.Matern(length_scale="1"), TypeError, "length_scale must be a number, got '1'"),
+        (lambda: kb.Matern(nu=2.0), ValueError, "nu must be 0.5, 1.5 or 2.5, got 2.0"),
+        (lambda: kb.Constant(-1.0), ValueError, "value must be at least 0, got -1.0"),
+        (lambda: -1.0 * kb.RBF(), ValueError, "factor of a kernel must be at least 0, got -1.0"),
+        (lambda: kb.RBF() ** 0, ValueError, "whole power of at least 1, got 0"),
+        (lambda: kb.RBF() ** 1.5, ValueError, "whole power of at least 1, got 1.5"),
+        (lambda: kb.RBF.from_precision(0.0), ValueError, "precision must be greater than 0"),
+        (lambda: as_kernel(kb.RBF), TypeError, r"RBF is a class; a kernel is a value of it, such as RBF\(\)"),
+        (lambda: as_kernel("rbf"), TypeError, "a kernel must be a kinbandits kernel, a scikit-learn kernel or"),
+        (lambda: kb.RBF() + "linear", TypeError, "unsupported operand"),
+        (lambda: kb.RBF() * True, TypeError, "unsupported operand"),
+        (lambda: kb.RBF.median([1.0, 2.0]), ValueError, "contexts must be 2-D"),
+        (lambda: Median()(np.zeros((1, 1)), np.zeros((1, 1))), TypeError, "has no length scale yet"),
+    ],
+)
+def test_bad_values_are_refused(make: object, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        make()  # type: ignore[operator]
+
+
+def test_a_callable_that_returns_the_wrong_thing_is_named() -> None:
+    X = np.zeros((3, 1))
+
+    def wrong_shape(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        return np.zeros(len(A))
+
+    def not_finite(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        return np.full((len(A), len(B)), np.nan)
+
+    with pytest.raises(ValueError, match=r"wrong_shape.* returned shape \(3,\) for 3 and 3 rows"):
+        Foreign(wrong_shape)(X, X)
+    with pytest.raises(ValueError, match=r"not_finite.* returned NaN or infinity"):
+        Foreign(not_finite)(X, X)
