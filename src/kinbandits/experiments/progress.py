@@ -6,30 +6,17 @@ is estimated from the work done by this run, where the work of a cell is its rou
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self, TextIO
 
-__all__ = ["Progress", "duration"]
+from kinbandits.progress import clock
+
+__all__ = ["Progress"]
 
 _LINES_EVERY = 15.0  # seconds between plain lines
-
-
-def duration(seconds: float) -> str:
-    """A length of time for people.
-
-    >>> duration(4), duration(75), duration(7322)
-    ('4 s', '1 min 15 s', '2 h 02 min')
-    """
-    s = round(seconds)
-    if s < 60:
-        return f"{s} s"
-    if s < 3600:
-        return f"{s // 60} min {s % 60:02d} s"
-    return f"{s // 3600} h {s % 3600 // 60:02d} min"
 
 
 class Progress:
@@ -51,13 +38,13 @@ class Progress:
         *,
         terminal: bool | None = None,
         every: float = 0.5,
-        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._work, self._done, self._stream = work, done, stream
         self._terminal = bool(stream is not None and stream.isatty()) if terminal is None else terminal
-        self._every, self._clock = every, clock
+        self._every, self._now = every, now
         self._before = done() & set(work)
-        self._start = clock()
+        self._start = now()
         self._last_line = -_LINES_EVERY
         self._last_count = -1
         self._stop = threading.Event()
@@ -66,17 +53,17 @@ class Progress:
     def text(self) -> str:
         """The state as one line."""
         done = self._done() & set(self._work)
-        elapsed = self._clock() - self._start
+        elapsed = self._now() - self._start
         total = sum(self._work.values())
         mine = sum(self._work[i] for i in done - self._before)
         left = total - sum(self._work[i] for i in done)
         share = 100.0 * (total - left) / total if total else 100.0
-        line = f"{len(done)}/{len(self._work)} cells, {share:.0f} % of the work, {duration(elapsed)}"
+        line = f"{len(done)}/{len(self._work)} cells, {share:.0f} % of the work, {clock(elapsed)}"
         if self._before:
             line += f" ({len(self._before)} from before)"
         if left <= 0:
             return line + ", done"
-        return line + (f", about {duration(elapsed * left / mine)} left" if mine > 0 else "")
+        return line + (f", about {clock(elapsed * left / mine)} left" if mine > 0 else "")
 
     def show(self, *, last: bool = False) -> None:
         """Draw the line, or print one if it is time."""
@@ -87,9 +74,9 @@ class Progress:
             self._stream.flush()
             return
         count = len(self._done() & set(self._work))
-        due = self._clock() - self._last_line >= _LINES_EVERY and count != self._last_count
+        due = self._now() - self._last_line >= _LINES_EVERY and count != self._last_count
         if last or due:
-            self._last_line, self._last_count = self._clock(), count
+            self._last_line, self._last_count = self._now(), count
             print(self.text(), file=self._stream, flush=True)
 
     def _watch(self) -> None:
@@ -106,8 +93,3 @@ class Progress:
         self._stop.set()
         self._thread.join()
         self.show(last=True)
-
-
-def default_stream() -> TextIO:
-    """Progress goes to stderr, so that stdout holds results alone."""
-    return sys.stderr

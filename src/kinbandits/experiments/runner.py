@@ -16,8 +16,9 @@ from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.backends import WorkerLostError, backend
 from kinbandits.experiments.cell import run_cell
 from kinbandits.experiments.config import Cell, Experiment
-from kinbandits.experiments.progress import Progress, duration
+from kinbandits.experiments.progress import Progress
 from kinbandits.experiments.storage import Store
+from kinbandits.progress import clock
 
 __all__ = ["run_experiment"]
 
@@ -62,7 +63,7 @@ def run_experiment(
                 started = time.monotonic()
                 with Progress(work, store.done, stream):
                     failed = _until_done(run, store, cells, work, say)
-                say(f"{len(cells)} cells, {duration(time.monotonic() - started)}")
+                say(f"{len(cells)} cells, {clock(time.monotonic() - started)}")
         table = store.write_table(experiment)
     if failed:
         _raise_failed(store, cells, failed)

@@ -1,0 +1,6 @@
+"""Reports: runs become tables, figures and one HTML page that opens offline."""
+
+from kinbandits.report.page import Report, write_report
+from kinbandits.report.results import Problem, Results, Run
+
+__all__ = ["Problem", "Report", "Results", "Run", "write_report"]

@@ -1,0 +1,157 @@
+"""What a report is made of: the runs of an experiment, grouped by environment and method.
+
+Notation
+    curve   (T,)        what is counted, summed up to each round: regret, or expected regret where the environment
+                        knows the means; the average reward where nobody knows the best one (a replayed log)
+    curves  (seeds, T)  one row a run, cut to the shortest
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits.errors import InvalidInputError
+from kinbandits.experiments.storage import CellResult, Store
+
+__all__ = ["Problem", "Results", "Run"]
+
+Curve = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run: a method on an environment, with a seed."""
+
+    environment: str
+    method: str
+    seed: int
+    result: CellResult
+    seconds: float = float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """All runs on one environment: methods in order, and for each the same seeds."""
+
+    name: str
+    runs: tuple[Run, ...]
+
+    @cached_property
+    def methods(self) -> list[str]:
+        """In the order of the experiment."""
+        return list(dict.fromkeys(run.method for run in self.runs))
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """Those that every method has run."""
+        sets = [{r.seed for r in self.runs if r.method == m} for m in self.methods]
+        return sorted(set.intersection(*sets))
+
+    @cached_property
+    def metric(self) -> str:
+        """``"expected regret"``, ``"regret"`` or ``"average reward"``: the first that is known."""
+        results = [run.result for run in self.runs]
+        if all(np.isfinite(r.expected_regret).all() for r in results):
+            same = all(np.allclose(r.expected_regret, r.regret, atol=1e-12) for r in results)
+            return "regret" if same else "expected regret"  # without noise they are the same
+        return "regret" if all(np.isfinite(r.regret).all() for r in results) else "average reward"
+
+    @property
+    def better(self) -> int:
+        """-1 if less is better, 1 if more is."""
+        return 1 if self.metric == "average reward" else -1
+
+    @cached_property
+    def rounds(self) -> int:
+        """Of the shortest run."""
+        return min(len(run.result.arms) for run in self.runs)
+
+    def of(self, method: str) -> list[Run]:
+        """The runs of a method on the common seeds, in their order."""
+        found = {run.seed: run for run in self.runs if run.method == method}
+        return [found[seed] for seed in self.seeds]
+
+    def curves(self, method: str) -> Curve:
+        """What is counted, up to each round, one row a seed."""
+        return np.array([_curve(run.result, self.metric)[: self.rounds] for run in self.of(method)])
+
+    def finals(self, method: str) -> Curve:
+        """The last value of each run."""
+        return np.array([_curve(run.result, self.metric)[-1] for run in self.of(method)])
+
+    def similarity(self, method: str) -> Curve | None:
+        """The similarity in force at the end, mean of all runs; None for a policy that has none."""
+        matrices = [run.result.similarity for run in self.of(method)]
+        if not matrices or any(m.size == 0 or m.shape != matrices[0].shape for m in matrices):
+            return None
+        return np.asarray(np.mean(matrices, axis=0))
+
+    def arms(self) -> list[str]:
+        """Names of the arms."""
+        return list(self.runs[0].result.header["arms"])
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Everything a report needs.
+
+    Attributes:
+        name: of the experiment.
+        problems: by environment.
+        record: the experiment as plain data (settings, seeds).
+        missing: how many cells are not finished.
+        times: side information: seconds and hosts, never part of a result.
+    """
+
+    name: str
+    problems: tuple[Problem, ...]
+    record: Mapping[str, Any]
+    missing: int = 0
+    times: tuple[Mapping[str, Any], ...] = field(default=())
+
+    @classmethod
+    def load(cls, directory: str | PathLike[str]) -> Results:
+        """The finished cells of an experiment's directory."""
+        store = Store(directory)
+        record = store.record()["record"]
+        experiment = store.experiment()
+        runs, times = [], []
+        for cell, result in store.results(experiment):
+            timing = store.timing(cell)
+            times.append(timing)
+            seconds = float(timing.get("seconds", "nan"))
+            runs.append(Run(cell.environment.name, cell.method.name, cell.seed, result, seconds))
+        if not runs:
+            raise InvalidInputError(f"{directory} has no finished cell yet; run it: kinbandits run FILE --resume")
+        missing = len(experiment.cells()) - len(runs)
+        return cls(experiment.name, _problems(runs), record, missing, tuple(times))
+
+    def problem(self, name: str) -> Problem | None:
+        """The runs on this environment, if there are any."""
+        return next((p for p in self.problems if p.name == name), None)
+
+    @property
+    def seconds(self) -> float:
+        """Time of all cells, added up."""
+        return float(np.nansum([r.seconds for p in self.problems for r in p.runs]))
+
+
+def _problems(runs: Iterable[Run]) -> tuple[Problem, ...]:
+    grouped: dict[str, list[Run]] = {}
+    for run in runs:
+        grouped.setdefault(run.environment, []).append(run)
+    return tuple(p for name, r in grouped.items() if (p := Problem(name, tuple(r))).seeds)
+
+
+def _curve(result: CellResult, metric: str) -> Curve:
+    if metric == "average reward":
+        return np.cumsum(result.rewards) / np.arange(1, len(result.rewards) + 1)
+    column = result.expected_regret if metric == "expected regret" else result.regret
+    return np.cumsum(column)
