@@ -19,6 +19,9 @@ from kinbandits.policies import (
     KernelUCB,
     LinUCB,
     Policy,
+    SupKernelUCB,
+    SupKMTLUCB,
+    SupLinUCB,
     load,
 )
 from kinbandits.regression import Prediction
@@ -49,6 +52,9 @@ __all__ = [
     "Pooled",
     "Prediction",
     "Similarity",
+    "SupKMTLUCB",
+    "SupKernelUCB",
+    "SupLinUCB",
     "Term",
     "Trace",
     "__version__",

@@ -33,6 +33,10 @@ class StaleDecisionError(KinbanditsError, ValueError):
     """Numbers of a decision were asked for after the policy had learned more."""
 
 
+class HorizonReachedError(KinbanditsError, ValueError):
+    """A policy with a fixed horizon was asked for more decisions than that."""
+
+
 class NotPositiveSemidefiniteError(KinbanditsError, ValueError):
     """A similarity matrix has an eigenvalue below zero."""
 

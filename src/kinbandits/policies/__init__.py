@@ -4,7 +4,20 @@ from kinbandits.policies.base import Policy
 from kinbandits.policies.decision import Decision, Decisions
 from kinbandits.policies.explanation import Explanation
 from kinbandits.policies.kmtl_ucb import KMTLUCB
-from kinbandits.policies.named import KernelUCB, LinUCB
+from kinbandits.policies.named import KernelUCB, LinUCB, SupKernelUCB, SupLinUCB
 from kinbandits.policies.persist import load
+from kinbandits.policies.sup_kmtl_ucb import SupKMTLUCB
 
-__all__ = ["KMTLUCB", "Decision", "Decisions", "Explanation", "KernelUCB", "LinUCB", "Policy", "load"]
+__all__ = [
+    "KMTLUCB",
+    "Decision",
+    "Decisions",
+    "Explanation",
+    "KernelUCB",
+    "LinUCB",
+    "Policy",
+    "SupKMTLUCB",
+    "SupKernelUCB",
+    "SupLinUCB",
+    "load",
+]

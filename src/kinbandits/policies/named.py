@@ -1,4 +1,4 @@
-"""Names people know, which only fill in values of `KMTLUCB`."""
+"""Names people know, which only fill in values of `KMTLUCB` and `SupKMTLUCB`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import Linear
 from kinbandits.policies.decision import ArmName
 from kinbandits.policies.kmtl_ucb import KMTLUCB
+from kinbandits.policies.sup_kmtl_ucb import SupKMTLUCB
 from kinbandits.similarity import Independent, Pooled
 from kinbandits.terms import Term
 
@@ -65,3 +66,27 @@ def LinUCB(  # noqa: N802
     return KernelUCB(
         arms, sharing=sharing, context_kernel=Linear(), ridge=ridge, exploration=exploration, **settings
     )
+
+
+def SupKernelUCB(  # noqa: N802
+    arms: int | Iterable[ArmName], *, horizon: int, context_kernel: object, **settings: Any
+) -> SupKMTLUCB:
+    """SupKernelUCB (Valko et al., 2013): ``SupKMTLUCB`` with `Pooled()` similarity.
+
+    >>> from kinbandits import RBF
+    >>> SupKernelUCB(arms=3, horizon=100, context_kernel=RBF()).similarity
+    Pooled()
+    """
+    return SupKMTLUCB(arms, horizon=horizon, similarity=Pooled(), context_kernel=context_kernel, **settings)
+
+
+def SupLinUCB(  # noqa: N802
+    arms: int | Iterable[ArmName], *, horizon: int, **settings: Any
+) -> SupKMTLUCB:
+    """SupLinUCB (Chu et al., 2011): `SupKernelUCB` with the `Linear()` kernel, ridge 1 and norm bound 1.
+
+    >>> policy = SupLinUCB(arms=3, horizon=100)
+    >>> policy.context_kernel, policy.ridge, policy.norm_bound
+    (Linear(), 1.0, 1.0)
+    """
+    return SupKernelUCB(arms, horizon=horizon, context_kernel=Linear(), **settings)

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from kinbandits._checks import number_array
 from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError
-from kinbandits.theory._conditions import form_of, magnitude, probability, ridge_of, whole
+from kinbandits.theory.conditions import form_of, magnitude, probability, ridge_of, whole
 
 Form = Literal["printed", "derived"]
 

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from kinbandits._checks import number_array
 from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError
-from kinbandits.theory._conditions import form_of, kernel_matrix, nonnegative, ridge_of, spectrum_of, whole
+from kinbandits.theory.conditions import form_of, kernel_matrix, nonnegative, ridge_of, spectrum_of, whole
 
 Matrix = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from typing import Literal
 
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
-from kinbandits.theory._conditions import form_of, magnitude, ridge_of, whole
+from kinbandits.theory.conditions import form_of, magnitude, ridge_of, whole
 
 
 def width_upper_bound(kernel_bound: float, ridge: float) -> float:

@@ -1,0 +1,357 @@
+"""SupKMTL-UCB (the paper's Algorithm 3) on BaseKMTL-UCB estimates (Algorithm 2).
+
+Notation (the paper's symbol, our name)
+    Psi^q    stages[q - 1]    rounds of stage q = 1, ..., Q whose reward has come; disjoint
+    Psi_0    settled          rounds in which every radius was at most 1 / sqrt(T); they teach nothing
+    A^_q     alive            candidates still in play at stage q, (R, k)
+    s, w     width, radius    w = (alpha + c sqrt(lambda)) s
+    ucb      mean + w
+
+Why stages: the reward of a round must not have had a say in which rounds its stage holds, or the rewards of a
+stage are not independent and Lemma 1 fails. A round enters stage q because of widths, which depend on contexts
+alone, and of the means of earlier stages; never because of a mean of its own stage. That is why line 16 takes
+the largest width, and not the largest ucb, among the arms that are too wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kinbandits import theory
+from kinbandits._value import positive
+from kinbandits.errors import HorizonReachedError, InvalidInputError
+from kinbandits.history import History
+from kinbandits.kernels import RBF
+from kinbandits.policies.base import Policy, TieBreak
+from kinbandits.policies.decision import ArmName
+from kinbandits.regression import ENGINES, Prediction, Query, Regression, Ridge, make_regression
+from kinbandits.similarity import Independent, Similarity
+from kinbandits.terms import Term, Terms, as_terms
+from kinbandits.theory.conditions import probability, whole
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+
+class SupKMTLUCB(Policy):
+    """The algorithm whose regret Theorem 1 bounds: stages of ever smaller radius, and elimination.
+
+    It needs to know the horizon and the similarity beforehand. In practice `KMTLUCB` has far smaller regret;
+    this one has the proof. Rewards are assumed to lie within an interval of length 1 (around the mean of
+    their round): divide others by their range.
+
+    Args:
+        arms: how many, or their names (str or int).
+        horizon: T. After T decisions ``choose`` refuses.
+        context_kernel: k_X, with fixed length scales. Default: ``RBF()``.
+        similarity: k_Z, known beforehand (not `Estimated`). Default: `Independent()`.
+        kernel: a sum of `Term`, in place of the two above.
+        delta: each interval of Lemma 1 fails with probability delta / (T N); all of them hold in all stages with
+            probability 1 - delta Q.
+        norm_bound: c, a bound on the RKHS norm of the true reward function.
+        ridge: lambda.
+        candidates: the most candidates that a round may have (N of the confidence factor); the number of arms
+            if left out.
+        engine: as in `KMTLUCB`.
+        tie_break: ``"random"``, or ``"first"`` as numpy.argmax.
+        seed: of ties.
+        max_pending, forget_after: how many open decisions are kept, and for how many further decisions.
+
+    Example:
+        >>> import kinbandits as kb
+        >>> policy = kb.SupKMTLUCB(arms=3, horizon=100, similarity=kb.Mixed(0.5), tie_break="first")
+        >>> decision = policy.choose([0.3, 0.1])
+        >>> decision.arm, decision.note
+        (0, {'stage': 1, 'round': 0})
+        >>> policy.update(decision, reward=1.0)
+        >>> policy.stages
+        (frozenset({0}), frozenset(), frozenset(), frozenset(), frozenset())
+
+    Where we differ from the paper: Q = max(1, ceil(log T)), so that T = 1 has a stage; line 16, which leaves the
+    choice open, takes the largest width. A reward enters its stage when it arrives; until then, and if it never
+    does, its round is in no stage. When rewards are late, their delay must not depend on their value.
+    """
+
+    def __init__(
+        self,
+        arms: int | Iterable[ArmName],
+        *,
+        horizon: int,
+        context_kernel: object = None,
+        similarity: Similarity | None = None,
+        kernel: Term | Terms | None = None,
+        delta: float = 0.05,
+        norm_bound: float = 1.0,
+        ridge: float = 1.0,
+        candidates: int | None = None,
+        engine: str = "exact",
+        tie_break: TieBreak = "random",
+        seed: int | np.random.Generator | None = 0,
+        max_pending: int = 100_000,
+        forget_after: int | None = None,
+    ) -> None:
+        super().__init__(arms, tie_break=tie_break, seed=seed, max_pending=max_pending, forget_after=forget_after)
+        self.horizon = whole("horizon", horizon, 1)
+        self.delta = probability("delta", delta)
+        self.norm_bound = positive("norm_bound", norm_bound, zero=True)
+        self.ridge = positive("ridge", ridge)
+        self.candidates = self.n_arms if candidates is None else whole("candidates", candidates, 1)
+        if engine not in ("auto", *ENGINES):
+            raise InvalidInputError(
+                f"engine must be one of 'auto', {', '.join(map(repr, ENGINES))}; got {engine!r}"
+            )
+        self.engine = engine
+        if kernel is not None and (context_kernel is not None or similarity is not None):
+            raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
+        if kernel is None:
+            kernel = Term(
+                Independent() if similarity is None else similarity,
+                RBF() if context_kernel is None else context_kernel,
+            )
+        self.terms = _fixed(as_terms(kernel), self.n_arms)
+        # BaseKMTL-UCB is the unweighted estimator, and every arm has the ordinary posterior.
+        settings = Ridge(self.terms, self.ridge, "uniform", "borrow")
+        # line 3: Psi^q <- empty for all q
+        self._regressions = [
+            make_regression(engine, settings, History(self.n_arms)) for _ in range(theory.n_stages(self.horizon))
+        ]
+        self._rounds: list[list[int]] = [[] for _ in range(1 + len(self._regressions))]
+
+    # -- what one reads -------------------------------------------------------------------------
+
+    @property
+    def stages(self) -> tuple[frozenset[int], ...]:
+        """Psi^1, ..., Psi^Q: the rounds (decision ids) whose rewards each stage has learned from."""
+        return tuple(frozenset(rounds) for rounds in self._rounds[1:])
+
+    @property
+    def settled(self) -> frozenset[int]:
+        """Psi_0: the rounds, rewarded by now, that every radius was small enough to settle (line 9)."""
+        return frozenset(self._rounds[0])
+
+    @property
+    def n_stages(self) -> int:
+        """Q."""
+        return len(self._regressions)
+
+    @property
+    def confidence_factor(self) -> float:
+        """alpha of Lemma 1."""
+        return theory.confidence_factor(self.horizon, self.candidates, self.delta)
+
+    @property
+    def exploration(self) -> float:
+        """alpha + c sqrt(lambda): a radius is this times the width."""
+        return theory.radius(1.0, self.confidence_factor, self.norm_bound, self.ridge)
+
+    @property
+    def similarity(self) -> Similarity:
+        """The similarity value (of the first term, if there are several)."""
+        return self.terms.terms[0].similarity
+
+    @property
+    def context_kernel(self) -> Any:
+        """The context kernel (of the first term, if there are several)."""
+        return self.terms.terms[0].context_kernel
+
+    @property
+    def n_observations(self) -> int:
+        """How many rows the stages hold together."""
+        return sum(len(r.history) for r in self._regressions)
+
+    @property
+    def counts(self) -> dict[ArmName, int]:
+        """How many rows each arm has, in all stages together."""
+        total = sum((r.history.counts for r in self._regressions), np.zeros(self.n_arms, dtype=np.intp))
+        return dict(zip(self.arms, total.tolist(), strict=True))
+
+    def similarity_matrix(self, term: int = 0) -> Matrix:
+        """The (N, N) similarity matrix (of one term, if there are several)."""
+        return np.array(self._regressions[0].similarity_matrices[term])
+
+    def regression(self, stage: int) -> Regression:
+        """The regression of stage q = 1, ..., Q: its rows are in ``regression(q).history``. Read only."""
+        if not 1 <= whole("stage", stage, 1) <= self.n_stages:
+            raise InvalidInputError(f"stage must be between 1 and {self.n_stages}, got {stage}")
+        return self._regressions[stage - 1]
+
+    def log_det(self, stage: int) -> float:
+        """log g(Psi^q) of the rows of stage q."""
+        return self.regression(stage).log_det()
+
+    def base(self, contexts: ArrayLike, stage: int, arms: Sequence[ArmName] | None = None) -> Prediction:
+        """BaseKMTL-UCB (Algorithm 2) on Psi^q: mean and width of every candidate, as ``predict`` gives them.
+
+        ``predict`` itself, and the numbers of a decision, are those of the stage that decides the round.
+        """
+        query, _ = self._query(contexts, arms, to_play=False, batch=True)
+        mean, width = self.regression(stage).predict(query)
+        return Prediction(mean, width) if np.ndim(contexts) == 3 else Prediction(mean[0], width[0])
+
+    # -- choosing: Algorithm 3, lines 5 to 19 -----------------------------------------------------
+
+    def _leaders(self, query: Query, first_round: int, tolerance: float) -> tuple[Mask, list[Any]]:
+        rounds, k = query.shape
+        if first_round + rounds > self.horizon:
+            raise HorizonReachedError(
+                f"this policy was built for horizon={self.horizon} rounds and has made {first_round} decisions; "
+                "its intervals hold no further. Build another with a larger horizon"
+            )
+        if k > self.candidates:
+            raise InvalidInputError(
+                f"{k} candidates, but the confidence factor covers {self.candidates} a round; build the policy "
+                f"with candidates={k}"
+            )
+        leaders, stages, _ = self._descend(query, tolerance)
+        notes = [{"stage": int(q), "round": first_round + r} for r, q in enumerate(stages)]
+        return leaders, notes
+
+    def _descend(self, query: Query, tolerance: float) -> tuple[Mask, Indices, Prediction]:
+        """Go down the stages, all rounds of the query at once.
+
+        Gives, per round, who may be played, the stage whose set the round joins (0: none), and the mean and
+        width of all candidates at the stage that decided.
+        """
+        leaders = np.zeros(query.shape, dtype=bool)
+        joins = np.zeros(query.shape[0], dtype=np.intp)
+        mean, width = np.empty(query.shape), np.empty(query.shape)
+        alive = np.ones(query.shape, dtype=bool)  # line 5: A^_1 <- [N]
+        open_rounds = np.arange(query.shape[0])
+        enough = 1.0 / np.sqrt(self.horizon)
+        for q, regression in enumerate(self._regressions, start=1):
+            if not len(open_rounds):
+                break
+            # line 7: s, ucb <- BaseKMTL-UCB with Psi^q
+            m, s = regression.predict(Query(query.arms, query.contexts[open_rounds]))
+            w = self.exploration * s  # line 8
+            ucb = m + w
+            A = alive[open_rounds]
+            widest = np.where(A, w, 0.0).max(axis=1)
+            settled = widest <= enough  # line 9
+            too_wide = ~settled & (widest > 2.0**-q)  # line 15
+            # line 10: a_t = argmax ucb; line 16: an arm with w > 2^-q, by our reading the widest
+            best_ucb, most_unsure = _best_of(ucb, A, tolerance), _best_of(w, A & (w > 2.0**-q), tolerance)
+            decided = settled | too_wide
+            rows = open_rounds[decided]
+            leaders[rows] = np.where(settled[:, None], best_ucb, most_unsure)[decided]
+            joins[rows] = np.where(settled, 0, q)[decided]
+            mean[rows], width[rows] = m[decided], s[decided]
+            # line 13: A^_{q+1} <- those within 2^(1-q) of the largest ucb
+            top = np.where(A, ucb, -np.inf).max(axis=1, keepdims=True)
+            alive[open_rounds] = A & (ucb >= top - 2.0 ** (1 - q))
+            open_rounds = open_rounds[~decided]
+        return leaders, joins, Prediction(mean, width)
+
+    def _predict(self, query: Query) -> Prediction:
+        return self._descend(query, 0.0)[2]
+
+    def _exploration(self, first_round: int, rounds: int) -> Vector:
+        return np.full(rounds, self.exploration)
+
+    # -- learning: line 17, when the reward has come ------------------------------------------------
+
+    def observe(self, arms: Sequence[ArmName] | NDArray[Any], contexts: ArrayLike, rewards: ArrayLike) -> None:
+        """Refused: a row that no decision of this policy made belongs to no stage."""
+        raise InvalidInputError(
+            "SupKMTLUCB learns only from its own decisions: a logged row belongs to no stage, and the intervals "
+            "would no longer hold. Use update(), or KMTLUCB for logged data"
+        )
+
+    def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
+        for i, note in enumerate(notes):
+            q = note["stage"]
+            if q:
+                self._regressions[q - 1].observe(arms[i : i + 1], contexts[i : i + 1], rewards[i : i + 1])
+            self._rounds[q].append(note["round"])
+
+    @property
+    def _features_seen(self) -> int | None:
+        seen = (r.history.n_features for r in self._regressions)
+        return next((n for n in seen if n is not None), None)
+
+    def _check_features(self, n_features: int) -> None:
+        for term in self.terms:
+            term.check_features(n_features)
+
+    # -- saving and copies ------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name; ``type(policy)(**policy.get_params())`` starts afresh."""
+        return {
+            "arms": list(self.arms),
+            "horizon": self.horizon,
+            "kernel": self.terms,
+            "delta": self.delta,
+            "norm_bound": self.norm_bound,
+            "ridge": self.ridge,
+            "candidates": self.candidates,
+            "engine": self.engine,
+            "tie_break": self.tie_break,
+            "seed": self.seed,
+            "max_pending": self._ledger.max_pending,
+            "forget_after": self._ledger.forget_after,
+        }
+
+    def _learned(self, spec: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        histories = [r.history for r in self._regressions]
+        filled = [h for h in histories if len(h)]
+        rows = {
+            "arms": np.concatenate([h.arms for h in histories]).astype(np.int64),
+            "contexts": np.concatenate([h.contexts for h in filled]) if filled else np.empty((0, 0)),
+            "rewards": np.concatenate([h.rewards for h in histories]),
+        }
+        return {"rounds": self._rounds, "n_arms": self.n_arms}, rows
+
+    def _relearn(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]], value: Callable[[Any], Any]) -> None:
+        self._rounds = [list(rounds) for rounds in data["rounds"]]
+        ends = np.cumsum([0, *(len(rounds) for rounds in self._rounds[1:])])
+        for regression, start, end in zip(self._regressions, ends[:-1], ends[1:], strict=True):
+            if end > start:
+                rows = slice(start, end)
+                regression.observe(
+                    arrays["arms"][rows].astype(np.intp), arrays["contexts"][rows], arrays["rewards"][rows]
+                )
+
+    def copy(self) -> Self:
+        """An independent copy: same knowledge, same open decisions, same random state."""
+        other = super().copy()
+        other._regressions = [r.copy() for r in self._regressions]
+        other._rounds = [list(rounds) for rounds in self._rounds]
+        return other
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(str(len(rounds)) for rounds in self._rounds[1:])
+        return (
+            f"SupKMTLUCB(arms={self.n_arms}, horizon={self.horizon}, kernel={self.terms!r})"
+            f"  # round {self.n_decisions}, rows per stage: {sizes}"
+        )
+
+
+def _best_of(scores: Matrix, among: Mask, tolerance: float) -> Mask:
+    """Which of the candidates ``among`` have the largest score of their round, to a relative ``tolerance``."""
+    top = np.where(among, scores, -np.inf).max(axis=1, keepdims=True)
+    slack = tolerance * np.abs(scores).max(axis=1, keepdims=True)
+    return np.asarray(among & (scores >= top - slack))
+
+
+def _fixed(terms: Terms, n_arms: int) -> Terms:
+    """``terms``, refused if their values depend on the data: Theorem 1 needs a known kernel."""
+    for term in terms:
+        term.similarity.check_arms(n_arms)
+        if not term.similarity.fixed:
+            raise InvalidInputError(
+                f"similarity must be known beforehand (Theorem 1 assumes it), but {term.similarity!r} follows the "
+                "data; give kb.Known(matrix), kb.Mixed(mu), kb.Independent() or kb.Pooled()"
+            )
+        if term.context_kernel.refits(0, 1):
+            raise InvalidInputError(
+                f"context_kernel must be known beforehand, but {term.context_kernel!r} follows the data; give "
+                "kb.RBF(length_scale=...), for example kb.RBF.median(contexts)"
+            )
+    return terms
