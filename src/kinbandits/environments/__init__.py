@@ -14,6 +14,7 @@ from kinbandits.environments.check import check_environment
 from kinbandits.environments.classification import Classification
 from kinbandits.environments.hidden import HiddenDescriptors
 from kinbandits.environments.replay import Log, Replay
+from kinbandits.environments.rkhs import RKHSProblem
 from kinbandits.environments.streams import Streams
 from kinbandits.environments.synthetic import SyntheticNews
 from kinbandits.errors import InvalidInputError
@@ -24,6 +25,7 @@ __all__ = [
     "Environment",
     "HiddenDescriptors",
     "Log",
+    "RKHSProblem",
     "Replay",
     "Round",
     "Rows",
@@ -41,6 +43,7 @@ KINDS: dict[str, type[Any]] = {
     "streams": Streams,
     "replay": Replay,
     "hidden-descriptors": HiddenDescriptors,
+    "rkhs": RKHSProblem,
 }
 
 

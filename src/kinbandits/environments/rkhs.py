@@ -1,0 +1,129 @@
+"""A problem that the paper's theorems cover: rewards are a function of known RKHS norm plus bounded noise.
+
+Notation
+    K_arm  (N, N)    K_Z(mu), ones on the diagonal and mu elsewhere
+    C      (M, d)    centres, uniform in [-1, 1]^d
+    G      (N, M)    standard normals, scaled
+    f*     f_a(x) = sum over j of B[a, j] k_X(C[j], x), with B = K_arm^1/2 G
+    norm   ||f*||^2 = trace(B' K_arm^+ B k_X(C, C)), in the RKHS of k_Z(a, b) k_X(x, x')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kinbandits._value import Value, positive
+from kinbandits.environments.base import Matrix, Round, Rows, no_rows, seeded, whole
+from kinbandits.errors import InvalidInputError
+from kinbandits.kernels import RBF, as_kernel
+from kinbandits.similarity import Mixed
+from kinbandits.theory import equicorrelated
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RKHSProblem(Value):
+    """Arm functions in the RKHS of K_Z(mu) times a context kernel, and noise in an interval of length 1.
+
+    Every arm has a context of its own in every round (uniform in [-1, 1]^d), so that arms with one function
+    (mu = 1) still differ. Whatever mu is, each single arm's function has the same distribution: learning alone
+    is equally hard for all mu, and what a policy gains as mu grows it gains from kin.
+
+    Args:
+        seed: of everything that is drawn.
+        mu: similarity of any two different arms, from 0 to 1.
+        n_arms: N.
+        horizon: how many rounds.
+        n_features: d.
+        context_kernel: k_X, with k_X(x, x) = 1.
+        centres: M.
+        amplitude: root mean square of f*.
+        noise: noise is within [-noise, noise]; Lemma 1 allows at most 0.5.
+        two_point: noise is -noise or +noise, the worst case, instead of uniform.
+
+    Example:
+        >>> problem = RKHSProblem(mu=0.5, n_arms=3, horizon=100)
+        >>> problem.similarity, round(problem.norm, 2)
+        (Mixed(mu=0.5), 0.7)
+    """
+
+    seed: int = 0
+    mu: float = 0.5
+    n_arms: int = 5
+    horizon: int = 1000
+    n_features: int = 1
+    context_kernel: Any = RBF()  # noqa: RUF009 (a frozen value)
+    centres: int = 10
+    amplitude: float = 0.3
+    noise: float = 0.5
+    two_point: bool = False
+
+    def __post_init__(self) -> None:
+        whole("seed", self.seed)
+        for field in ("n_arms", "horizon", "n_features", "centres"):
+            whole(field, getattr(self, field), 1)
+        object.__setattr__(self, "mu", positive("mu", self.mu, zero=True))
+        equicorrelated(self.mu, self.n_arms)
+        object.__setattr__(self, "context_kernel", as_kernel(self.context_kernel))
+        object.__setattr__(self, "amplitude", positive("amplitude", self.amplitude))
+        object.__setattr__(self, "noise", positive("noise", self.noise, zero=True))
+        if self.noise > 0.5:
+            raise InvalidInputError(f"noise must be at most 0.5 (an interval of length 1), got {self.noise!r}")
+
+    @property
+    def name(self) -> str:
+        """For tables and figures."""
+        return f"RKHS problem (mu {self.mu:g})"
+
+    @property
+    def arms(self) -> list[int]:
+        """Arms are numbered from 0."""
+        return list(range(self.n_arms))
+
+    @property
+    def similarity(self) -> Mixed:
+        """k_Z, for a policy that is to know it."""
+        return Mixed(self.mu)
+
+    @property
+    def similarity_matrix(self) -> Matrix:
+        """K_Z(mu)."""
+        return equicorrelated(self.mu, self.n_arms)
+
+    @property
+    def norm(self) -> float:
+        """||f*||, exactly: what ``norm_bound`` is to be."""
+        C, B = self._function()
+        inner = np.linalg.pinv(self.similarity_matrix, hermitian=True) @ B @ self.context_kernel(C, C)
+        return float(np.sqrt(max(np.sum(B * inner), 0.0)))
+
+    def start_rows(self) -> Rows:
+        """None."""
+        return no_rows()
+
+    def rounds(self) -> Iterator[Round]:
+        """Contexts of all arms, and what each pays."""
+        _, _, contexts, noise = seeded(self.seed, 4)
+        X = contexts.uniform(-1.0, 1.0, (self.horizon, self.n_arms, self.n_features))
+        e = noise.uniform(-self.noise, self.noise, (self.horizon, self.n_arms))
+        if self.two_point:
+            e = np.copysign(self.noise, e)
+        C, B = self._function()
+        K = self.context_kernel(X.reshape(-1, self.n_features), C).reshape(self.horizon, self.n_arms, -1)
+        means = np.einsum("tam,am->ta", K, B)
+        for t in range(self.horizon):
+            yield Round(X[t], means[t] + e[t], means[t])
+
+    def _function(self) -> tuple[Matrix, Matrix]:
+        """C and B."""
+        centres, weights, contexts, _ = seeded(self.seed, 4)
+        C = centres.uniform(-1.0, 1.0, (self.centres, self.n_features))
+        # f_a(x) has variance |k_X(x, C)|^2 over draws of G: scale by its mean over contexts
+        X = contexts.uniform(-1.0, 1.0, (1000, self.n_features))
+        scale = self.amplitude / np.sqrt(np.mean(np.sum(self.context_kernel(X, C) ** 2, axis=1)))
+        values, vectors = np.linalg.eigh(self.similarity_matrix)
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        return C, scale * root @ weights.standard_normal((self.n_arms, self.centres))
