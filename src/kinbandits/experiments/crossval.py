@@ -137,6 +137,12 @@ class CrossValidation:
             "errors": self.errors.tolist(),
         }
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> CrossValidation:
+        """Read what `to_json` gave."""
+        axes = {name: tuple(values) for name, values in data["axes"].items()}
+        return cls(data["method"], axes, np.array(data["errors"]))
+
 
 def similarity_of(method: Method, point: dict[str, float], descriptors: ArrayLike | None = None) -> Similarity:
     """The similarity that a point of the grid stands for.

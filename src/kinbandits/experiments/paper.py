@@ -9,22 +9,38 @@ streams     a file of row numbers (see `environments.Streams`), to be compared r
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
-from kinbandits.environments import make_environment
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from kinbandits.environments import SyntheticNews, make_environment
 from kinbandits.environments.labelled import LabelledRows
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.config import Experiment, experiment_of
-from kinbandits.experiments.crossval import CrossValidation, Grid, Method, cross_validate, deal_rows
-from kinbandits.presets import MULTIPLIER
+from kinbandits.experiments.crossval import CrossValidation, Grid, Method, Rows, cross_validate, deal_rows
+from kinbandits.experiments.storage import write_whole
+from kinbandits.presets import MULTIPLIER, PAPER
+from kinbandits.progress import clock
 
-__all__ = ["DATA", "SECONDS", "SETTINGS", "choose_settings", "paper_experiment", "seconds_estimate"]
+__all__ = [
+    "DATA",
+    "SETTINGS",
+    "cached_choices",
+    "choose_settings",
+    "paper_experiment",
+    "time_estimate",
+]
 
 DATA = ("synthetic", "digits", "segment", "letter", "pendigits", "usps", "mnist")
 SETTINGS = ("paper", "tuned", "cv")
+HORIZONS = dict.fromkeys(DATA, 4000) | {"synthetic": 1000, "digits": 1250, "segment": 1000}
 QUICK = ("synthetic", "digits", "segment")
 _TITLES = {
     "synthetic": "Synthetic news",
@@ -137,7 +153,7 @@ def _settings(
     if kind == "estimated":
         table["similarity"] = {"type": "Estimated", **_published(preset)}
     else:
-        table["similarity"] = _similarity(kind, {"similarity_precision": 27.825594022071243})
+        table["similarity"] = _similarity(kind, {"similarity_precision": float(PAPER["synthetic"].known or 1.0)})
     return table
 
 
@@ -150,8 +166,6 @@ _KINDS: dict[str, Method] = {
 
 
 def _published(name: str) -> dict[str, Any]:
-    from kinbandits.presets import PAPER
-
     p = PAPER[name]
     return {"precision": p.arm, "embedding_kernel": {"type": "RBF", "precision": p.embedding}}
 
@@ -190,7 +204,7 @@ def choose_settings(
         X, y = environment.validation()
         data = deal_rows(X, y, len(environment.arms), seed)
     else:
-        data, descriptors = _played_at_random(name, rows, seed)
+        data, descriptors = _played_at_random(rows, seed)
     return {
         kind: cross_validate(
             kind, data, len(environment.arms), grid=grid, descriptors=descriptors, seed=seed, n_jobs=n_jobs
@@ -199,12 +213,7 @@ def choose_settings(
     }
 
 
-def _played_at_random(name: str, rows: int, seed: int) -> tuple[Any, Any]:
-    import numpy as np
-
-    from kinbandits.environments import SyntheticNews
-    from kinbandits.experiments.crossval import Rows
-
+def _played_at_random(rows: int, seed: int) -> tuple[Rows, Any]:
     environment = SyntheticNews(seed=10_000 + seed, horizon=rows, reward="scripts")
     n = len(environment.arms)
     arms = np.random.default_rng(seed).permutation(np.arange(rows) % n)
@@ -214,10 +223,64 @@ def _played_at_random(name: str, rows: int, seed: int) -> tuple[Any, Any]:
     return Rows(arms.astype(np.intp), X, y), environment.descriptors
 
 
-SECONDS: dict[str, float] = {}
-"""Seconds of one core for one seed of all methods of a data set, measured; filled in below."""
+def cached_choices(
+    names: Sequence[str],
+    directory: str | PathLike[str],
+    *,
+    streams: str | PathLike[str] | None,
+    n_jobs: int,
+    say: Callable[[str], None],
+) -> dict[str, dict[str, CrossValidation]]:
+    """`choose_settings` for every data set, kept in ``directory/settings`` for a resumed run."""
+    place = Path(directory) / "settings"
+    place.mkdir(parents=True, exist_ok=True)
+    chosen = {}
+    for name in names:
+        path = place / f"{name}.json"
+        if not path.exists():
+            say(f"cross-validation on the validation rows of {name}")
+            found = choose_settings(name, streams=streams, n_jobs=n_jobs)
+            write_whole(path, json.dumps({kind: c.to_json() for kind, c in found.items()}).encode())
+        data = json.loads(path.read_text(encoding="utf-8"))
+        chosen[name] = {kind: CrossValidation.from_json(c) for kind, c in data.items()}
+        for kind, c in chosen[name].items():
+            say(f"  {name}, {kind}: " + ", ".join(f"{k} {v:.6g}" for k, v in c.best.items()))
+    return chosen
 
 
-def seconds_estimate(names: Sequence[str], seeds: int, jobs: int) -> float:
-    """About how long the paper's experiments will take here."""
-    return sum(SECONDS.get(n, 60.0) for n in names) * seeds / max(1, jobs)
+# Seconds of one core for one seed of all methods of a data set at the paper's horizon (published settings), on a
+# machine on which `_probe` takes `_PROBE_SECONDS`; and for its cross-validation.
+SECONDS: dict[str, float] = {
+    "synthetic": 6.0,
+    "digits": 3.0,
+    "segment": 3.0,
+    "letter": 15.0,
+    "pendigits": 12.0,
+    "usps": 14.0,
+    "mnist": 18.0,
+}
+CV_SECONDS: dict[str, float] = dict.fromkeys(DATA, 60.0) | {"letter": 700.0, "synthetic": 20.0}
+_PROBE_SECONDS = 0.0135
+
+
+def time_estimate(names: Sequence[str], seeds: int, cores: int, settings: str, horizon: int | None) -> str:
+    """How long it will take, in a sentence."""
+    share = {n: 1.0 if horizon is None else min(1.0, horizon / HORIZONS[n]) ** 2 for n in names}
+    seconds = sum(SECONDS[n] * share[n] for n in names) * seeds
+    if settings == "cv":
+        seconds += sum(CV_SECONDS[n] for n in names)
+    seconds = seconds * _probe() / _PROBE_SECONDS / max(1, cores) + 5.0
+    runs = sum(len(methods_of(n, settings)) for n in names) * seeds
+    return f"{runs} runs on {', '.join(names)}: about {clock(seconds)} with {cores} processes on this machine"
+
+
+def _probe() -> float:
+    """How long a small factorisation takes here, the best of five: the speed of this machine."""
+    A = np.eye(600) + 0.001
+    best = float("inf")
+    with threadpool_limits(1):
+        for _ in range(5):
+            start = time.perf_counter()
+            np.linalg.cholesky(A)
+            best = min(best, time.perf_counter() - start)
+    return best

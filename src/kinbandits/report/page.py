@@ -202,7 +202,7 @@ def _settings(results: Results) -> list[dict[str, Any]]:
                     "environment": problem.name,
                     "game": ", ".join(f"{k} = {_plain(v)}" for k, v in environment.items()),
                     "method": method,
-                    "policy": run.result.header["policy"],
+                    "policy": run.result.header["policy"].partition(" · ")[0],
                     "seeds": ", ".join(map(str, problem.seeds)),
                 }
             )

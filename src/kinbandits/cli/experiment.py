@@ -1,0 +1,245 @@
+"""``kinbandits run``, ``report`` and ``paper``: experiments and what comes of them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kinbandits.cli.output import print_json, print_table
+from kinbandits.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from kinbandits.experiments import Experiment
+    from kinbandits.report import Report
+
+
+def _complete_data(incomplete: str) -> list[str]:
+    from kinbandits.experiments.paper import DATA
+
+    before, _, last = incomplete.rpartition(",")
+    return [f"{before},{name}" if before else name for name in DATA if name.startswith(last)]
+
+
+Jobs = Annotated[int, typer.Option(help="Cells at a time; -1 is all processors.")]
+Backend = Annotated[str, typer.Option(help="loky (this machine), dask or ray.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Address of a dask scheduler or ray cluster; without it a local one is started.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(run)
+    app.command()(report)
+    app.command()(paper)
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="The experiment, a TOML file.")],
+    out: Annotated[Path | None, typer.Option(help="Directory of results (default: runs/NAME-OF-FILE).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is there.")] = False,
+    jobs: Jobs = -1,
+    backend: Backend = "loky",
+    scheduler: Scheduler = None,
+    make_report: Annotated[bool, typer.Option("--report/--no-report", help="Make the report at the end.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Run an experiment: every environment, method and seed that the file names.
+
+    Each finished run is on disk before it counts, so a crash costs at most the runs that were under way; go on
+    with --resume. The same results come out of every backend.
+
+    \b
+    Examples:
+      kinbandits run news.toml
+      kinbandits run news.toml --resume --jobs 2
+      kinbandits run news.toml --backend dask --scheduler tcp://head:8786 --out /shared/news
+    """
+    from kinbandits.experiments import load_experiment
+
+    directory = out if out is not None else Path("runs") / file.stem
+    experiment = load_experiment(file)
+    _run(experiment, directory, resume, jobs, backend, scheduler)
+    _present(experiment.name, directory, None if make_report else "", as_json)
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(help="Directory of an experiment's results.")],
+    out: Annotated[Path | None, typer.Option(help="Where the page goes (default: DIRECTORY/report).")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make the report: one HTML page that opens offline, and figures as PNG, SVG and PDF.
+
+    Regret curves with 95 % bands, tables, paired tests, similarity matrices, settings, versions and times. It
+    covers what is finished, so it may be made while an experiment is running.
+
+    \b
+    Examples:
+      kinbandits report runs/news
+      kinbandits report runs/news --out docs/news --json
+    """
+    from kinbandits.experiments import Store
+
+    _present(Store(directory).record()["record"]["name"], directory, out, as_json)
+
+
+def paper(
+    quick: Annotated[bool, typer.Option("--quick", help="Synthetic, Digits and Segment alone, 3 seeds.")] = False,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Data sets, separated by commas (default: all).", autocompletion=_complete_data),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each method (default: 10).", min=1)] = None,
+    settings: Annotated[
+        str,
+        typer.Option(help="paper: as published; tuned: this library's; cv: chosen by cross-validation first."),
+    ] = "paper",
+    streams: Annotated[
+        Path | None, typer.Option(help="A file of row numbers (.npz), to compare run by run with others.")
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(help="Rounds of each run (default: the paper's).", min=1)] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of results (default: under runs/).")] = None,
+    jobs: Jobs = -1,
+    backend: Backend = "loky",
+    scheduler: Scheduler = None,
+    as_json: Json = False,
+) -> None:
+    """Reproduce the paper's experiments, and make the report. Says first how long it will take.
+
+    Run it again to go on where it stopped.
+
+    \b
+    Examples:
+      kinbandits paper --quick
+      kinbandits paper --data digits,segment --seeds 5
+      kinbandits paper --streams docs/paper/streams.npz
+      kinbandits paper --settings tuned
+    """
+    from kinbandits.experiments import paper as p
+
+    if quick and data is not None:
+        raise InvalidInputError("--quick chooses the data sets itself; give --quick or --data, not both")
+    names = p.QUICK if quick else p.check_names(None if data is None else [d.strip() for d in data.split(",")])
+    runs = seeds if seeds is not None else (3 if quick else 10)
+    directory = out if out is not None else Path("runs") / _paper_name(settings, names, quick, streams)
+    cores = jobs if jobs > 0 else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    say(p.time_estimate(names, runs, cores, settings, horizon))
+    chosen = p.cached_choices(names, directory, streams=streams, n_jobs=jobs, say=say) if settings == "cv" else None
+    experiment = p.paper_experiment(
+        names, seeds=runs, settings=settings, streams=streams, horizon=horizon, chosen=chosen
+    )
+    _run(experiment, directory, True, jobs, backend, scheduler)
+    _present(experiment.name, directory, None, as_json)
+
+
+def _paper_name(settings: str, names: tuple[str, ...], quick: bool, streams: Path | None) -> str:
+    from kinbandits.experiments.paper import DATA
+
+    which = "-quick" if quick else ("" if names == DATA else "-" + "-".join(names))
+    return f"paper-{settings}{which}{'-streams' if streams else ''}"
+
+
+def say(text: str) -> None:
+    """To people, beside the results on standard output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _run(
+    experiment: Experiment, directory: Path, resume: bool, jobs: int, backend: str, scheduler: str | None
+) -> None:
+    from kinbandits.experiments import run_experiment
+
+    run_experiment(
+        experiment,
+        directory,
+        resume=resume,
+        jobs=jobs,
+        backend_name=backend,
+        scheduler=scheduler,
+        stream=sys.stderr,
+    )
+
+
+def command_line() -> str:
+    """The command as it was typed, to be shown in the report."""
+    return shlex.join(["kinbandits", *sys.argv[1:]])
+
+
+def _present(name: str, directory: Path, out: Path | str | None, as_json: bool) -> None:
+    """The report, and its table in the terminal."""
+    from kinbandits.report import write_report
+
+    if out == "":
+        print(directory / "results.csv")
+        return
+    made = write_report(directory, out or None, command=command_line())
+    present_report(name, directory, made, as_json)
+
+
+def present_report(name: str, directory: Path, made: Report, as_json: bool) -> None:
+    """Tables of a report in the terminal, or all of it as JSON."""
+    if as_json:
+        print_json(
+            {
+                "name": name,
+                "directory": str(directory),
+                "report": str(made.page),
+                "summaries": [s.__dict__ for s in made.summaries],
+                "comparisons": [c.__dict__ for c in made.comparisons],
+                "claims": [c.__dict__ for c in made.claims],
+                "references": [r.__dict__ for r in made.references],
+            }
+        )
+        return
+    rows: list[list[str]] = [
+        [
+            s.environment,
+            s.method,
+            str(s.rounds),
+            f"{s.mean:.4g} ± {s.sd:.2g}" if len(s.finals) > 1 else f"{s.mean:.4g}",
+            f"{s.best} of {len(s.finals)}",
+            f"{s.seconds:.3g}",
+        ]
+        for s in made.summaries
+    ]
+    metric = " / ".join(dict.fromkeys(s.metric for s in made.summaries))
+    print_table(
+        f"{name}: {metric}, mean ± sd over seeds",
+        ["environment", "method", "rounds", "mean ± sd", "best in", "s a run"],
+        rows,
+        right=(2, 3, 4, 5),
+    )
+    _print_checks(made)
+    print(f"\nReport: {made.page}")
+
+
+def _print_checks(made: Any) -> None:
+    if made.claims:
+        print()
+        claims = [[c.where, c.says, f"{c.holds} of {c.runs}", c.verdict] for c in made.claims]
+        print_table("The paper's claims", ["data", "claim", "holds in", "verdict"], claims, right=(2,))
+    if made.references:
+        print()
+        rows = [
+            [
+                r.environment,
+                r.method,
+                f"{r.mean:.1f}",
+                f"{r.reference:.1f}",
+                f"{r.off:+.2f} %",
+                "-" if r.equal is None else f"{r.equal} of {r.runs}",
+            ]
+            for r in made.references
+        ]
+        print_table(
+            "Beside the reference runs",
+            ["data", "method", "mean", "reference", "off by", "runs equal"],
+            rows,
+            right=(2, 3, 4, 5),
+        )
