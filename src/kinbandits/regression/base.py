@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,6 +198,10 @@ class Regression(ABC):
             self.similarity_matrices, np.array([arm]), context[None, :], h.arms, h.contexts
         )[0]
         return np.bincount(h.arms, weights=k * self.dual(), minlength=h.n_arms).astype(np.float64)
+
+    def report(self) -> dict[str, Any]:
+        """What the engine did until now, for a person to read."""
+        return {}
 
     def copy(self) -> Self:
         """A copy that shares no state."""

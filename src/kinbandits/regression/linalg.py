@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,21 @@ def factor(M: Matrix) -> Matrix:
         f"the kernel matrix of {len(M)} rows is not positive definite, even with {_LARGEST_JITTER:g} of its "
         "largest entry added to the diagonal. The kernel may not be positive semidefinite "
         "(kinbandits.testing.check_kernel tells), or ridge is far too small"
+    )
+
+
+def shifts(M: Matrix) -> Iterator[float]:
+    """0 and ever larger amounts to add to the diagonal of M, until it can be factorised.
+
+    For matrices that only guide: the caller takes the shift into account, so there is no warning.
+    """
+    yield 0.0
+    scale = float(M.diagonal().max())
+    for exponent in range(-14, 1):
+        yield 10.0**exponent * scale
+    raise SingularMatrixError(
+        "a kernel matrix cannot be factorised at all; the kernel is not positive semidefinite "
+        "(kinbandits.testing.check_kernel tells)"
     )
 
 

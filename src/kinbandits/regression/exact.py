@@ -1,0 +1,61 @@
+"""The exact engine: the answers of `naive`, from whichever structure makes them cheap.
+
+It looks at the settings and the size, and hands the work to one of
+    `dense`     few rows: one Cholesky factor per change
+    `ladder`    everything else: exact decisions from intervals
+and moves on when the history has grown. Which one is at work, and why, is in `report`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+from kinbandits.history import History
+from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Ridge, Vector
+from kinbandits.regression.dense import DenseRegression
+from kinbandits.regression.ladder import LadderRegression
+
+SMALL = 200  # rows below which a fresh factor is the cheapest thing there is
+
+
+class ExactRegression(Regression):
+    """Exact, by the method that fits."""
+
+    def __init__(self, settings: Ridge, history: History) -> None:
+        super().__init__(settings, history)
+        self._core = self._pick()(settings, history)
+
+    def _pick(self) -> type[Regression]:
+        return DenseRegression if len(self.history) < SMALL else LadderRegression
+
+    @property
+    def similarity_matrices(self) -> list[Matrix]:
+        return self._core.similarity_matrices
+
+    def _absorb(self, start: int) -> None:
+        wanted = self._pick()
+        if type(self._core) is wanted:
+            self._core._absorb(start)
+        else:
+            self._core = wanted(self.settings, self.history)
+
+    def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
+        return self._core.leaders(query, exploration, tolerance)
+
+    def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
+        return self._core._posterior(query)
+
+    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
+        return self._core._covariance(arms, contexts)
+
+    def dual(self) -> Vector:
+        return self._core.dual()
+
+    def log_det(self) -> float:
+        return self._core.log_det()
+
+    def report(self) -> dict[str, Any]:
+        return {"method": type(self._core).__name__.removesuffix("Regression").lower(), **self._core.report()}
+
+

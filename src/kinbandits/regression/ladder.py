@@ -1,0 +1,542 @@
+"""The exact ladder: intervals for every score, narrowed until the leader is certain.
+
+Play needs only the argmax. The engine keeps a dual vector that is nearly right, measures how wrong it can be, and
+climbs only as far as a round needs (share of rounds settled there is in `report`):
+
+    residual   the residual of the dual vector bounds every mean; widths lie between crude bounds
+    steps      exact solves on single arms (or, with the factor reference, conjugate gradient steps) shrink it
+    widths     k' B^-1 k of the block-diagonal reference bounds every width
+    cg         conjugate gradients for the contenders, with bounds from their residuals
+    dense      a fresh Cholesky factor: the definition of the answer, for ties in rounding
+
+Notation (besides `base`, `strips`, `blocks`)
+    alpha    (t,)    dual vector, near M^-1 y
+    res      (t,)    y - M alpha
+    eta      bound on sqrt(res' M^-1 res): M >= diag(noise), so eta^2 = sum res_i^2 / noise_i (also / lo of B)
+    q        k' M^-1 k of a candidate, between q_low and q_high
+    R        k - M v, the residual of an approximate solution v of M v = k
+
+For any v: k' M^-1 k = k'v + v'R + R' M^-1 R, and f = k'alpha + v'res + R' M^-1 res. So |f - k'alpha - v'res| <=
+sqrt(R' M^-1 R) eta; v = 0 is the first rung. With lo B <= M <= hi B, R' M^-1 R lies in [R'B^-1 R / hi, R'B^-1 R / lo].
+
+Rounding. u = 2^-53. A sum of n products has error at most n u sum |x_i y_i|. From that:
+    Y        `drift` bounds |Y - K_context alpha| in every entry; each change of alpha adds to it, and Y is computed
+             anew when drift matters
+    res      `_rounding` of the residual: drift, and (N + 4) u times the terms it is summed from
+    mean     (t + N) u times kernel bound times ||alpha||_1
+These enter eta and the intervals, so an interval is valid for exact arithmetic on the same data.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinbandits.history import History
+from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Ridge, Vector, best
+from kinbandits.regression.blocks import UNIT
+from kinbandits.regression.linalg import backward, factor, forward
+from kinbandits.regression.probe import Probe
+from kinbandits.regression.reference import ArmsReference, FactorReference, Reference
+from kinbandits.regression.strips import Rows, Strips
+from kinbandits.terms import TermsTracker
+
+_MAX_CG = 40
+_BULK = 32  # more rows than this at once are a fresh start, not single updates
+
+
+class Bounds(NamedTuple):
+    """Intervals that contain every candidate's score, and the rung that gave them."""
+
+    rung: str
+    low: Vector
+    high: Vector
+
+
+class LadderRegression(Regression):
+    """Exact decisions at the cost of a few products; exact numbers when they are read."""
+
+    def __init__(self, settings: Ridge, history: History) -> None:
+        super().__init__(settings, history)
+        self._tracker = TermsTracker(settings.terms, history)
+        self._counters: Counter[str] = Counter()
+        self._largest_residual = 0.0
+        self._build()
+
+    # -- state ----------------------------------------------------------------------------------
+
+    @property
+    def similarity_matrices(self) -> list[Matrix]:
+        return self._tracker.matrices
+
+    def _build(self) -> None:
+        """Everything from the history; the dual vector starts at zero."""
+        h = self.history
+        t, n_arms = len(h), h.n_arms
+        self._rows = Rows(n_arms)
+        for i, a in enumerate(h.arms.tolist()):
+            self._rows.append(a, i)
+        self._strips = [Strips(n_arms) for _ in self.settings.terms]
+        self._kernel_bound = 0.0
+        for term, strips in zip(self.settings.terms, self._strips, strict=True):
+            X = term.select(h.contexts)
+            strips.fill(self._rows, term.context_kernel(X, X))
+        if t:
+            priors = self.settings.terms.prior(self.similarity_matrices, h.arms, h.contexts)
+            self._kernel_bound = float(priors.max())
+        capacity = max(256, 2 * t)
+        self._alpha_buffer: Vector = np.zeros(capacity)
+        self._Y_buffers: list[Matrix] = [np.zeros((capacity, n_arms)) for _ in self._strips]
+        self._drift = 0.0
+        self._choose_reference()
+        self._forget()
+
+    def _choose_reference(self) -> None:
+        """Block-diagonal while the similarity is well away from singular, else a lagged full factor."""
+        t = len(self.history)
+        arms = ArmsReference(self)
+        spread = arms.spread() if t else 1.0
+        if spread <= 10.0 and self.history.n_arms * 16 <= max(t, 1):
+            self._reference: Reference = arms
+        else:
+            self._reference = FactorReference(self)
+        self._spread = spread
+        self._next_check = int(1.3 * t) + 64
+
+    def _forget(self) -> None:
+        """What was computed for the present rows is no longer valid."""
+        self._res: Vector | None = None
+        self._eta = 0.0
+        self._dense_factor: tuple[Matrix, Vector] | None = None
+        self._asked: tuple[Query, list[Matrix]] | None = None
+
+    @property
+    def alpha(self) -> Vector:
+        """The dual vector as it stands (a view)."""
+        return self._alpha_buffer[: len(self.history)]
+
+    def _Y(self, term: int) -> Matrix:
+        return self._Y_buffers[term][: len(self.history)]
+
+    def _absorb(self, start: int) -> None:
+        end = len(self.history)
+        kept = self._kept_kernel_rows(start) if end - start == 1 else None
+        self._tracker.observe(start)
+        if end - start > _BULK:
+            self._build()
+            return
+        X = self.history.contexts
+        rows = kept or [t.context_kernel(t.select(X[start:]), t.select(X)) for t in self.settings.terms]
+        for i in range(start, end):
+            self._append(i, [K[i - start, : i + 1] for K in rows])
+        self._forget()
+        if end >= self._next_check:
+            self._recheck_reference()
+
+    def _recheck_reference(self) -> None:
+        blocks = isinstance(self._reference, ArmsReference)
+        spread = self._reference.spread() if isinstance(self._reference, ArmsReference) else ArmsReference(self).spread()
+        wanted = spread <= 10.0 and self.history.n_arms * 16 <= len(self.history)
+        self._spread = spread
+        self._next_check = int(1.3 * len(self.history)) + 64
+        if wanted != blocks:
+            self._choose_reference()
+
+    def _kept_kernel_rows(self, start: int) -> list[Matrix] | None:
+        """Kernel values of the new row, if it is a candidate of the last query; its own are added."""
+        if self._asked is None:
+            return None
+        query, kx = self._asked
+        x = self.history.contexts[start]
+        for c, candidate in enumerate(query.contexts[0]):
+            if np.array_equal(candidate, x):
+                own = [t.context_kernel.diag(t.select(x[None, :])) for t in self.settings.terms]
+                return [np.append(k[c], o)[None, :] for k, o in zip(kx, own, strict=True)]
+        return None
+
+    def _append(self, i: int, values: list[Vector]) -> None:
+        a = int(self.history.arms[i])
+        if i >= len(self._alpha_buffer):
+            self._grow(2 * len(self._alpha_buffer))
+        self._rows.append(a, i)
+        alpha, arms = self._alpha_buffer[:i], self.history.arms[:i]
+        self._alpha_buffer[i] = 0.0
+        prior = 0.0
+        for term, (strips, K) in enumerate(zip(self._strips, values, strict=True)):
+            strips.append(self._rows, a, K)
+            sums = np.bincount(arms, weights=K[:i] * alpha, minlength=self.history.n_arms)
+            self._Y_buffers[term][i] = sums
+            prior += float(self.similarity_matrices[term][a, a] * K[i])
+        self._kernel_bound = max(self._kernel_bound, prior)
+        self._drift = max(self._drift, i * UNIT * self._kernel_bound * float(np.abs(alpha).sum()))
+        self._reference.append(i, a, values)
+
+    def _grow(self, capacity: int) -> None:
+        grown = np.zeros(capacity)
+        grown[: len(self._alpha_buffer)] = self._alpha_buffer
+        self._alpha_buffer = grown
+        for term, buffer in enumerate(self._Y_buffers):
+            wider = np.zeros((capacity, buffer.shape[1]))
+            wider[: len(buffer)] = buffer
+            self._Y_buffers[term] = wider
+
+    # -- products -------------------------------------------------------------------------------
+
+    def kernel_block(self, a: int) -> Matrix:
+        """The kernel among the rows of arm a, (n_a, n_a); a new array."""
+        rows = self._rows[a]
+        block = np.zeros((len(rows), len(rows)))
+        for strips, K_arm in zip(self._strips, self.similarity_matrices, strict=True):
+            block += K_arm[a, a] * strips.strip(a, len(rows))[:, rows]
+        return block
+
+    def times_M(self, V: Matrix, noise: Vector) -> Matrix:
+        """M V for V (t, m), strip by strip; arms that V does not touch are left out."""
+        h = self.history
+        out = noise[:, None] * V
+        touched = np.bincount(h.arms, weights=np.abs(V).sum(axis=1), minlength=h.n_arms) > 0
+        some = not touched[h.arms].all()
+        columns = np.flatnonzero(touched[h.arms]) if some else None
+        for strips, K_arm in zip(self._strips, self.similarity_matrices, strict=True):
+            for a in range(h.n_arms):
+                rows = self._rows[a]
+                if not len(rows) or not K_arm[a, touched].any():
+                    continue
+                strip = strips.strip(a, len(rows))
+                if columns is None:
+                    out[rows] += strip @ (K_arm[a, h.arms][:, None] * V)
+                else:
+                    out[rows] += strip[:, columns] @ (K_arm[a, h.arms[columns]][:, None] * V[columns])
+        return out
+
+    def _residual(self) -> Vector:
+        """res, and with it eta; computed once per state, then kept up to date by the steps."""
+        if self._res is None:
+            self._compute_residual()
+            if self._drift_matters():
+                self._recompute_Y()
+        assert self._res is not None
+        return self._res
+
+    def _compute_residual(self) -> None:
+        h = self.history
+        res = h.rewards - self._noise() * self.alpha
+        for term, K_arm in enumerate(self.similarity_matrices):
+            res -= np.einsum("ij,ij->i", self._Y(term), K_arm[h.arms])
+        self._res = res
+        self._measure()
+
+    def _measure(self) -> None:
+        """eta: what the residual and the rounding in it can do to a mean."""
+        assert self._res is not None
+        noise = self._noise()
+        ones = float(np.abs(self.alpha).sum())
+        largest = float(np.abs(self.history.rewards).max(initial=0.0))
+        n = self.history.n_arms
+        similar = float(max(np.abs(K).sum(axis=1).max() for K in self.similarity_matrices))
+        entry = len(self._strips) * similar * self._drift
+        entry += (n + 4) * UNIT * (largest + 2.0 * self._kernel_bound * ones + float((noise * np.abs(self.alpha)).max()))
+        lift = 1.0 / noise
+        self._eta = float(np.sqrt((self._res**2) @ lift) + entry * np.sqrt(lift.sum()))
+        self._floor = (len(noise) + n) * UNIT * self._kernel_bound * ones
+        self._rounding = entry
+
+    def _drift_matters(self) -> bool:
+        lift = float((1.0 / self._noise()).sum())
+        return self._drift * np.sqrt(lift) > 1e-8 and self._drift > 1e3 * UNIT * (1.0 + np.abs(self.alpha).sum())
+
+    def _recompute_Y(self) -> None:
+        """Y from its definition: t^2. The error is that of one sum."""
+        for term, strips in enumerate(self._strips):
+            for b in range(self.history.n_arms):
+                rows = self._rows[b]
+                if len(rows):
+                    self._Y(term)[:, b] = self.alpha[rows] @ strips.strip(b, len(rows))
+        self._drift = len(self.history) * UNIT * self._kernel_bound * float(np.abs(self.alpha).sum())
+        self._counters["Y recomputed"] += 1
+        self._compute_residual()
+
+    def _change_alpha(self, arm: int, d: Vector) -> None:
+        """alpha += d on the rows of one arm; Y and res follow: n_a t."""
+        h, rows = self.history, self._rows[arm]
+        assert self._res is not None
+        self._alpha_buffer[rows] += d
+        size = float(np.abs(d).sum())
+        for term, (strips, K_arm) in enumerate(zip(self._strips, self.similarity_matrices, strict=True)):
+            z = d @ strips.strip(arm, len(rows))
+            self._Y(term)[:, arm] += z
+            self._res -= K_arm[h.arms, arm] * z
+        self._res[rows] -= self._noise()[rows] * d
+        held = float(np.abs(self._alpha_buffer[rows]).sum())
+        self._drift += UNIT * self._kernel_bound * ((len(rows) + 2) * size + held)
+
+    # -- deciding -------------------------------------------------------------------------------
+
+    def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
+        """As the base class, but numbers are computed only as far as the argmax needs them."""
+        if query.shape[0] > 1:
+            return super().leaders(query, exploration, tolerance)
+        for bounds in self.rungs(query, float(exploration[0])):
+            contenders = bounds.high >= bounds.low.max()
+            certain = bounds.low == bounds.high
+            if contenders.sum() == 1 or certain[contenders].all():
+                self._counters[f"settled: {bounds.rung}"] += 1
+                if contenders.sum() == 1:
+                    return contenders[None, :]
+                scores = np.where(contenders, bounds.low, -np.inf)[None, :]
+                return best(scores, 0.0) if not tolerance else contenders[None, :] & best(bounds.low[None, :], tolerance)
+        self._counters["settled: dense"] += 1
+        mean, width = self._dense_posterior(query)
+        scores = self._with_cold(query, mean, width, exploration)
+        return best(scores, tolerance)
+
+    def _with_cold(self, query: Query, mean: Matrix, width: Matrix, exploration: Vector) -> Matrix:
+        cold = self._cold(query.arms)
+        if cold.any():
+            mean[:, cold] = 0.0
+            width[:, cold] = self.settings.width(self._prior(query)[:, cold], np.zeros(1))
+        return mean + exploration[:, None] * width
+
+    def rungs(self, query: Query, exploration: float) -> Iterator[Bounds]:
+        """Ever narrower intervals that contain every score of a single round; the last may still overlap."""
+        if not len(self.history):
+            return
+        probe = self._probe(query)
+        res = self._residual()
+        noise = self._noise()
+        cold = self._cold(query.arms)
+        f = probe.dot(self.alpha)
+        q_low = np.zeros(len(f))
+        q_high = np.minimum(probe.prior, probe.squares(1.0 / noise))
+
+        def bounds(rung: str) -> Bounds:
+            error = np.sqrt(q_high) * self._eta + self._floor
+            return self._bounds(rung, probe, cold, exploration, f, error, q_low, q_high)
+
+        self._largest_residual = max(self._largest_residual, self._eta)
+        yield bounds("residual")
+        for f in self._reference.steps(probe, f, noise, lambda: self._open_without_error(bounds("steps"), probe)):
+            yield bounds("steps")
+        contenders = np.flatnonzero(_contenders(bounds("steps")))
+        low, high = self._reference.bounds()
+        if self._reference.has_quadratic:
+            slack = self._reference.quadratic_error(probe)
+            Q = probe.quadratic(self._rows, self._reference.inverse)
+            q_low = np.maximum(q_low, (Q - slack) / high)
+            if low > 0.0:
+                q_high = np.minimum(q_high, (Q + slack) / low)
+            yield bounds("widths")
+            contenders = np.flatnonzero(_contenders(bounds("widths")))
+        self._counters["cg rounds"] += 1
+        yield from self._cg_rungs(probe, cold, exploration, contenders, bounds("cg"), f, q_low, q_high, res, noise)
+
+    def _cg_rungs(
+        self,
+        probe: Probe,
+        cold: Mask,
+        exploration: float,
+        contenders: Indices,
+        last: Bounds,
+        f: Vector,
+        q_low: Vector,
+        q_high: Vector,
+        res: Vector,
+        noise: Vector,
+    ) -> Iterator[Bounds]:
+        low, high = self._reference.bounds()
+        ids = contenders[~cold[contenders]]
+        if not len(ids):
+            return
+        k = probe.columns(ids)
+        kernel = self._kernel_bound
+        for V, R, rho in self.conjugate_gradients(k, noise):
+            self._counters["cg steps"] += 1
+            size = np.abs(V).sum(axis=0)
+            rounding = (len(noise) + 4) * UNIT * kernel * (1.0 + size)
+            R_noise = np.sqrt(((np.abs(R) + rounding) ** 2 / noise[:, None]).sum(axis=0))
+            remainder_high = R_noise**2
+            if low > 0.0:
+                slack = (1.0 + 1e-6) + len(noise) * UNIT
+                remainder_high = np.minimum(remainder_high, (rho / low) * slack + rounding * size)
+            q = np.einsum("ij,ij->j", V, k + R)
+            error = 2.0 * len(noise) * UNIT * kernel * size + size * rounding
+            lower = q - error + np.maximum(rho / high * (1.0 - 1e-6) - rounding * size, 0.0)
+            f_new, q_low_new, q_high_new = f.copy(), q_low.copy(), q_high.copy()
+            f_new[ids] += V.T @ res
+            q_low_new[ids] = np.maximum(q_low[ids], lower)
+            q_high_new[ids] = np.minimum(q_high[ids], q + error + remainder_high)
+            mean_error = np.sqrt(q_high) * self._eta + self._floor
+            mean_error[ids] = np.sqrt(remainder_high) * self._eta + self._floor + size * self._rounding
+            bounds = self._bounds("cg", probe, cold, exploration, f_new, mean_error, q_low_new, q_high_new)
+            last = Bounds("cg", np.maximum(last.low, bounds.low), np.minimum(last.high, bounds.high))
+            yield last
+            spread = (last.high - last.low)[ids].max()
+            if spread < 4.0 * (self._floor + float(rounding.max()) * (1.0 + np.sqrt(1.0 / self.settings.ridge))):
+                return  # only rounding is left: a tie, for the dense rung
+
+    def conjugate_gradients(self, k: Matrix, noise: Vector) -> Iterator[tuple[Matrix, Matrix, Vector]]:
+        """(V, k - M V, R' B^-1 R) for M V = k, column by column, preconditioned by the reference."""
+        V, R = np.zeros_like(k), k.copy()
+        Z = self._reference.apply(R)
+        rho = np.einsum("ij,ij->j", R, Z)
+        D = Z.copy()
+        for step in range(_MAX_CG):
+            MD = self.times_M(D, noise)
+            curvature = np.einsum("ij,ij->j", D, MD)
+            a = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
+            V += a * D
+            R = k - self.times_M(V, noise) if step % 8 == 7 else R - a * MD
+            Z = self._reference.apply(R)
+            fresh = np.maximum(np.einsum("ij,ij->j", R, Z), 0.0)
+            yield V, R, fresh
+            ratio = np.divide(fresh, rho, out=np.zeros_like(rho), where=rho > 0)
+            D = Z + ratio * D
+            rho = fresh
+
+    def _bounds(
+        self,
+        rung: str,
+        probe: Probe,
+        cold: Mask,
+        exploration: float,
+        f: Vector,
+        error: Vector,
+        q_low: Vector,
+        q_high: Vector,
+    ) -> Bounds:
+        narrow = self.settings.width(probe.prior, q_high) * (1.0 - 4.0 * UNIT)
+        wide = self.settings.width(probe.prior, np.maximum(q_low, 0.0)) * (1.0 + 4.0 * UNIT)
+        low, high = f - error + exploration * narrow, f + error + exploration * wide
+        if cold.any():
+            known = exploration * self.settings.width(probe.prior[cold], np.zeros(1))
+            low[cold] = high[cold] = known
+        return Bounds(rung, low, high)
+
+    def _open_without_error(self, bounds: Bounds, probe: Probe) -> bool:
+        """Whether the round would stay open if the means were exact: then widths are needed, not steps."""
+        error = np.sqrt(probe.prior) * self._eta + self._floor
+        low, high = bounds.low + error, bounds.high - error
+        return bool((high >= low.max()).sum() > 1 and error.max() < 0.1 * (bounds.high - bounds.low).max())
+
+    def _probe(self, query: Query) -> Probe:
+        X = self.history.contexts
+        flat = query.contexts[0]
+        terms = self.settings.terms
+        kx = [t.context_kernel(t.select(flat), t.select(X)) for t in terms]
+        self._asked = (query, kx)
+        return Probe(query, kx, self.similarity_matrices, self.history.arms, self._prior(query)[0])
+
+    # -- numbers --------------------------------------------------------------------------------
+
+    def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
+        points = query.shape[0] * query.shape[1]
+        t = len(self.history)
+        if self._dense_factor is None and query.shape[0] == 1 and t > 400 and points * 30 < t:
+            refined = self._refined_posterior(query)
+            if refined is not None:
+                return refined
+        return self._dense_posterior(query)
+
+    def _refined_posterior(self, query: Query) -> tuple[Matrix, Matrix] | None:
+        """Mean and width of one round by conjugate gradients, to rounding; None if they do not get there."""
+        probe = self._probe(query)
+        noise = self._noise()
+        if not self._refine(noise):
+            return None
+        k = probe.columns(np.arange(len(query.arms)))
+        for V, R, _ in self.conjugate_gradients(k, noise):
+            remainder = (R**2 / noise[:, None]).sum(axis=0)
+            q = np.einsum("ij,ij->j", V, k + R)
+            if (remainder <= 1e-12 * np.maximum(probe.prior - q, 1e-4 * probe.prior)).all():
+                width = self.settings.width(probe.prior, q)
+                return probe.dot(self.alpha)[None, :], width[None, :]
+        return None
+
+    def _refine(self, noise: Vector) -> bool:
+        """Bring the dual vector to M^-1 y, up to rounding."""
+        goal = 1e-13 * float(np.sqrt((self.history.rewards**2 / noise).sum())) + 1e-300
+        for _ in range(4):
+            res = self._residual()
+            if float(np.sqrt((res**2 / noise).sum())) <= goal:
+                return True
+            d = None
+            for V, R, _ in self.conjugate_gradients(res[:, None].copy(), noise):
+                d = V[:, 0]
+                if float(np.sqrt((R[:, 0] ** 2 / noise).sum())) <= 0.3 * goal:
+                    break
+            if d is None:
+                return False
+            self._alpha_buffer[: len(d)] += d
+            self._recompute_Y()
+        return float(np.sqrt((self._residual() ** 2 / noise).sum())) <= 10.0 * goal
+
+    def _factor(self) -> tuple[Matrix, Vector]:
+        """A fresh Cholesky factor of M, and L^-1 y: the definition of the answer."""
+        if self._dense_factor is None:
+            arms = self.history.arms
+            M = np.zeros((len(arms), len(arms)))
+            for strips, K_arm in zip(self._strips, self.similarity_matrices, strict=True):
+                K = strips.dense(self._rows)
+                K *= K_arm[np.ix_(arms, arms)]
+                M += K
+            M[np.diag_indices_from(M)] += self._noise()
+            self._counters["dense factors"] += 1
+            L = factor(M)
+            self._dense_factor = (L, forward(L, self.history.rewards))
+        return self._dense_factor
+
+    def _cross(self, arms: Indices, contexts: Matrix) -> Matrix:
+        h = self.history
+        return self.settings.terms.gram(self.similarity_matrices, h.arms, h.contexts, arms, contexts)
+
+    def _dense_posterior(self, query: Query) -> tuple[Matrix, Matrix]:
+        prior = self._prior(query)
+        if not len(self.history):
+            return np.zeros(query.shape), self.settings.width(prior, np.zeros(1))
+        L, z = self._factor()
+        c = forward(L, self._cross(*query.points()))
+        explained = np.einsum("ij,ij->j", c, c).reshape(query.shape)
+        return (c.T @ z).reshape(query.shape), self.settings.width(prior, explained)
+
+    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
+        gram = self.settings.terms.gram(self.similarity_matrices, arms, contexts, arms, contexts)
+        if not len(self.history):
+            return gram
+        c = forward(self._factor()[0], self._cross(arms, contexts))
+        return gram - c.T @ c
+
+    def dual(self) -> Vector:
+        """M^-1 y."""
+        if not len(self.history):
+            return np.zeros(0)
+        if self._dense_factor is None and self._refine(self._noise()):
+            return self.alpha.copy()
+        L, z = self._factor()
+        return backward(L, z)
+
+    def log_det(self) -> float:
+        """2 sum log L_ii - sum log noise."""
+        if not len(self.history):
+            return 0.0
+        return float(2.0 * np.log(np.diag(self._factor()[0])).sum() - np.log(self._noise()).sum())
+
+    def report(self) -> dict[str, Any]:
+        """What the ladder did until now."""
+        return {
+            "reference": self._reference.name,
+            "condition bound": self._spread,
+            **dict(sorted(self._counters.items())),
+            **self._reference.report(),
+            "largest residual": self._largest_residual,
+            "bytes": sum(s.nbytes for s in self._strips)
+            + sum(y.nbytes for y in self._Y_buffers)
+            + self._reference.nbytes
+            + (self._dense_factor[0].nbytes if self._dense_factor else 0),
+        }
+
+
+def _contenders(bounds: Bounds) -> Mask:
+    return np.asarray(bounds.high >= bounds.low.max())

@@ -1,0 +1,300 @@
+"""References: matrices B that are close to M and easy to invert. The ladder climbs on them.
+
+`ArmsReference` is block-diagonal, one block per arm (see `blocks`): cheap, and good while arms are not too alike.
+`FactorReference` is the whole M of an earlier moment, factorised, with new rows appended: for similarities near
+singular (Pooled, Mixed, wide Known) and for kernels of several terms that are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits.regression.blocks import BlockInverse
+from kinbandits.regression.linalg import shifts
+from kinbandits.regression.panels import GrowingCholesky
+from kinbandits.regression.probe import Probe
+
+if TYPE_CHECKING:
+    from kinbandits.regression.ladder import LadderRegression
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+
+class Reference(ABC):
+    """A matrix B with lo B <= M <= hi B (lo = 0 where no bound is known), and B^-1."""
+
+    name: str
+    has_quadratic = False
+
+    def __init__(self, owner: LadderRegression) -> None:
+        self._owner = owner
+
+    @abstractmethod
+    def apply(self, R: Matrix) -> Matrix:
+        """B^-1 R."""
+
+    @abstractmethod
+    def bounds(self) -> tuple[float, float]:
+        """lo and hi."""
+
+    @abstractmethod
+    def append(self, i: int, arm: int, values: list[Vector]) -> None:
+        """Row i, of ``arm``, is new; its context-kernel values to all rows up to itself, per term."""
+
+    @abstractmethod
+    def steps(self, probe: Probe, f: Vector, noise: Vector, enough: Callable[[], bool]) -> Iterator[Vector]:
+        """Improve the dual vector step by step, giving the means after each, until it is good ``enough``."""
+
+    def inverse(self, arm: int) -> Matrix:
+        """The block of B^-1 of one arm, where B is block-diagonal."""
+        raise AssertionError("only a block-diagonal reference has blocks")
+
+    def quadratic_error(self, probe: Probe) -> Vector:
+        """How far a computed k' B^-1 k can be off."""
+        raise AssertionError("only a block-diagonal reference has blocks")
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Memory held."""
+
+    @abstractmethod
+    def report(self) -> dict[str, Any]:
+        """Counts for the engine report."""
+
+
+class ArmsReference(Reference):
+    """One block per arm."""
+
+    name = "arms"
+    has_quadratic = True
+
+    def __init__(self, owner: LadderRegression) -> None:
+        super().__init__(owner)
+        self._blocks = [BlockInverse() for _ in range(owner.history.n_arms)]
+        self._diagonals: list[list[float] | None] = [None] * owner.history.n_arms
+        self.block_steps = 0
+
+    def spread(self) -> float:
+        """hi / lo of the similarity alone (infinite if it is singular)."""
+        low, high = self._similarity_bounds()
+        return high / low if low > 1e-12 else np.inf
+
+    def _similarity_bounds(self) -> tuple[float, float]:
+        lows, highs = [], []
+        for K_arm in self._owner.similarity_matrices:
+            root = np.sqrt(np.maximum(np.diag(K_arm), 1e-300))
+            eigenvalues = np.linalg.eigvalsh(K_arm / np.outer(root, root))
+            lows.append(eigenvalues[0])
+            highs.append(eigenvalues[-1])
+        slack = 1e-13 * len(root)
+        return max(float(min(lows)) - slack, 0.0), float(max(highs)) + slack
+
+    def bounds(self) -> tuple[float, float]:
+        low, high = self._similarity_bounds()
+        noise, counts = self._owner.settings, self._owner.history.counts
+        for a, block in enumerate(self._blocks):
+            if counts[a]:
+                self.inverse(a)
+                ratio = float(noise.noise(np.array([a]), counts)[0]) / block.noise
+                low, high = min(low, ratio), max(high, ratio)
+        return low, high
+
+    def _noise(self, arm: int) -> float:
+        return float(self._owner.settings.noise(np.array([arm]), self._owner.history.counts)[0])
+
+    def _diagonal(self, arm: int) -> list[float]:
+        return [float(K[arm, arm]) for K in self._owner.similarity_matrices]
+
+    def inverse(self, arm: int) -> Matrix:
+        """P of the arm, brought up to date if its rows, its noise or its own similarity have moved on."""
+        block = self._blocks[arm]
+        noise, diagonal = self._noise(arm), self._diagonal(arm)
+        n = int(self._owner._rows.counts[arm])
+        if block.size != n or block.stale(noise) or self._diagonals[arm] != diagonal:
+            K = self._owner.kernel_block(arm)
+            for shift in shifts(K):  # a little more noise where rounding makes the block indefinite
+                try:
+                    block.rebuild(K.copy(), noise + shift)
+                    break
+                except np.linalg.LinAlgError:
+                    continue
+            self._diagonals[arm] = diagonal
+        return block.inverse
+
+    def quadratic_error(self, probe: Probe) -> Vector:
+        """sum over arms of ||k_a||^2 ||P_a - B_a^-1||, with ||k_a||^2 <= n_a times bounds on k^2."""
+        largest = self._owner._kernel_bound
+        worst = max(
+            (b.error_bound(largest) for a, b in enumerate(self._blocks) if self._owner._rows.counts[a]), default=0.0
+        )
+        return probe.squares(np.full(len(self._owner.history), worst))
+
+    def append(self, i: int, arm: int, values: list[Vector]) -> None:
+        block = self._blocks[arm]
+        rows = self._owner._rows[arm]
+        diagonal = self._diagonal(arm)
+        if block.size != len(rows) - 1 or self._diagonals[arm] != diagonal or block.stale(self._noise(arm)):
+            return  # rebuilt when it is needed
+        k = sum(d * v[rows[:-1]] for d, v in zip(diagonal, values, strict=True))
+        corner = sum(d * float(v[i]) for d, v in zip(diagonal, values, strict=True)) + block.noise
+        block.border(np.asarray(k), corner)
+
+    def apply(self, R: Matrix) -> Matrix:
+        """Block by block: sum of n_a^2 a column; arms that R does not touch are left out."""
+        Z = np.zeros_like(R)
+        for a in range(len(self._blocks)):
+            rows = self._owner._rows[a]
+            if len(rows):
+                part = R[rows]
+                if part.any():
+                    Z[rows] = self.inverse(a) @ part
+        return Z
+
+    def steps(self, probe: Probe, f: Vector, noise: Vector, enough: Callable[[], bool]) -> Iterator[Vector]:
+        """Exact solves on the arm with the largest share of the residual."""
+        owner = self._owner
+        arms, n_arms = owner.history.arms, owner.history.n_arms
+        for _ in range(3 * n_arms + 8):
+            if enough():
+                return
+            res = owner._residual()
+            arm = int(np.bincount(arms, weights=res**2 / noise, minlength=n_arms).argmax())
+            rows = owner._rows[arm]
+            d = self.inverse(arm) @ res[rows]
+            owner._change_alpha(arm, d)
+            owner._measure()
+            f = f + probe.dot_arm(arm, rows, d)
+            self.block_steps += 1
+            yield f
+
+    @property
+    def nbytes(self) -> int:
+        return sum(b.nbytes for b in self._blocks)
+
+    def report(self) -> dict[str, Any]:
+        return {"block steps": self.block_steps, "refreshes": sum(b.rebuilds for b in self._blocks)}
+
+
+class FactorReference(Reference):
+    """The whole M as it was at the last refresh, with rows appended since."""
+
+    name = "factor"
+
+    def __init__(self, owner: LadderRegression) -> None:
+        super().__init__(owner)
+        self._factor: GrowingCholesky | None = None
+        self._K_arms: list[Matrix] = []
+        self._counts = owner.history.counts
+        self._size_at_refresh = 0
+        self._behind: list[tuple[int, list[Vector]]] = []
+        self._tired = False
+        self._shift = 0.0
+        self.refreshes = 0
+
+    def _ready(self) -> GrowingCholesky:
+        """The factor for all rows: refreshed when a solve was slow or much was appended, else extended."""
+        owner = self._owner
+        t = len(owner.history)
+        if self._factor is None or self._tired or t > 1.5 * self._size_at_refresh + 64:
+            self._refresh()
+        elif self._behind:
+            try:
+                self._extend()
+            except np.linalg.LinAlgError:
+                self._refresh()
+        assert self._factor is not None
+        return self._factor
+
+    def _refresh(self) -> None:
+        owner = self._owner
+        arms = owner.history.arms
+        self._K_arms = [K.copy() for K in owner.similarity_matrices]
+        self._counts = owner.history.counts
+        M = np.zeros((len(arms), len(arms)))
+        for strips, K_arm in zip(owner._strips, self._K_arms, strict=True):
+            K = strips.dense(owner._rows)
+            K *= K_arm[np.ix_(arms, arms)]
+            M += K
+        M[np.diag_indices_from(M)] += owner._noise()
+        for self._shift in shifts(M):
+            try:
+                self._factor = GrowingCholesky()
+                M[np.diag_indices_from(M)] += self._shift
+                self._factor.append(M)
+                break
+            except np.linalg.LinAlgError:
+                continue
+        self._size_at_refresh, self._behind, self._tired = len(arms), [], False
+        self.refreshes += 1
+
+    def _extend(self) -> None:
+        owner = self._owner
+        assert self._factor is not None
+        arms = owner.history.arms
+        start, end = self._factor.size, len(arms)
+        rows = np.zeros((end - start, end))
+        for i, values in self._behind:
+            a = arms[i]
+            for K_arm, v in zip(self._K_arms, values, strict=True):
+                rows[i - start, : i + 1] += K_arm[a, arms[: i + 1]] * v
+            counts = np.maximum(self._counts, 1)
+            rows[i - start, i] += float(owner.settings.noise(np.array([a]), counts)[0]) + self._shift
+            rows[: i - start, i] = rows[i - start, start:i]
+        self._factor.append(rows)
+        self._behind = []
+
+    def append(self, i: int, arm: int, values: list[Vector]) -> None:
+        self._behind.append((i, [v.copy() for v in values]))
+
+    def apply(self, R: Matrix) -> Matrix:
+        L = self._ready()
+        return L.backward(L.forward(R))
+
+    def bounds(self) -> tuple[float, float]:
+        """Known where the similarity has not moved: then only the noise has grown."""
+        owner = self._owner
+        self._ready()
+        same = all(np.array_equal(a, b) for a, b in zip(self._K_arms, owner.similarity_matrices, strict=True))
+        if not same:
+            return 0.0, np.inf
+        counts = owner.history.counts
+        played = np.flatnonzero(counts)
+        now = owner.settings.noise(played, counts)
+        then = owner.settings.noise(played, np.maximum(self._counts, 1)) + self._shift
+        ratio = now / then
+        return min(1.0, float(ratio.min())), max(1.0, float(ratio.max()))
+
+    def steps(self, probe: Probe, f: Vector, noise: Vector, enough: Callable[[], bool]) -> Iterator[Vector]:
+        """Conjugate gradient steps on the dual vector, applied when they have shrunk the residual tenfold."""
+        owner = self._owner
+        for _ in range(3):
+            if enough():
+                return
+            res = owner._residual()
+            start = float((res**2 / noise).sum())
+            taken = 0
+            V = np.zeros((len(res), 1))
+            for V, R, _ in owner.conjugate_gradients(res[:, None].copy(), noise):  # noqa: B007
+                taken += 1
+                if float((R[:, 0] ** 2 / noise).sum()) <= 1e-4 * start or taken >= 12:
+                    break
+            self._tired = taken > 5
+            for arm in np.flatnonzero(owner.history.counts).tolist():
+                owner._change_alpha(arm, V[owner._rows[arm], 0])
+            owner._measure()
+            f = probe.dot(owner.alpha)
+            yield f
+
+    @property
+    def nbytes(self) -> int:
+        return self._factor.nbytes if self._factor else 0
+
+    def report(self) -> dict[str, Any]:
+        return {"refreshes": self.refreshes}

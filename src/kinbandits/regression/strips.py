@@ -1,0 +1,97 @@
+"""Context-kernel values in strips, one per arm, and products with them. The product kernel is never formed.
+
+Notation
+    S[a]     (n_a, t)  K_context[rows of arm a, all rows]; rows and columns in order of arrival
+    rows[a]  (n_a,)    row numbers of arm a
+    Y        (t, N)    Y[i, b] = sum over rows j of arm b of K_context[i, j] v_j, for a vector v
+
+For the kernel K[i, j] = K_arm[a_i, a_j] K_context[i, j], (K v)_i = sum_b K_arm[a_i, b] Y[i, b]: whatever K_arm
+has become, a product costs N t once Y is known. Strips grow by a quarter when full, in both directions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+class Rows:
+    """Which rows belong to which arm."""
+
+    def __init__(self, n_arms: int) -> None:
+        self._buffers = [np.empty(8, dtype=np.intp) for _ in range(n_arms)]
+        self.counts: Indices = np.zeros(n_arms, dtype=np.intp)
+
+    def append(self, arm: int, row: int) -> None:
+        """Row number ``row`` belongs to ``arm``."""
+        n = self.counts[arm]
+        if n == len(self._buffers[arm]):
+            self._buffers[arm] = np.concatenate([self._buffers[arm], np.empty(n, dtype=np.intp)])
+        self._buffers[arm][n] = row
+        self.counts[arm] = n + 1
+
+    def __getitem__(self, arm: int) -> Indices:
+        return self._buffers[arm][: self.counts[arm]]
+
+
+class Strips:
+    """The context-kernel values of one term."""
+
+    def __init__(self, n_arms: int) -> None:
+        self._buffers: list[Matrix] = [np.empty((0, 0)) for _ in range(n_arms)]
+        self._size = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return sum(b.nbytes for b in self._buffers)
+
+    def strip(self, arm: int, n: int) -> Matrix:
+        """S[arm] (a view)."""
+        return self._buffers[arm][:n, : self._size]
+
+    def append(self, rows: Rows, arm: int, values: Vector) -> None:
+        """A row of ``arm`` (already in ``rows``), with its kernel values to all rows, itself last."""
+        t = self._size
+        n = int(rows.counts[arm])
+        for b, buffer in enumerate(self._buffers):
+            held = int(rows.counts[b]) - (b == arm)
+            if held or b == arm:
+                buffer = self._room(b, held, n if b == arm else held, t + 1)
+                if held:
+                    buffer[:held, t] = values[rows[b][:held]]
+        self._buffers[arm][n - 1, : t + 1] = values
+        self._size = t + 1
+
+    def fill(self, rows: Rows, K: Matrix) -> None:
+        """All rows at once, from the (t, t) matrix."""
+        self._size = len(K)
+        for b in range(len(self._buffers)):
+            n = int(rows.counts[b])
+            self._buffers[b] = np.empty((0, 0))
+            if n:
+                self._room(b, 0, n, len(K))[:n, : len(K)] = K[rows[b]]
+
+    def _room(self, arm: int, held: int, n: int, t: int) -> Matrix:
+        """The buffer of ``arm`` with room for n rows and t columns."""
+        buffer = self._buffers[arm]
+        if n > buffer.shape[0] or t > buffer.shape[1]:
+            height = max(n, int(1.25 * buffer.shape[0]) + 8 if n > buffer.shape[0] else buffer.shape[0], 8)
+            width = max(t, int(1.25 * buffer.shape[1]) if t > buffer.shape[1] else buffer.shape[1], 256)
+            grown = np.empty((height, width))
+            grown[:held, : self._size] = buffer[:held, : self._size]
+            self._buffers[arm] = buffer = grown
+        return buffer
+
+    def dense(self, rows: Rows) -> Matrix:
+        """The (t, t) matrix, in order of arrival."""
+        K = np.empty((self._size, self._size))
+        for b in range(len(self._buffers)):
+            n = int(rows.counts[b])
+            if n:
+                K[rows[b]] = self.strip(b, n)
+        return K
