@@ -112,10 +112,13 @@ class Stationary(Kernel):
     def __post_init__(self) -> None:
         object.__setattr__(self, "length_scale", _length_scale(self.length_scale))
 
-    def _scaled(self, A: Matrix) -> Matrix:
+    def _distances(self, A: Matrix, B: Matrix, metric: str) -> Matrix:
+        """Distances r (or their squares) of all pairs of rows; one length scale is divided out at the end."""
         if isinstance(self.length_scale, tuple):
-            return np.divide(A, self.length_scale)
-        return A / self.length_scale
+            return cdist(np.divide(A, self.length_scale), np.divide(B, self.length_scale), metric)
+        r = cdist(A, B, metric)
+        r *= self.length_scale ** (-2.0 if metric == "sqeuclidean" else -1.0)
+        return r
 
     def diag(self, A: Matrix) -> Matrix:
         """One for every row."""
@@ -145,7 +148,7 @@ class RBF(Stationary):
     """
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        K = cdist(self._scaled(A), self._scaled(B), "sqeuclidean")
+        K = self._distances(A, B, "sqeuclidean")
         K *= -0.5
         return np.exp(K, out=K)
 
@@ -220,7 +223,7 @@ class Matern(Stationary):
             raise InvalidInputError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}")
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        s = cdist(self._scaled(A), self._scaled(B))
+        s = self._distances(A, B, "euclidean")
         s *= math.sqrt(2.0 * self.nu)
         K = np.exp(-s)
         if self.nu == 1.5:

@@ -413,12 +413,13 @@ class _EstimatedTracker(Tracker):
         super().__init__(similarity, history)
         self._estimated = similarity
         self._G = np.zeros((history.n_arms, history.n_arms))
+        self._counts = np.zeros(history.n_arms, dtype=np.intp)
         self.observe(0)
 
     @property
     def matrix(self) -> Matrix:
         if self._matrix is None:
-            self._matrix = self._estimated.from_sums(self._G, self._history.counts)
+            self._matrix = self._estimated.from_sums(self._G, self._counts)
         return self._matrix
 
     def observe(self, start: int) -> None:
@@ -436,6 +437,7 @@ class _EstimatedTracker(Tracker):
                 sums[a] -= row[i]  # the pair of a row with itself stands once in G
                 G[:, a] += sums
         self._G, self._matrix = G, None
+        self._counts = self._history.counts
 
 
 def embedding_distances(G: Matrix, counts: NDArray[Any]) -> Matrix:

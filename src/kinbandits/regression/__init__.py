@@ -6,11 +6,12 @@
 from kinbandits.history import History
 from kinbandits.regression.base import Prediction, Query, Regression, Ridge
 from kinbandits.regression.dense import DenseRegression
+from kinbandits.regression.exact import ExactRegression
 from kinbandits.regression.naive import NaiveRegression
 
 __all__ = ["ENGINES", "Prediction", "Query", "Regression", "Ridge", "make_regression"]
 
-ENGINES: dict[str, type[Regression]] = {"naive": NaiveRegression, "exact": DenseRegression}
+ENGINES: dict[str, type[Regression]] = {"naive": NaiveRegression, "exact": ExactRegression, "refactorise": DenseRegression}
 
 
 def make_regression(engine: str, settings: Ridge, history: History) -> Regression:

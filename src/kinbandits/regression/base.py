@@ -221,8 +221,13 @@ class Regression(ABC):
         return np.asarray(self.history.counts[arms] == 0)
 
     def _prior(self, query: Query) -> Matrix:
-        arms, contexts = query.points()
-        return self.settings.terms.prior(self.similarity_matrices, arms, contexts).reshape(query.shape)
+        rounds, given = query.contexts.shape[:2]
+        flat = query.contexts.reshape(rounds * given, -1)
+        prior = np.zeros(query.shape)
+        for term, K_arm in zip(self.settings.terms, self.similarity_matrices, strict=True):
+            own = term.context_kernel.diag(term.select(flat)).reshape(rounds, given)
+            prior += K_arm.diagonal()[query.arms] * own
+        return prior
 
     def _noise(self) -> Vector:
         return self.settings.noise(self.history.arms, self.history.counts)

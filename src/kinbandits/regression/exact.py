@@ -14,6 +14,7 @@ from typing import Any
 from kinbandits.history import History
 from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Ridge, Vector
 from kinbandits.regression.dense import DenseRegression
+from kinbandits.regression.frozen import FrozenRegression
 from kinbandits.regression.ladder import LadderRegression
 
 SMALL = 200  # rows below which a fresh factor is the cheapest thing there is
@@ -48,6 +49,10 @@ class ExactRegression(Regression):
 
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
         return self._core._covariance(arms, contexts)
+
+    def frozen(self) -> Regression:
+        """Laid out for reading."""
+        return FrozenRegression(self.settings, self.history, self.similarity_matrices)
 
     def dual(self) -> Vector:
         return self._core.dual()

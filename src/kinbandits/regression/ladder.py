@@ -29,6 +29,7 @@ These enter eta and the intervals, so an interval is valid for exact arithmetic 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -62,6 +63,7 @@ class LadderRegression(Regression):
     def __init__(self, settings: Ridge, history: History) -> None:
         super().__init__(settings, history)
         self._tracker = TermsTracker(settings.terms, history)
+        self._K_arms = self._tracker.matrices
         self._counters: Counter[str] = Counter()
         self._largest_residual = 0.0
         self._build()
@@ -70,7 +72,7 @@ class LadderRegression(Regression):
 
     @property
     def similarity_matrices(self) -> list[Matrix]:
-        return self._tracker.matrices
+        return self._K_arms
 
     def _build(self) -> None:
         """Everything from the history; the dual vector starts at zero."""
@@ -81,6 +83,8 @@ class LadderRegression(Regression):
             self._rows.append(a, i)
         self._strips = [Strips(n_arms) for _ in self.settings.terms]
         self._kernel_bound = 0.0
+        self._ones = 0.0
+        self._largest_reward = float(np.abs(h.rewards).max(initial=0.0))
         for term, strips in zip(self.settings.terms, self._strips, strict=True):
             X = term.select(h.contexts)
             strips.fill(self._rows, term.context_kernel(X, X))
@@ -89,7 +93,7 @@ class LadderRegression(Regression):
             self._kernel_bound = float(priors.max())
         capacity = max(256, 2 * t)
         self._alpha_buffer: Vector = np.zeros(capacity)
-        self._Y_buffers: list[Matrix] = [np.zeros((capacity, n_arms)) for _ in self._strips]
+        self._Y_buffers: list[Matrix] = [np.zeros((n_arms, capacity)) for _ in self._strips]
         self._drift = 0.0
         self._choose_reference()
         self._forget()
@@ -108,6 +112,11 @@ class LadderRegression(Regression):
 
     def _forget(self) -> None:
         """What was computed for the present rows is no longer valid."""
+        self.noise = self.settings.noise(self.history.arms, self._rows.counts)
+        self._lift = 1.0 / self.noise  # M^-1 <= diag(lift)
+        self._lift_root = math.sqrt(self._lift.sum())
+        self._largest_noise = float(self.noise.max(initial=0.0))
+        self._row_sum = self.history.n_arms * float(max(K.diagonal().max() for K in self._K_arms))
         self._res: Vector | None = None
         self._eta = 0.0
         self._dense_factor: tuple[Matrix, Vector] | None = None
@@ -119,12 +128,13 @@ class LadderRegression(Regression):
         return self._alpha_buffer[: len(self.history)]
 
     def _Y(self, term: int) -> Matrix:
-        return self._Y_buffers[term][: len(self.history)]
+        return self._Y_buffers[term][:, : len(self.history)]
 
     def _absorb(self, start: int) -> None:
         end = len(self.history)
         kept = self._kept_kernel_rows(start) if end - start == 1 else None
         self._tracker.observe(start)
+        self._K_arms = self._tracker.matrices
         if end - start > _BULK:
             self._build()
             return
@@ -168,10 +178,11 @@ class LadderRegression(Regression):
         for term, (strips, K) in enumerate(zip(self._strips, values, strict=True)):
             strips.append(self._rows, a, K)
             sums = np.bincount(arms, weights=K[:i] * alpha, minlength=self.history.n_arms)
-            self._Y_buffers[term][i] = sums
+            self._Y_buffers[term][:, i] = sums
             prior += float(self.similarity_matrices[term][a, a] * K[i])
         self._kernel_bound = max(self._kernel_bound, prior)
-        self._drift = max(self._drift, i * UNIT * self._kernel_bound * float(np.abs(alpha).sum()))
+        self._largest_reward = max(self._largest_reward, abs(float(self.history.rewards[i])))
+        self._drift = max(self._drift, i * UNIT * self._kernel_bound * self._ones)
         self._reference.append(i, a, values)
 
     def _grow(self, capacity: int) -> None:
@@ -179,8 +190,8 @@ class LadderRegression(Regression):
         grown[: len(self._alpha_buffer)] = self._alpha_buffer
         self._alpha_buffer = grown
         for term, buffer in enumerate(self._Y_buffers):
-            wider = np.zeros((capacity, buffer.shape[1]))
-            wider[: len(buffer)] = buffer
+            wider = np.zeros((len(buffer), capacity))
+            wider[:, : buffer.shape[1]] = buffer
             self._Y_buffers[term] = wider
 
     # -- products -------------------------------------------------------------------------------
@@ -193,10 +204,10 @@ class LadderRegression(Regression):
             block += K_arm[a, a] * strips.strip(a, len(rows))[:, rows]
         return block
 
-    def times_M(self, V: Matrix, noise: Vector) -> Matrix:
+    def times_M(self, V: Matrix) -> Matrix:
         """M V for V (t, m), strip by strip; arms that V does not touch are left out."""
         h = self.history
-        out = noise[:, None] * V
+        out = self.noise[:, None] * V
         touched = np.bincount(h.arms, weights=np.abs(V).sum(axis=1), minlength=h.n_arms) > 0
         some = not touched[h.arms].all()
         columns = np.flatnonzero(touched[h.arms]) if some else None
@@ -223,30 +234,27 @@ class LadderRegression(Regression):
 
     def _compute_residual(self) -> None:
         h = self.history
-        res = h.rewards - self._noise() * self.alpha
+        res = h.rewards - self.noise * self.alpha
         for term, K_arm in enumerate(self.similarity_matrices):
-            res -= np.einsum("ij,ij->i", self._Y(term), K_arm[h.arms])
+            res -= np.einsum("bi,bi->i", self._Y(term), np.take(K_arm, h.arms, axis=1))
         self._res = res
         self._measure()
 
     def _measure(self) -> None:
         """eta: what the residual and the rounding in it can do to a mean."""
         assert self._res is not None
-        noise = self._noise()
         ones = float(np.abs(self.alpha).sum())
-        largest = float(np.abs(self.history.rewards).max(initial=0.0))
         n = self.history.n_arms
-        similar = float(max(np.abs(K).sum(axis=1).max() for K in self.similarity_matrices))
-        entry = len(self._strips) * similar * self._drift
-        entry += (n + 4) * UNIT * (largest + 2.0 * self._kernel_bound * ones + float((noise * np.abs(self.alpha)).max()))
-        lift = 1.0 / noise
-        self._eta = float(np.sqrt((self._res**2) @ lift) + entry * np.sqrt(lift.sum()))
-        self._floor = (len(noise) + n) * UNIT * self._kernel_bound * ones
+        summed = self._largest_reward + (2.0 * self._kernel_bound + self._largest_noise) * ones
+        entry = len(self._strips) * self._row_sum * self._drift + (n + 4) * UNIT * summed
+        self._eta = math.sqrt((self._res * self._lift) @ self._res) + entry * self._lift_root
+        self._floor = (len(self._res) + n) * UNIT * self._kernel_bound * ones
         self._rounding = entry
+        self._ones = ones
 
     def _drift_matters(self) -> bool:
-        lift = float((1.0 / self._noise()).sum())
-        return self._drift * np.sqrt(lift) > 1e-8 and self._drift > 1e3 * UNIT * (1.0 + np.abs(self.alpha).sum())
+        fresh = UNIT * (1.0 + self._ones)
+        return self._drift * self._lift_root > 1e-8 and self._drift > 1e3 * fresh
 
     def _recompute_Y(self) -> None:
         """Y from its definition: t^2. The error is that of one sum."""
@@ -254,8 +262,9 @@ class LadderRegression(Regression):
             for b in range(self.history.n_arms):
                 rows = self._rows[b]
                 if len(rows):
-                    self._Y(term)[:, b] = self.alpha[rows] @ strips.strip(b, len(rows))
-        self._drift = len(self.history) * UNIT * self._kernel_bound * float(np.abs(self.alpha).sum())
+                    self._Y(term)[b] = self.alpha[rows] @ strips.strip(b, len(rows))
+        self._ones = float(np.abs(self.alpha).sum())
+        self._drift = len(self.history) * UNIT * self._kernel_bound * self._ones
         self._counters["Y recomputed"] += 1
         self._compute_residual()
 
@@ -267,11 +276,12 @@ class LadderRegression(Regression):
         size = float(np.abs(d).sum())
         for term, (strips, K_arm) in enumerate(zip(self._strips, self.similarity_matrices, strict=True)):
             z = d @ strips.strip(arm, len(rows))
-            self._Y(term)[:, arm] += z
-            self._res -= K_arm[h.arms, arm] * z
-        self._res[rows] -= self._noise()[rows] * d
-        held = float(np.abs(self._alpha_buffer[rows]).sum())
-        self._drift += UNIT * self._kernel_bound * ((len(rows) + 2) * size + held)
+            self._Y(term)[arm] += z
+            z *= np.take(K_arm[:, arm], h.arms)
+            self._res -= z
+        self._res[rows] -= self.noise[rows] * d
+        self._ones += size
+        self._drift += UNIT * self._kernel_bound * ((len(rows) + 2) * size + self._ones)
 
     # -- deciding -------------------------------------------------------------------------------
 
@@ -305,22 +315,26 @@ class LadderRegression(Regression):
         if not len(self.history):
             return
         probe = self._probe(query)
-        res = self._residual()
-        noise = self._noise()
+        self._residual()
         cold = self._cold(query.arms)
         f = probe.dot(self.alpha)
         q_low = np.zeros(len(f))
-        q_high = np.minimum(probe.prior, probe.squares(1.0 / noise))
+        q_high = np.minimum(probe.prior, probe.squares(self._lift))
 
         def bounds(rung: str) -> Bounds:
             error = np.sqrt(q_high) * self._eta + self._floor
             return self._bounds(rung, probe, cold, exploration, f, error, q_low, q_high)
 
         self._largest_residual = max(self._largest_residual, self._eta)
-        yield bounds("residual")
-        for f in self._reference.steps(probe, f, noise, lambda: self._open_without_error(bounds("steps"), probe)):
-            yield bounds("steps")
-        contenders = np.flatnonzero(_contenders(bounds("steps")))
+        last = bounds("residual")
+        yield last
+        if not self._open_without_error(last, probe):
+            for f in self._reference.steps(probe, f):
+                last = bounds("steps")
+                yield last
+                if self._open_without_error(last, probe):
+                    break
+        contenders = np.flatnonzero(_contenders(last))
         low, high = self._reference.bounds()
         if self._reference.has_quadratic:
             slack = self._reference.quadratic_error(probe)
@@ -328,10 +342,11 @@ class LadderRegression(Regression):
             q_low = np.maximum(q_low, (Q - slack) / high)
             if low > 0.0:
                 q_high = np.minimum(q_high, (Q + slack) / low)
-            yield bounds("widths")
-            contenders = np.flatnonzero(_contenders(bounds("widths")))
+            last = bounds("widths")
+            yield last
+            contenders = np.flatnonzero(_contenders(last))
         self._counters["cg rounds"] += 1
-        yield from self._cg_rungs(probe, cold, exploration, contenders, bounds("cg"), f, q_low, q_high, res, noise)
+        yield from self._cg_rungs(probe, cold, exploration, contenders, last, f, q_low, q_high)
 
     def _cg_rungs(
         self,
@@ -343,16 +358,15 @@ class LadderRegression(Regression):
         f: Vector,
         q_low: Vector,
         q_high: Vector,
-        res: Vector,
-        noise: Vector,
     ) -> Iterator[Bounds]:
         low, high = self._reference.bounds()
+        res, noise = self._residual(), self.noise
         ids = contenders[~cold[contenders]]
         if not len(ids):
             return
         k = probe.columns(ids)
         kernel = self._kernel_bound
-        for V, R, rho in self.conjugate_gradients(k, noise):
+        for V, R, rho in self.conjugate_gradients(k):
             self._counters["cg steps"] += 1
             size = np.abs(V).sum(axis=0)
             rounding = (len(noise) + 4) * UNIT * kernel * (1.0 + size)
@@ -377,18 +391,18 @@ class LadderRegression(Regression):
             if spread < 4.0 * (self._floor + float(rounding.max()) * (1.0 + np.sqrt(1.0 / self.settings.ridge))):
                 return  # only rounding is left: a tie, for the dense rung
 
-    def conjugate_gradients(self, k: Matrix, noise: Vector) -> Iterator[tuple[Matrix, Matrix, Vector]]:
+    def conjugate_gradients(self, k: Matrix) -> Iterator[tuple[Matrix, Matrix, Vector]]:
         """(V, k - M V, R' B^-1 R) for M V = k, column by column, preconditioned by the reference."""
         V, R = np.zeros_like(k), k.copy()
         Z = self._reference.apply(R)
         rho = np.einsum("ij,ij->j", R, Z)
         D = Z.copy()
         for step in range(_MAX_CG):
-            MD = self.times_M(D, noise)
+            MD = self.times_M(D)
             curvature = np.einsum("ij,ij->j", D, MD)
             a = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
             V += a * D
-            R = k - self.times_M(V, noise) if step % 8 == 7 else R - a * MD
+            R = k - self.times_M(V) if step % 8 == 7 else R - a * MD
             Z = self._reference.apply(R)
             fresh = np.maximum(np.einsum("ij,ij->j", R, Z), 0.0)
             yield V, R, fresh
@@ -443,11 +457,11 @@ class LadderRegression(Regression):
     def _refined_posterior(self, query: Query) -> tuple[Matrix, Matrix] | None:
         """Mean and width of one round by conjugate gradients, to rounding; None if they do not get there."""
         probe = self._probe(query)
-        noise = self._noise()
-        if not self._refine(noise):
+        noise = self.noise
+        if not self._refine():
             return None
         k = probe.columns(np.arange(len(query.arms)))
-        for V, R, _ in self.conjugate_gradients(k, noise):
+        for V, R, _ in self.conjugate_gradients(k):
             remainder = (R**2 / noise[:, None]).sum(axis=0)
             q = np.einsum("ij,ij->j", V, k + R)
             if (remainder <= 1e-12 * np.maximum(probe.prior - q, 1e-4 * probe.prior)).all():
@@ -455,15 +469,16 @@ class LadderRegression(Regression):
                 return probe.dot(self.alpha)[None, :], width[None, :]
         return None
 
-    def _refine(self, noise: Vector) -> bool:
+    def _refine(self) -> bool:
         """Bring the dual vector to M^-1 y, up to rounding."""
+        noise = self.noise
         goal = 1e-13 * float(np.sqrt((self.history.rewards**2 / noise).sum())) + 1e-300
         for _ in range(4):
             res = self._residual()
             if float(np.sqrt((res**2 / noise).sum())) <= goal:
                 return True
             d = None
-            for V, R, _ in self.conjugate_gradients(res[:, None].copy(), noise):
+            for V, R, _ in self.conjugate_gradients(res[:, None].copy()):
                 d = V[:, 0]
                 if float(np.sqrt((R[:, 0] ** 2 / noise).sum())) <= 0.3 * goal:
                     break
@@ -482,7 +497,7 @@ class LadderRegression(Regression):
                 K = strips.dense(self._rows)
                 K *= K_arm[np.ix_(arms, arms)]
                 M += K
-            M[np.diag_indices_from(M)] += self._noise()
+            M[np.diag_indices_from(M)] += self.noise
             self._counters["dense factors"] += 1
             L = factor(M)
             self._dense_factor = (L, forward(L, self.history.rewards))
@@ -512,7 +527,7 @@ class LadderRegression(Regression):
         """M^-1 y."""
         if not len(self.history):
             return np.zeros(0)
-        if self._dense_factor is None and self._refine(self._noise()):
+        if self._dense_factor is None and self._refine():
             return self.alpha.copy()
         L, z = self._factor()
         return backward(L, z)
@@ -521,7 +536,7 @@ class LadderRegression(Regression):
         """2 sum log L_ii - sum log noise."""
         if not len(self.history):
             return 0.0
-        return float(2.0 * np.log(np.diag(self._factor()[0])).sum() - np.log(self._noise()).sum())
+        return float(2.0 * np.log(np.diag(self._factor()[0])).sum() - np.log(self.noise).sum())
 
     def report(self) -> dict[str, Any]:
         """What the ladder did until now."""

@@ -8,7 +8,7 @@ singular (Pooled, Mixed, wide Known) and for kernels of several terms that are.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,8 +48,8 @@ class Reference(ABC):
         """Row i, of ``arm``, is new; its context-kernel values to all rows up to itself, per term."""
 
     @abstractmethod
-    def steps(self, probe: Probe, f: Vector, noise: Vector, enough: Callable[[], bool]) -> Iterator[Vector]:
-        """Improve the dual vector step by step, giving the means after each, until it is good ``enough``."""
+    def steps(self, probe: Probe, f: Vector) -> Iterator[Vector]:
+        """Improve the dual vector step by step, giving the means after each."""
 
     def inverse(self, arm: int) -> Matrix:
         """The block of B^-1 of one arm, where B is block-diagonal."""
@@ -79,6 +79,7 @@ class ArmsReference(Reference):
         super().__init__(owner)
         self._blocks = [BlockInverse() for _ in range(owner.history.n_arms)]
         self._diagonals: list[list[float] | None] = [None] * owner.history.n_arms
+        self._fresh = [False] * owner.history.n_arms  # checked since the last row came
         self.block_steps = 0
 
     def spread(self) -> float:
@@ -98,16 +99,16 @@ class ArmsReference(Reference):
 
     def bounds(self) -> tuple[float, float]:
         low, high = self._similarity_bounds()
-        noise, counts = self._owner.settings, self._owner.history.counts
         for a, block in enumerate(self._blocks):
-            if counts[a]:
+            if self._owner._rows.counts[a]:
                 self.inverse(a)
-                ratio = float(noise.noise(np.array([a]), counts)[0]) / block.noise
+                ratio = self._noise(a) / block.noise
                 low, high = min(low, ratio), max(high, ratio)
         return low, high
 
     def _noise(self, arm: int) -> float:
-        return float(self._owner.settings.noise(np.array([arm]), self._owner.history.counts)[0])
+        ridge = self._owner.settings.ridge
+        return ridge if self._owner.settings.weighting == "uniform" else ridge * int(self._owner._rows.counts[arm])
 
     def _diagonal(self, arm: int) -> list[float]:
         return [float(K[arm, arm]) for K in self._owner.similarity_matrices]
@@ -115,6 +116,9 @@ class ArmsReference(Reference):
     def inverse(self, arm: int) -> Matrix:
         """P of the arm, brought up to date if its rows, its noise or its own similarity have moved on."""
         block = self._blocks[arm]
+        if self._fresh[arm]:
+            return block.inverse
+        self._fresh[arm] = True
         noise, diagonal = self._noise(arm), self._diagonal(arm)
         n = int(self._owner._rows.counts[arm])
         if block.size != n or block.stale(noise) or self._diagonals[arm] != diagonal:
@@ -137,6 +141,7 @@ class ArmsReference(Reference):
         return probe.squares(np.full(len(self._owner.history), worst))
 
     def append(self, i: int, arm: int, values: list[Vector]) -> None:
+        self._fresh = [False] * len(self._fresh)
         block = self._blocks[arm]
         rows = self._owner._rows[arm]
         diagonal = self._diagonal(arm)
@@ -157,15 +162,13 @@ class ArmsReference(Reference):
                     Z[rows] = self.inverse(a) @ part
         return Z
 
-    def steps(self, probe: Probe, f: Vector, noise: Vector, enough: Callable[[], bool]) -> Iterator[Vector]:
+    def steps(self, probe: Probe, f: Vector) -> Iterator[Vector]:
         """Exact solves on the arm with the largest share of the residual."""
         owner = self._owner
         arms, n_arms = owner.history.arms, owner.history.n_arms
         for _ in range(3 * n_arms + 8):
-            if enough():
-                return
             res = owner._residual()
-            arm = int(np.bincount(arms, weights=res**2 / noise, minlength=n_arms).argmax())
+            arm = int(np.bincount(arms, weights=res**2 * owner._lift, minlength=n_arms).argmax())
             rows = owner._rows[arm]
             d = self.inverse(arm) @ res[rows]
             owner._change_alpha(arm, d)
@@ -222,7 +225,7 @@ class FactorReference(Reference):
             K = strips.dense(owner._rows)
             K *= K_arm[np.ix_(arms, arms)]
             M += K
-        M[np.diag_indices_from(M)] += owner._noise()
+        M[np.diag_indices_from(M)] += owner.noise
         for self._shift in shifts(M):
             try:
                 self._factor = GrowingCholesky()
@@ -271,19 +274,17 @@ class FactorReference(Reference):
         ratio = now / then
         return min(1.0, float(ratio.min())), max(1.0, float(ratio.max()))
 
-    def steps(self, probe: Probe, f: Vector, noise: Vector, enough: Callable[[], bool]) -> Iterator[Vector]:
+    def steps(self, probe: Probe, f: Vector) -> Iterator[Vector]:
         """Conjugate gradient steps on the dual vector, applied when they have shrunk the residual tenfold."""
         owner = self._owner
         for _ in range(3):
-            if enough():
-                return
             res = owner._residual()
-            start = float((res**2 / noise).sum())
+            start = float((res**2) @ owner._lift)
             taken = 0
             V = np.zeros((len(res), 1))
-            for V, R, _ in owner.conjugate_gradients(res[:, None].copy(), noise):  # noqa: B007
+            for V, R, _ in owner.conjugate_gradients(res[:, None].copy()):  # noqa: B007
                 taken += 1
-                if float((R[:, 0] ** 2 / noise).sum()) <= 1e-4 * start or taken >= 12:
+                if float((R[:, 0] ** 2) @ owner._lift) <= 1e-4 * start or taken >= 12:
                     break
             self._tired = taken > 5
             for arm in np.flatnonzero(owner.history.counts).tolist():

@@ -58,12 +58,13 @@ class Strips:
         """A row of ``arm`` (already in ``rows``), with its kernel values to all rows, itself last."""
         t = self._size
         n = int(rows.counts[arm])
-        for b, buffer in enumerate(self._buffers):
-            held = int(rows.counts[b]) - (b == arm)
-            if held or b == arm:
-                buffer = self._room(b, held, n if b == arm else held, t + 1)
-                if held:
-                    buffer[:held, t] = values[rows[b][:held]]
+        counts = rows.counts.tolist()
+        counts[arm] -= 1
+        for b, (buffer, held) in enumerate(zip(self._buffers, counts, strict=True)):
+            if b == arm or (held and t >= buffer.shape[1]):
+                buffer = self._room(b, held, held + (b == arm), t + 1)
+            if held:
+                buffer[:held, t] = values[rows[b][:held]]
         self._buffers[arm][n - 1, : t + 1] = values
         self._size = t + 1
 
@@ -83,7 +84,8 @@ class Strips:
             height = max(n, int(1.25 * buffer.shape[0]) + 8 if n > buffer.shape[0] else buffer.shape[0], 8)
             width = max(t, int(1.25 * buffer.shape[1]) if t > buffer.shape[1] else buffer.shape[1], 256)
             grown = np.empty((height, width))
-            grown[:held, : self._size] = buffer[:held, : self._size]
+            if held:
+                grown[:held, : self._size] = buffer[:held, : self._size]
             self._buffers[arm] = buffer = grown
         return buffer
 
