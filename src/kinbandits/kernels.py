@@ -21,7 +21,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -112,11 +112,12 @@ class Stationary(Kernel):
     def __post_init__(self) -> None:
         object.__setattr__(self, "length_scale", _length_scale(self.length_scale))
 
-    def _distances(self, A: Matrix, B: Matrix, metric: str) -> Matrix:
+    def _distances(self, A: Matrix, B: Matrix, metric: Literal["euclidean", "sqeuclidean"]) -> Matrix:
         """Distances r (or their squares) of all pairs of rows; one length scale is divided out at the end."""
         if isinstance(self.length_scale, tuple):
-            return cdist(np.divide(A, self.length_scale), np.divide(B, self.length_scale), metric)
-        r = cdist(A, B, metric)
+            scales = np.asarray(self.length_scale)
+            return np.asarray(cdist(np.asarray(A / scales), np.asarray(B / scales), metric))
+        r: Matrix = cdist(A, B, metric)
         r *= self.length_scale ** (-2.0 if metric == "sqeuclidean" else -1.0)
         return r
 

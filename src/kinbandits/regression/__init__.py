@@ -11,7 +11,11 @@ from kinbandits.regression.naive import NaiveRegression
 
 __all__ = ["ENGINES", "Prediction", "Query", "Regression", "Ridge", "make_regression"]
 
-ENGINES: dict[str, type[Regression]] = {"naive": NaiveRegression, "exact": ExactRegression, "refactorise": DenseRegression}
+ENGINES: dict[str, type[Regression]] = {
+    "naive": NaiveRegression,
+    "exact": ExactRegression,
+    "refactorise": DenseRegression,
+}
 
 
 def make_regression(engine: str, settings: Ridge, history: History) -> Regression:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from kinbandits.history import History
 from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Ridge, Vector
 from kinbandits.regression.dense import DenseRegression
@@ -62,5 +61,3 @@ class ExactRegression(Regression):
 
     def report(self) -> dict[str, Any]:
         return {"method": type(self._core).__name__.removesuffix("Regression").lower(), **self._core.report()}
-
-

@@ -16,8 +16,9 @@ Notation (besides `base`, `strips`, `blocks`)
     q        k' M^-1 k of a candidate, between q_low and q_high
     R        k - M v, the residual of an approximate solution v of M v = k
 
-For any v: k' M^-1 k = k'v + v'R + R' M^-1 R, and f = k'alpha + v'res + R' M^-1 res. So |f - k'alpha - v'res| <=
-sqrt(R' M^-1 R) eta; v = 0 is the first rung. With lo B <= M <= hi B, R' M^-1 R lies in [R'B^-1 R / hi, R'B^-1 R / lo].
+For any v: k' M^-1 k = k'v + v'R + R' M^-1 R, and f = k'alpha + v'res + R' M^-1 res. So
+|f - k'alpha - v'res| <= sqrt(R' M^-1 R) eta; v = 0 is the first rung. With lo B <= M <= hi B, R' M^-1 R lies
+between R'B^-1 R / hi and R'B^-1 R / lo.
 
 Rounding. u = 2^-53. A sum of n products has error at most n u sum |x_i y_i|. From that:
     Y        `drift` bounds |Y - K_context alpha| in every entry; each change of alpha adds to it, and Y is computed
@@ -86,8 +87,9 @@ class LadderRegression(Regression):
         self._ones = 0.0
         self._largest_reward = float(np.abs(h.rewards).max(initial=0.0))
         for term, strips in zip(self.settings.terms, self._strips, strict=True):
-            X = term.select(h.contexts)
-            strips.fill(self._rows, term.context_kernel(X, X))
+            if t:
+                X = term.select(h.contexts)
+                strips.fill(self._rows, term.context_kernel(X, X))
         if t:
             priors = self.settings.terms.prior(self.similarity_matrices, h.arms, h.contexts)
             self._kernel_bound = float(priors.max())
@@ -127,7 +129,7 @@ class LadderRegression(Regression):
         """The dual vector as it stands (a view)."""
         return self._alpha_buffer[: len(self.history)]
 
-    def _Y(self, term: int) -> Matrix:
+    def _sums(self, term: int) -> Matrix:
         return self._Y_buffers[term][:, : len(self.history)]
 
     def _absorb(self, start: int) -> None:
@@ -148,7 +150,9 @@ class LadderRegression(Regression):
 
     def _recheck_reference(self) -> None:
         blocks = isinstance(self._reference, ArmsReference)
-        spread = self._reference.spread() if isinstance(self._reference, ArmsReference) else ArmsReference(self).spread()
+        spread = (
+            self._reference.spread() if isinstance(self._reference, ArmsReference) else ArmsReference(self).spread()
+        )
         wanted = spread <= 10.0 and self.history.n_arms * 16 <= len(self.history)
         self._spread = spread
         self._next_check = int(1.3 * len(self.history)) + 64
@@ -204,7 +208,7 @@ class LadderRegression(Regression):
             block += K_arm[a, a] * strips.strip(a, len(rows))[:, rows]
         return block
 
-    def times_M(self, V: Matrix) -> Matrix:
+    def times_matrix(self, V: Matrix) -> Matrix:
         """M V for V (t, m), strip by strip; arms that V does not touch are left out."""
         h = self.history
         out = self.noise[:, None] * V
@@ -228,7 +232,7 @@ class LadderRegression(Regression):
         if self._res is None:
             self._compute_residual()
             if self._drift_matters():
-                self._recompute_Y()
+                self._recompute_sums()
         assert self._res is not None
         return self._res
 
@@ -236,7 +240,7 @@ class LadderRegression(Regression):
         h = self.history
         res = h.rewards - self.noise * self.alpha
         for term, K_arm in enumerate(self.similarity_matrices):
-            res -= np.einsum("bi,bi->i", self._Y(term), np.take(K_arm, h.arms, axis=1))
+            res -= np.einsum("bi,bi->i", self._sums(term), np.take(K_arm, h.arms, axis=1))
         self._res = res
         self._measure()
 
@@ -256,13 +260,13 @@ class LadderRegression(Regression):
         fresh = UNIT * (1.0 + self._ones)
         return self._drift * self._lift_root > 1e-8 and self._drift > 1e3 * fresh
 
-    def _recompute_Y(self) -> None:
+    def _recompute_sums(self) -> None:
         """Y from its definition: t^2. The error is that of one sum."""
         for term, strips in enumerate(self._strips):
             for b in range(self.history.n_arms):
                 rows = self._rows[b]
                 if len(rows):
-                    self._Y(term)[b] = self.alpha[rows] @ strips.strip(b, len(rows))
+                    self._sums(term)[b] = self.alpha[rows] @ strips.strip(b, len(rows))
         self._ones = float(np.abs(self.alpha).sum())
         self._drift = len(self.history) * UNIT * self._kernel_bound * self._ones
         self._counters["Y recomputed"] += 1
@@ -276,7 +280,7 @@ class LadderRegression(Regression):
         size = float(np.abs(d).sum())
         for term, (strips, K_arm) in enumerate(zip(self._strips, self.similarity_matrices, strict=True)):
             z = d @ strips.strip(arm, len(rows))
-            self._Y(term)[arm] += z
+            self._sums(term)[arm] += z
             z *= np.take(K_arm[:, arm], h.arms)
             self._res -= z
         self._res[rows] -= self.noise[rows] * d
@@ -295,9 +299,13 @@ class LadderRegression(Regression):
             if contenders.sum() == 1 or certain[contenders].all():
                 self._counters[f"settled: {bounds.rung}"] += 1
                 if contenders.sum() == 1:
-                    return contenders[None, :]
+                    return np.asarray(contenders[None, :])
                 scores = np.where(contenders, bounds.low, -np.inf)[None, :]
-                return best(scores, 0.0) if not tolerance else contenders[None, :] & best(bounds.low[None, :], tolerance)
+                return (
+                    best(scores, 0.0)
+                    if not tolerance
+                    else contenders[None, :] & best(bounds.low[None, :], tolerance)
+                )
         self._counters["settled: dense"] += 1
         mean, width = self._dense_posterior(query)
         scores = self._with_cold(query, mean, width, exploration)
@@ -329,7 +337,8 @@ class LadderRegression(Regression):
         last = bounds("residual")
         yield last
         if not self._open_without_error(last, probe):
-            for f in self._reference.steps(probe, f):
+            for improved in self._reference.steps(probe, f):
+                f = improved
                 last = bounds("steps")
                 yield last
                 if self._open_without_error(last, probe):
@@ -398,11 +407,11 @@ class LadderRegression(Regression):
         rho = np.einsum("ij,ij->j", R, Z)
         D = Z.copy()
         for step in range(_MAX_CG):
-            MD = self.times_M(D)
+            MD = self.times_matrix(D)
             curvature = np.einsum("ij,ij->j", D, MD)
             a = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
             V += a * D
-            R = k - self.times_M(V) if step % 8 == 7 else R - a * MD
+            R = k - self.times_matrix(V) if step % 8 == 7 else R - a * MD
             Z = self._reference.apply(R)
             fresh = np.maximum(np.einsum("ij,ij->j", R, Z), 0.0)
             yield V, R, fresh
@@ -485,7 +494,7 @@ class LadderRegression(Regression):
             if d is None:
                 return False
             self._alpha_buffer[: len(d)] += d
-            self._recompute_Y()
+            self._recompute_sums()
         return float(np.sqrt((self._residual() ** 2 / noise).sum())) <= 10.0 * goal
 
     def _factor(self) -> tuple[Matrix, Vector]:

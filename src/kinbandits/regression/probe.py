@@ -24,9 +24,7 @@ Indices = NDArray[np.intp]
 class Probe:
     """Kernel vectors of the candidates of one round."""
 
-    def __init__(
-        self, query: Query, kx: list[Matrix], K_arms: list[Matrix], arms: Indices, prior: Vector
-    ) -> None:
+    def __init__(self, query: Query, kx: list[Matrix], K_arms: list[Matrix], arms: Indices, prior: Vector) -> None:
         self.query = query
         self.prior = prior
         self._kx = kx  # one per term: (1, t), or (k, t) with a context per candidate
@@ -84,4 +82,5 @@ class Probe:
         return total
 
     def _by_arm(self, values: Vector) -> Vector:
-        return np.bincount(self._arms, weights=values, minlength=self._lent[0].shape[1])
+        sums = np.bincount(self._arms, weights=values, minlength=self._lent[0].shape[1])
+        return np.asarray(sums, dtype=np.float64)
