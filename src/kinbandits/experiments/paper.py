@@ -66,6 +66,7 @@ def paper_experiment(
     streams: str | PathLike[str] | None = None,
     horizon: int | None = None,
     chosen: dict[str, dict[str, CrossValidation]] | None = None,
+    name: str | None = None,
 ) -> Experiment:
     """The paper's experiments on these data sets (default: all), with these settings.
 
@@ -80,14 +81,14 @@ def paper_experiment(
     if settings == "cv" and chosen is None:
         raise InvalidInputError('settings="cv" needs chosen=, which choose_settings(data) finds')
     methods = []
-    for name in names:
-        for method in methods_of(name, settings):
-            table = _settings(name, method, settings, chosen)
-            methods.append({"name": method, "environments": [_TITLES[name]], **table})
-    environments = [_environment(name, streams, horizon) for name in names]
+    for set_ in names:
+        for method in methods_of(set_, settings):
+            table = _settings(set_, method, settings, chosen)
+            methods.append({"name": method, "environments": [_TITLES[set_]], **table})
+    environments = [_environment(set_, streams, horizon) for set_ in names]
     return experiment_of(
         {
-            "name": f"The paper, {settings} settings",
+            "name": name or f"The paper, {settings} settings",
             "seeds": seeds,
             "environments": environments,
             "methods": methods,
