@@ -64,6 +64,7 @@ class Server:
 
     def start(self) -> None:
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -k {self.home} -c max_connections=60"
+        options += " -c recovery_init_sync_method=syncfs"
         self._run("pg_ctl", "-D", str(self.data), "-o", options, "-l", str(self.home / "log"), "-w", "start")
 
     def stop(self, mode: str = "immediate") -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from kinbandits.errors import FormatError
 from kinbandits.service import schema
-from kinbandits.service.events import Draft, decision_id, digest, to_text
+from kinbandits.service.events import Draft, Event, decision_id, digest, to_text
 from kinbandits.service.store import Store, StoreLockedError, StoreUnavailableError, Token, open_store
 
 
@@ -24,6 +24,14 @@ def decided(number: int, *, at: float = 100.0, key: str | None = None, slot: int
 
 def rewarded(number: int, value: float) -> Draft:
     return Draft("reward", 101.0, {"reward": value, "arm": "ä", "context": [0.1]}, decision_id(0, number))
+
+
+def assert_chained(events: list[Event]) -> None:
+    previous = ""
+    for i, e in enumerate(events):
+        assert e.seq == i + 1
+        assert e.digest == digest(previous, e.seq, e.kind, e.decision, e.at, to_text(e.body))
+        previous = e.digest
 
 
 def append(store: Store, *drafts: Draft) -> list[int]:
@@ -45,6 +53,7 @@ def test_what_is_appended_is_read_back_in_order(store: Store) -> None:
     assert list(store.read_all(batch=1)) == events
     assert store.event(2) == events[1]
     assert store.event(9) is None
+    assert_chained(events)
 
 
 def test_the_table_of_decisions_follows(store: Store) -> None:
@@ -77,10 +86,7 @@ def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
     assert store.last_seq() == 1
     assert store.counters() == {}
     assert append(store, decided(2)) == [2]
-    events = store.read()
-    assert events[1].digest == digest(
-        events[0].digest, 2, "decision", decision_id(0, 2), 100.0, to_text(events[1].body)
-    )
+    assert_chained(store.read())
 
 
 def test_a_key_is_used_once(store: Store) -> None:
@@ -153,12 +159,8 @@ def test_threads_append_without_gaps(store: Store) -> None:
         t.start()
     for t in threads:
         t.join()
-    events = store.read()
-    assert [e.seq for e in events] == list(range(1, 81))
-    previous = ""
-    for e in events:
-        assert e.digest == digest(previous, e.seq, e.kind, e.decision, e.at, to_text(e.body))
-        previous = e.digest
+    assert_chained(store.read())
+    assert store.last_seq() == 80
 
 
 def test_closed_is_unavailable(store: Store) -> None:

@@ -110,6 +110,10 @@ class FrozenRegression(Regression):
         c = self._T @ self.settings.terms.gram(self._matrices, h.arms, h.contexts, arms, contexts)
         return gram - c.T @ c
 
+    def frozen(self) -> Regression:
+        """It is."""
+        return self
+
     def dual(self) -> Vector:
         """M^-1 y, in the order of this history (by arm)."""
         return self._dual

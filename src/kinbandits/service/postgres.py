@@ -89,13 +89,18 @@ class PostgresStore(Store):
                 return
         raise StoreUnavailableError(f"{self.url} has {_SLOTS} processes already")
 
+    def reconnect(self) -> None:
+        """A new writing connection, if the old one was lost; then with the first slot that is free."""
+        with self._writer_lock:
+            if self._writer is None or self._writer.closed:
+                self._connect_writer()
+                self._take_slot()
+
     @contextmanager
     def _begin(self) -> Iterator[None]:
         try:
-            if self._writer is None or self._writer.closed or self._writer.broken:
-                self._connect_writer()
-                if not self.readonly:
-                    self._take_slot()
+            if self._writer is not None and self._writer.closed:
+                raise StoreUnavailableError(f"the connection to {self.url} was lost")
             self._write("BEGIN")
             self._write("SELECT pg_advisory_xact_lock(?, 0)", (_FAMILY,))
             yield

@@ -48,6 +48,9 @@ _RECORD = (
 )
 
 
+_TOKENS = "SELECT name, hash, roles, at, revoked FROM tokens ORDER BY at, name"
+
+
 class Transaction:
     """What may be done while holding the log. All of it is kept, or none."""
 
@@ -96,6 +99,10 @@ class Transaction:
             "ON CONFLICT (name) DO UPDATE SET value = counters.value + excluded.value",
             [(name, by)],
         )
+
+    def tokens(self) -> list[Token]:
+        """All tokens, revoked ones included."""
+        return [_token(row) for row in self._store._write(_TOKENS)]
 
     def add_token(self, token: Token) -> None:
         """Keep a token's hash."""
@@ -176,6 +183,9 @@ class Store(ABC):
     def shared(self) -> bool:
         """Whether other processes may write to this log too."""
 
+    def reconnect(self) -> None:  # noqa: B027 (a file is always there)
+        """Connect again after a `StoreUnavailableError`, if that is what it takes. ``slot`` may be another then."""
+
     # -- common to all --------------------------------------------------------------------------
 
     @contextmanager
@@ -252,6 +262,11 @@ class Store(ABC):
         sql = f"{_RECORD} WHERE d.seq > ? ORDER BY d.seq LIMIT ?"
         return [_record(r) for r in self._query(sql, (after, limit))]
 
+    def known_keys(self, keys: Iterable[str]) -> set[str]:
+        """Which of these idempotency keys have been used."""
+        sql = f"SELECT key FROM decisions WHERE key IN ({self._each})"
+        return {row[0] for row in self._query(sql, (json.dumps(sorted(keys)),))}
+
     def last_seq(self) -> int:
         """The number of the last event; 0 if there is none."""
         return int(self._query("SELECT COALESCE(MAX(seq), 0) FROM events")[0][0])
@@ -268,8 +283,7 @@ class Store(ABC):
 
     def tokens(self) -> list[Token]:
         """All tokens, revoked ones included."""
-        rows = self._query("SELECT name, hash, roles, at, revoked FROM tokens ORDER BY at, name")
-        return [Token(n, h, tuple(r.split()), at, gone) for n, h, r, at, gone in rows]
+        return [_token(row) for row in self._query(_TOKENS)]
 
     def meta(self, name: str) -> str | None:
         """The text kept under this name."""
@@ -303,6 +317,11 @@ class Store(ABC):
 def _record(row: tuple[Any, ...]) -> Record:
     identifier, seq, at, body, state, reward, key, request = row
     return Record(identifier, seq, at, json.loads(body), state, reward, key, request)
+
+
+def _token(row: tuple[Any, ...]) -> Token:
+    name, hashed, roles, at, revoked = row
+    return Token(name, hashed, tuple(roles.split()), at, revoked)
 
 
 def open_store(url: str, *, create: bool = True, readonly: bool = False) -> Store:

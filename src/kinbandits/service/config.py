@@ -1,0 +1,105 @@
+"""Settings of a service: a TOML file with a [policy] and a [service] table.
+
+[policy]
+arms = ["sport", "science", "music"]
+similarity = { type = "Estimated", length_scale = 0.3 }
+epsilon = 0.05
+
+[service]
+reward_wait = 600.0
+default_reward = 0.0
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from kinbandits._value import from_spec
+from kinbandits.errors import InvalidInputError, KinbanditsError
+from kinbandits.policies import KMTLUCB
+
+EPSILON = 0.05  # the service's default floor: every candidate is played, so that the log can be evaluated
+LARGEST = 1e12  # of a context entry or a reward, in magnitude
+
+
+class ServiceSettings(BaseModel):
+    """The [service] table.
+
+    Attributes:
+        reward_wait: seconds after which a decision without a reward is defaulted; 0 waits for ever.
+        default_reward: what is then learned; nothing if left out.
+        features: columns of a context; left out, the first decision settles it.
+        snapshot_every: events between two snapshots.
+        max_candidates: most candidates of one decision.
+        max_body: largest request body, in bytes.
+        rate: requests per second of one token, on average; 0 is no limit.
+        burst: how many may come at once.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+    reward_wait: float = Field(default=600.0, ge=0.0, le=1e9)
+    default_reward: float | None = Field(default=None, ge=-LARGEST, le=LARGEST)
+    features: int | None = Field(default=None, ge=1, le=100_000)
+    snapshot_every: int = Field(default=1000, ge=1)
+    max_candidates: int = Field(default=1000, ge=1)
+    max_body: int = Field(default=1_000_000, ge=1000)
+    rate: float = Field(default=0.0, ge=0.0)
+    burst: int = Field(default=200, ge=1)
+
+
+class Settings(BaseModel):
+    """All settings: how to build the policy, and how to serve it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy: dict[str, Any] = Field(default_factory=lambda: {"arms": 10})
+    service: ServiceSettings = ServiceSettings()
+
+    def build(self) -> KMTLUCB:
+        """A new policy. Without a word about epsilon, it has the service's floor."""
+        return build_policy({"epsilon": EPSILON, **self.policy})
+
+    def fingerprint(self) -> str:
+        """A digest of what the model depends on; a snapshot of other settings is not used."""
+        text = json.dumps({"epsilon": EPSILON, **self.policy}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def build_policy(table: dict[str, Any]) -> KMTLUCB:
+    """A policy from plain data, where a value is a table with its type: ``{type = "RBF", length_scale = 1.0}``.
+
+    >>> build_policy({"arms": 3, "similarity": {"type": "Pooled"}, "ridge": 0.5}).similarity
+    Pooled()
+    """
+    try:
+        params = {name: value if name == "arms" else from_spec(value, {}) for name, value in table.items()}
+        return KMTLUCB(**params)
+    except KinbanditsError as error:
+        raise InvalidInputError(f"[policy]: {error}") from error
+    except TypeError as error:
+        raise InvalidInputError(f"[policy] cannot be used: {error}") from error
+
+
+def load_settings(path: str | Path) -> Settings:
+    """Settings from a TOML file."""
+    try:
+        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInputError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} is not valid TOML: {error}") from error
+    try:
+        settings = Settings.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidInputError(f"{path}: {where}: {first['msg']}") from error
+    settings.build()
+    return settings

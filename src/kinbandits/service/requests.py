@@ -1,0 +1,123 @@
+"""What can be asked of the engine. Each request carries a future; the engine answers every one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from kinbandits.service.problems import Problem
+
+ArmName = str | int
+Answer = dict[str, Any]
+AnyFuture = Future[Answer] | asyncio.Future[Answer]
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """Something to be put in order, written and answered."""
+
+    future: AnyFuture = field(default_factory=Future, kw_only=True)
+
+
+@dataclass(eq=False, slots=True)
+class Decide(Request):
+    """Choose an arm: a context for all candidates, or one for each."""
+
+    context: list[float] | list[list[float]]
+    arms: list[ArmName] | None = None
+    key: str | None = None
+
+    def fingerprint(self) -> str:
+        """A digest of what was asked, to tell a repeat from another request with the same key."""
+        text = json.dumps([self.context, self.arms])
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@dataclass(eq=False, slots=True)
+class Reward(Request):
+    """The reward of a decision."""
+
+    id: str
+    value: float
+
+
+@dataclass(eq=False, slots=True)
+class Void(Request):
+    """The decision was not carried out."""
+
+    id: str
+    reason: str
+
+
+@dataclass(eq=False, slots=True)
+class AddArm(Request):
+    """A new arm."""
+
+    arm: ArmName
+    by: str
+    descriptor: list[float] | None = None
+    similarity: list[float] | None = None
+    neighbours: list[ArmName] | None = None
+
+
+@dataclass(eq=False, slots=True)
+class RetireArm(Request):
+    """An arm never to be chosen again."""
+
+    arm: ArmName
+    by: str
+
+
+@dataclass(eq=False, slots=True)
+class AddToken(Request):
+    """A new token, of which only the hash is kept."""
+
+    name: str
+    hash: str
+    roles: tuple[str, ...]
+    by: str
+
+
+@dataclass(eq=False, slots=True)
+class RevokeToken(Request):
+    """A token that shall be valid no longer."""
+
+    name: str
+    by: str
+
+
+Outcome = Answer | Problem
+
+
+def deliver(answers: Sequence[tuple[Request, Outcome]]) -> None:
+    """Answer requests from the engine's thread; those of one event loop in one step."""
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Answer], Outcome]]] = defaultdict(list)
+    for request, outcome in answers:
+        future = request.future
+        if isinstance(future, Future):
+            _set(future, outcome)
+        else:
+            loops[future.get_loop()].append((future, outcome))
+    for loop, pairs in loops.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_set_all, pairs)
+
+
+def _set_all(pairs: Sequence[tuple[asyncio.Future[Answer], Outcome]]) -> None:
+    for future, outcome in pairs:
+        _set(future, outcome)
+
+
+def _set(future: AnyFuture, outcome: Outcome) -> None:
+    if future.done():  # the client has gone
+        return
+    if isinstance(outcome, Problem):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

@@ -1,0 +1,202 @@
+"""One page of the log: what a batch of requests writes, and how each is answered.
+
+Requests are taken in order, each seeing what those before it on the page have done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kinbandits.errors import KinbanditsError
+from kinbandits.policies import KMTLUCB
+from kinbandits.service.chooser import chosen_context
+from kinbandits.service.config import ServiceSettings
+from kinbandits.service.events import Draft, Record
+from kinbandits.service.problems import Problem, unknown_decision
+from kinbandits.service.requests import (
+    AddArm,
+    AddToken,
+    Decide,
+    Outcome,
+    Request,
+    RetireArm,
+    RevokeToken,
+    Reward,
+    Void,
+)
+from kinbandits.service.store import Token, Transaction
+
+Chosen = tuple[str, dict[str, Any]] | Problem
+_ANSWER = ("arm", "index", "mean", "width", "score", "propensity")
+
+
+class Page:
+    """The drafts of one transaction."""
+
+    def __init__(self, tx: Transaction, now: float, settings: ServiceSettings, policy: KMTLUCB) -> None:
+        self.tx, self.now, self.settings, self.policy = tx, now, settings, policy
+        self.drafts: list[Draft] = []
+        self.arms_changed = False
+        self._records: dict[str, Record] = {}
+        self._keys: dict[str, Record] = {}
+        self._arms: dict[str | int, bool] | None = None  # arm -> retired, once one is changed
+
+    def fill(self, requests: Sequence[Request], chosen: Mapping[Decide, Chosen]) -> list[Outcome]:
+        """Write down all requests; the outcome of each."""
+        self._records = self.tx.find(r.id for r in requests if isinstance(r, Reward | Void))
+        self._keys = self.tx.find_keys(r.key for r in requests if isinstance(r, Decide) and r.key is not None)
+        outcomes: list[Outcome] = []
+        for request in requests:
+            try:
+                outcomes.append(self._one(request, chosen))
+            except Problem as problem:
+                outcomes.append(problem)
+        return outcomes
+
+    def _one(self, request: Request, chosen: Mapping[Decide, Chosen]) -> dict[str, Any]:
+        match request:
+            case Decide():
+                return self._decide(request, chosen.get(request))
+            case Reward():
+                return self._reward(request)
+            case Void():
+                return self._void(request)
+            case AddArm():
+                return self._add_arm(request)
+            case RetireArm():
+                return self._retire_arm(request)
+            case AddToken():
+                return self._add_token(request)
+            case RevokeToken():
+                return self._revoke_token(request)
+        raise Problem(500, "internal", "unknown request")
+
+    def _add(self, kind: str, body: dict[str, Any], decision: str | None = None) -> None:
+        self.drafts.append(Draft(kind, self.now, body, decision))
+
+    # -- decisions ------------------------------------------------------------------------------
+
+    def _decide(self, request: Decide, chosen: Chosen | None) -> dict[str, Any]:
+        print_ = None if request.key is None else request.fingerprint()
+        if request.key is not None and request.key in self._keys:
+            earlier = self._keys[request.key]
+            if earlier.request != print_:
+                raise Problem(409, "key_reused", "this idempotency key was used for another request")
+            return answer(earlier.id, earlier.body)
+        if chosen is None:
+            raise Problem(409, "key_reused", "this idempotency key was used for a request that was refused")
+        if isinstance(chosen, Problem):
+            raise chosen
+        identifier, body = chosen
+        self.drafts.append(Draft("decision", self.now, body, identifier, request.key, print_))
+        record = Record(identifier, 0, self.now, body, "open", None, request.key, print_)
+        self._records[identifier] = record
+        if request.key is not None:
+            self._keys[request.key] = record
+        return answer(identifier, body)
+
+    def _reward(self, request: Reward) -> dict[str, Any]:
+        record = self._records.get(request.id)
+        if record is None:
+            self.tx.count("dangling")
+            raise unknown_decision()
+        if record.state in ("rewarded", "late"):
+            if record.reward != request.value:
+                self.tx.count("conflicting")
+                raise Problem(409, "reward_conflict", "this decision already has another reward")
+            self.tx.count("duplicate")
+            return {"id": record.id, "state": record.state, "reward": request.value}
+        if record.state == "void":
+            raise Problem(409, "void", "this decision is void; it takes no reward")
+        low, high = self.policy.reward_range or (None, None)
+        if low is not None and high is not None and not low <= request.value <= high:
+            raise Problem(422, "reward_range", f"a reward of this service is between {low:g} and {high:g}")
+        delay = self.now - record.at
+        wait = self.settings.reward_wait
+        if record.state == "open" and wait and delay > wait:
+            row = {"arm": record.body["arm"], "context": chosen_context(record.body)}
+            self._add("default", {"reward": self.settings.default_reward, **row}, record.id)
+            record = replace(record, state="defaulted")
+        if record.state == "defaulted":
+            self._add("late", {"reward": request.value, "delay": delay}, record.id)
+            state = "late"
+        else:
+            body = {"reward": request.value, "arm": record.body["arm"], "context": chosen_context(record.body)}
+            self._add("reward", {**body, "delay": delay}, record.id)
+            state = "rewarded"
+        self._records[record.id] = replace(record, state=state, reward=request.value)
+        return {"id": record.id, "state": state, "reward": request.value}
+
+    def _void(self, request: Void) -> dict[str, Any]:
+        record = self._records.get(request.id)
+        if record is None:
+            raise unknown_decision()
+        if record.state not in ("open", "void"):
+            raise Problem(409, "not_open", f"this decision is {record.state} and can no longer be void")
+        if record.state == "open":
+            self._add("void", {"reason": request.reason}, record.id)
+            self._records[record.id] = replace(record, state="void")
+        return {"id": record.id, "state": "void", "reward": None}
+
+    # -- arms and tokens ------------------------------------------------------------------------
+
+    def _arm_states(self) -> dict[str | int, bool]:
+        if self._arms is None:
+            self._arms = {arm: arm in self.policy.retired for arm in self.policy.arms}
+        return self._arms
+
+    def _add_arm(self, request: AddArm) -> dict[str, Any]:
+        arms = self._arm_states()
+        if request.arm in arms:
+            raise Problem(409, "arm_exists", "there is an arm of this name (it may be retired); choose another")
+        details = {
+            "descriptor": request.descriptor,
+            "similarity": request.similarity,
+            "neighbours": request.neighbours,
+        }
+        try:  # on a copy: does the similarity take such an arm?
+            trial = self.policy.frozen()
+            trial.add_arm(request.arm, **details)  # type: ignore[arg-type]
+        except KinbanditsError:
+            raise Problem(
+                422,
+                "arm_refused",
+                "the similarity of this policy cannot take this arm: give the descriptor, similarity or neighbours "
+                "it needs, of the right length",
+            ) from None
+        self._add("arm_added", {"arm": request.arm, "by": request.by, **details})
+        arms[request.arm] = False
+        self.arms_changed = True
+        return {"arm": request.arm, "retired": False}
+
+    def _retire_arm(self, request: RetireArm) -> dict[str, Any]:
+        arms = self._arm_states()
+        if request.arm not in arms:
+            raise Problem(404, "unknown_arm", "there is no arm of this name")
+        if not arms[request.arm]:
+            if sum(not retired for retired in arms.values()) == 1:
+                raise Problem(409, "last_arm", "this is the last active arm; add another before retiring it")
+            self._add("arm_retired", {"arm": request.arm, "by": request.by})
+            arms[request.arm] = True
+            self.arms_changed = True
+        return {"arm": request.arm, "retired": True}
+
+    def _add_token(self, request: AddToken) -> dict[str, Any]:
+        if any(t.name == request.name for t in self.tx.tokens()):
+            raise Problem(409, "token_exists", "there is a token of this name (it may be revoked); choose another")
+        self.tx.add_token(Token(request.name, request.hash, request.roles, self.now, None))
+        self._add("token_added", {"token": request.name, "roles": list(request.roles), "by": request.by})
+        return {"name": request.name, "roles": list(request.roles)}
+
+    def _revoke_token(self, request: RevokeToken) -> dict[str, Any]:
+        if not self.tx.revoke_token(request.name, self.now):
+            raise Problem(404, "unknown_token", "there is no valid token of this name")
+        self._add("token_revoked", {"token": request.name, "by": request.by})
+        return {"name": request.name, "revoked": True}
+
+
+def answer(identifier: str, body: dict[str, Any]) -> dict[str, Any]:
+    """What the one who asked for a decision is told."""
+    return {"id": identifier, **{name: body[name] for name in _ANSWER}}
