@@ -279,7 +279,7 @@ class KMTLUCB(Policy):
     def frozen(self) -> Self:
         """What is known now, laid out for being read often and from other threads."""
         other = super().copy()
-        other._ledger = Ledger(1, None)
+        other._ledger = Ledger(self._ledger.max_pending, self._ledger.forget_after)
         other.regression = self.regression.frozen()
         return other
 

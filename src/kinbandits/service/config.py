@@ -20,8 +20,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kinbandits._value import from_spec
 from kinbandits.errors import InvalidInputError, KinbanditsError
+from kinbandits.experiments.values import value_of
 from kinbandits.policies import KMTLUCB
 
 EPSILON = 0.05  # the service's default floor: every candidate is played, so that the log can be evaluated
@@ -79,7 +79,9 @@ def build_policy(table: dict[str, Any]) -> KMTLUCB:
     Pooled()
     """
     try:
-        params = {name: value if name == "arms" else from_spec(value, {}) for name, value in table.items()}
+        params = {name: value if name == "arms" else value_of(value, name) for name, value in table.items()}
+        if isinstance(params.get("reward_range"), list):
+            params["reward_range"] = tuple(params["reward_range"])
         return KMTLUCB(**params)
     except KinbanditsError as error:
         raise InvalidInputError(f"[policy]: {error}") from error

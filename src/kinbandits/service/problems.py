@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kinbandits.errors import KinbanditsError
 
 
 class Problem(KinbanditsError, RuntimeError):  # noqa: N818 (as in RFC 9457)
     """An answer that is not a result: a status, a code for programs, a sentence for people."""
 
-    def __init__(self, status: int, code: str, detail: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        retry_after: float | None = None,
+        errors: list[dict[str, Any]] | None = None,
+    ) -> None:
         super().__init__(detail)
-        self.status, self.code, self.detail, self.retry_after = status, code, detail, retry_after
+        self.status, self.code, self.detail = status, code, detail
+        self.retry_after, self.errors = retry_after, errors
 
 
 def unknown_decision() -> Problem:

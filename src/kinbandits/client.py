@@ -1,0 +1,230 @@
+"""A client of the decision service (needs httpx, which the extra ``serve`` brings).
+
+    with Client("http://127.0.0.1:8321", token) as client:
+        choice = client.decide([0.3, 0.8])
+        ...                                     # play choice.arm, see what comes of it
+        client.reward(choice, 1.0)
+
+Every call may be repeated: a decision carries an idempotency key, and a reward of the same value is taken once. So
+the client tries again by itself when the service is away or busy, and nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from kinbandits.errors import InvalidInputError, KinbanditsError
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Arm", "Choice", "Client", "Outcome", "ServiceError"]
+
+ArmName = str | int
+
+
+class ServiceError(KinbanditsError, RuntimeError):
+    """The service refused, or could not be reached.
+
+    Attributes:
+        status: of the HTTP answer; 0 if there was none.
+        code: for programs, such as ``"reward_conflict"``.
+    """
+
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        super().__init__(f"{detail} ({status} {code})" if status else detail)
+        self.status, self.code = status, code
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A decision: play ``arm``, then `Client.reward` it."""
+
+    id: str
+    arm: ArmName
+    index: int
+    mean: float
+    width: float
+    score: float
+    propensity: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a decision: open, rewarded, defaulted, late or void."""
+
+    id: str
+    state: str
+    reward: float | None
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An arm and its record."""
+
+    arm: ArmName
+    retired: bool
+    pulls: int
+    rewards: int
+    mean_reward: float | None
+    standard_error: float | None
+    last_pull: float | None
+
+
+class Client:
+    """Talks to a decision service. One client is for one thread at a time.
+
+    Args:
+        url: of the service.
+        token: with the roles for what is called.
+        timeout: seconds for one attempt.
+        patience: seconds in all to try again while the service is away (503, 429, no connection).
+    """
+
+    def __init__(self, url: str, token: str, *, timeout: float = 10.0, patience: float = 30.0) -> None:
+        import httpx
+
+        if not url.startswith(("http://", "https://")):
+            raise InvalidInputError(f"url must start with http:// or https://, got {url!r}")
+        self._patience = patience
+        self._errors: tuple[type[Exception], ...] = (httpx.TransportError,)
+        self._http: httpx.Client = httpx.Client(
+            base_url=url.rstrip("/"), headers={"Authorization": f"Bearer {token}"}, timeout=timeout, trust_env=False
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._http.close()
+
+    # -- the main path --------------------------------------------------------------------------
+
+    def decide(
+        self,
+        context: Sequence[float] | Sequence[Sequence[float]],
+        arms: Sequence[ArmName] | None = None,
+        key: str | None = None,
+    ) -> Choice:
+        """Choose an arm for a context (one for all candidates, or one row for each)."""
+        rows = [list(map(float, r)) if isinstance(r, Sequence) else float(r) for r in _plain(context)]
+        body: dict[str, Any] = {"context": rows, "key": key or secrets.token_hex(16)}
+        if arms is not None:
+            body["arms"] = list(arms)
+        return Choice(**self._call("POST", "/v1/decisions", body))
+
+    def reward(self, decision: Choice | str, reward: float) -> Outcome:
+        """Deliver the reward of a decision; the same value again changes nothing."""
+        return Outcome(**self._call("PUT", f"/v1/decisions/{_id(decision)}/reward", {"reward": float(reward)}))
+
+    def void(self, decision: Choice | str) -> Outcome:
+        """The decision was not carried out."""
+        return Outcome(**self._call("DELETE", f"/v1/decisions/{_id(decision)}"))
+
+    # -- looking --------------------------------------------------------------------------------
+
+    def decision(self, decision: Choice | str) -> dict[str, Any]:
+        """A decision as it stands in the log."""
+        return dict(self._call("GET", f"/v1/decisions/{_id(decision)}"))
+
+    def explain(self, decision: Choice | str) -> dict[str, Any]:
+        """Who lent what, by what the model knows now."""
+        return dict(self._call("GET", f"/v1/decisions/{_id(decision)}/explanation"))
+
+    def policy(self) -> dict[str, Any]:
+        """What is served and how far it has learned."""
+        return dict(self._call("GET", "/v1/policy"))
+
+    def similarity(self) -> tuple[list[ArmName], list[list[float]]]:
+        """Arms, and how alike they are."""
+        found = self._call("GET", "/v1/similarity")
+        return found["arms"], found["matrix"]
+
+    def arms(self) -> list[Arm]:
+        """All arms with their records."""
+        return [Arm(**a) for a in self._call("GET", "/v1/arms")]
+
+    def ready(self) -> bool:
+        """Whether the service takes requests now."""
+        try:
+            return bool(self._http.get("/readyz").status_code == 200)
+        except self._errors:
+            return False
+
+    # -- administration -------------------------------------------------------------------------
+
+    def add_arm(
+        self,
+        arm: ArmName,
+        descriptor: Sequence[float] | None = None,
+        *,
+        similarity: Sequence[float] | None = None,
+        neighbours: Sequence[ArmName] | None = None,
+    ) -> None:
+        """Add an arm."""
+        details = {"descriptor": descriptor, "similarity": similarity, "neighbours": neighbours}
+        given = {name: list(value) for name, value in details.items() if value is not None}
+        self._call("POST", "/v1/arms", {"arm": arm, **given})
+
+    def retire_arm(self, arm: ArmName) -> None:
+        """Never choose this arm again."""
+        from urllib.parse import quote
+
+        self._call("DELETE", f"/v1/arms/{quote(str(arm), safe='')}")
+
+    def add_token(self, name: str, roles: Sequence[str]) -> str:
+        """A new token with these roles (decide, reward, read, admin); the secret is shown only here."""
+        return str(self._call("POST", "/v1/tokens", {"name": name, "roles": list(roles)})["token"])
+
+    def revoke_token(self, name: str) -> None:
+        """Refuse this token from now on."""
+        self._call("DELETE", f"/v1/tokens/{name}")
+
+    # -- the machinery --------------------------------------------------------------------------
+
+    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        give_up = time.monotonic() + self._patience
+        pause = 0.05
+        while True:
+            error, wait = self._attempt(method, path, body)
+            if not isinstance(error, ServiceError):
+                return error
+            pause = min(1.0, 2 * pause)
+            if wait is None or time.monotonic() + pause > give_up:
+                raise error
+            time.sleep(min(wait or pause, pause))
+
+    def _attempt(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[Any, float | None]:
+        """The answer, or an error and how long to wait before trying again (None: do not)."""
+        try:
+            response = self._http.request(method, path, json=body)
+        except self._errors as error:
+            return ServiceError(0, "unreachable", f"{self._http.base_url} cannot be reached: {error}"), 0.0
+        if response.status_code == 200:
+            return response.json(), None
+        try:
+            problem = response.json()
+            code, detail = str(problem["code"]), str(problem["detail"])
+        except (ValueError, KeyError, TypeError):
+            code, detail = "unknown", "the answer is not one of a kinbandits service"
+        again = response.status_code in (429, 502, 503, 504)
+        return ServiceError(response.status_code, code, detail), 0.0 if again else None
+
+
+def _id(decision: Choice | str) -> str:
+    return decision.id if isinstance(decision, Choice) else decision
+
+
+def _plain(context: Any) -> Any:
+    return context.tolist() if hasattr(context, "tolist") else context

@@ -1,0 +1,184 @@
+"""At the door: who may do what, how much at once, how large. Pure ASGI, before anything is parsed.
+
+Every path but ``OPEN`` needs a token with the role its method and path ask for, or, for the pages, the
+session cookie that the login gives. Paths that do not exist need one too, so that nobody can look around.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kinbandits.service.problems import Problem
+from kinbandits.service.store import StoreUnavailableError, Token
+from kinbandits.service.tokens import Keyring
+
+OPEN = ("/healthz", "/readyz", "/login", "/static/")
+COOKIE = "kinbandits_session"
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+        b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+]
+
+
+def role_for(method: str, path: str) -> str:
+    """The role that a request needs."""
+    if path.startswith("/v1/decisions") and method not in ("GET", "HEAD"):
+        return "reward" if method == "PUT" else "decide"
+    if path.startswith("/v1/tokens") or (path.startswith("/v1/arms") and method not in ("GET", "HEAD")):
+        return "admin"
+    return "read"
+
+
+class Bucket:
+    """A token bucket: ``rate`` a second on average, ``burst`` at once."""
+
+    __slots__ = ("_at", "_left", "burst", "rate")
+
+    def __init__(self, rate: float, burst: int, now: float) -> None:
+        self.rate, self.burst = rate, burst
+        self._left, self._at = float(burst), now
+
+    def take(self, now: float) -> float:
+        """0 if one more may pass, else the seconds until it may."""
+        self._left = min(self.burst, self._left + (now - self._at) * self.rate)
+        self._at = now
+        if self._left >= 1.0:
+            self._left -= 1.0
+            return 0.0
+        return (1.0 - self._left) / self.rate
+
+
+class Guard:
+    """Middleware: authentication, roles, rate and size limits, headers, and no stack trace ever."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        keyring: Keyring,
+        *,
+        max_body: int,
+        rate: float,
+        burst: int,
+        observe: Callable[[str, int, float], None],
+        failed: Callable[[BaseException, str], None],
+    ) -> None:
+        self.app, self.keyring = app, keyring
+        self.max_body, self.rate, self.burst = max_body, rate, burst
+        self.observe, self.failed = observe, failed
+        self._buckets: dict[str, Bucket] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status = 500
+        begun = False
+
+        async def answer(message: Message) -> None:
+            nonlocal status, begun
+            if message["type"] == "http.response.start":
+                status, begun = message["status"], True
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        try:
+            self._admit(scope)
+            await self.app(scope, self._counted(scope, receive), answer)
+        except Exception as error:
+            if not begun:
+                await problem_response(self._problem(error, scope))(scope, receive, answer)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self.observe(f"{scope['method']} {route}", status, time.perf_counter() - started)
+
+    def _problem(self, error: Exception, scope: Scope) -> Problem:
+        if isinstance(error, Problem):
+            return error
+        if isinstance(error, StoreUnavailableError):
+            return Problem(503, "unavailable", "the log cannot be read now; try again", 1.0)
+        self.failed(error, scope["path"])
+        return Problem(500, "internal", "something went wrong here")
+
+    def _admit(self, scope: Scope) -> None:
+        path = scope["path"]
+        headers = Headers(scope=scope)
+        length = headers.get("content-length")
+        if length is not None and (not length.isdecimal() or int(length) > self.max_body):
+            raise Problem(413, "too_large", f"a request body may have {self.max_body} bytes")
+        if path.startswith(OPEN):
+            return
+        token = self._token(scope, headers)
+        if token is None:
+            raise Problem(401, "no_token", "send a valid token: Authorization: Bearer kb_...")
+        role = role_for(scope["method"], path)
+        if role not in token.roles and "admin" not in token.roles:
+            raise Problem(403, "wrong_role", f"this needs a token with the role {role}")
+        scope["kinbandits.token"] = token
+        if self.rate:
+            now = time.monotonic()
+            bucket = self._buckets.get(token.name)
+            if bucket is None:
+                bucket = self._buckets[token.name] = Bucket(self.rate, self.burst, now)
+            wait = bucket.take(now)
+            if wait:
+                raise Problem(429, "too_many_requests", "too many requests with this token; wait a little", wait)
+
+    def _token(self, scope: Scope, headers: Headers) -> Token | None:
+        given = headers.get("authorization")
+        if given is not None:
+            scheme, _, secret = given.partition(" ")
+            return self.keyring.find(secret.strip()) if scheme.lower() == "bearer" else None
+        if scope["method"] in ("GET", "HEAD"):  # pages only read; a cookie never changes anything
+            for part in headers.get("cookie", "").split(";"):
+                name, _, value = part.strip().partition("=")
+                if name == COOKIE:
+                    return self.keyring.session(value)
+        return None
+
+    def _counted(self, scope: Scope, receive: Receive) -> Receive:
+        """Count the body where no length was given beforehand."""
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self.max_body:
+                raise Problem(413, "too_large", f"a request body may have {self.max_body} bytes")
+            return message
+
+        return counted
+
+
+def problem_response(problem: Problem) -> ASGIApp:
+    """A problem as an HTTP answer."""
+    body: dict[str, Any] = {"code": problem.code, "detail": problem.detail}
+    if problem.errors is not None:
+        body["errors"] = problem.errors
+    headers = [(b"content-type", b"application/json")]
+    if problem.retry_after is not None:
+        headers.append((b"retry-after", str(max(1, round(problem.retry_after + 0.5))).encode()))
+    if problem.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    content = json.dumps(body).encode()
+    headers.append((b"content-length", str(len(content)).encode()))
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": problem.status, "headers": list(headers)})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})
+
+    return app

@@ -1,0 +1,72 @@
+"""Counters for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kinbandits.service.engine import Engine
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_LATENCY = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class EngineCollector(Collector):
+    """What the engine knows, read when asked."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def collect(self) -> Iterable[Metric]:
+        """Current values."""
+        engine = self._engine
+        learner = engine.learner
+        decisions = GaugeMetricFamily("kinbandits_decisions", "Decisions by state.", labels=["state"])
+        for state, n in learner.state.states.items():
+            decisions.add_metric([state], n)
+        yield decisions
+        rewards = CounterMetricFamily(
+            "kinbandits_rewards_refused", "Rewards that changed nothing, by why.", labels=["why"]
+        )
+        for why, n in engine.store.counters().items():
+            rewards.add_metric([why], n)
+        yield rewards
+        yield GaugeMetricFamily("kinbandits_events", "Events in the log.", engine.store.last_seq())
+        yield GaugeMetricFamily("kinbandits_model_events", "Events the model has taken in.", engine.serving.seq)
+        yield GaugeMetricFamily(
+            "kinbandits_model_observations", "Rows the model has learned.", engine.serving.policy.n_observations
+        )
+        yield GaugeMetricFamily("kinbandits_learn_seconds", "Last round of learning.", engine.learn_seconds)
+        yield GaugeMetricFamily("kinbandits_rows_refused", "Rows the model would not learn.", learner.refused)
+        yield GaugeMetricFamily("kinbandits_waiting_requests", "Requests that wait to be written.", engine.waiting)
+        yield GaugeMetricFamily("kinbandits_ready", "Whether requests are taken.", float(engine.ready))
+
+
+class Metrics:
+    """The registry of one app."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(EngineCollector(engine))
+        self._requests = Counter(
+            "kinbandits_http_requests", "Requests by route and status.", ["route", "status"], registry=self.registry
+        )
+        self._latency = Histogram(
+            "kinbandits_http_seconds",
+            "Time to answer, by route.",
+            ["route"],
+            buckets=_LATENCY,
+            registry=self.registry,
+        )
+
+    def observe(self, route: str, status: int, seconds: float) -> None:
+        """A request was answered."""
+        self._requests.labels(route, str(status)).inc()
+        self._latency.labels(route).observe(seconds)
+
+    def text(self) -> bytes:
+        """In Prometheus' own format."""
+        return generate_latest(self.registry)

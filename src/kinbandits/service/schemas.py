@@ -1,0 +1,190 @@
+"""What is sent and answered, as models: the source of validation and of the OpenAPI document.
+
+Strict: no NaN, no infinities, no numbers in strings, no unknown fields.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from kinbandits.service.config import LARGEST
+
+ID = r"^[0-9a-f]{1,2}-[0-9a-f]{12}$"
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Row = Annotated[list[Number], Field(min_length=1, max_length=100_000)]
+Name = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f/]{1,200}$")]
+ArmName = Name | Annotated[int, Field(ge=-(2**53), le=2**53)]
+Role = Literal["decide", "reward", "read", "admin"]
+
+
+class Strict(BaseModel):
+    """Takes what it names, as it is."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class DecisionRequest(Strict):
+    """Choose an arm for a context."""
+
+    context: Row | Annotated[list[Row], Field(min_length=1, max_length=10_000)] = Field(
+        description="Numbers that describe the situation: one list for all candidates, or one list for each.",
+        examples=[[0.3, 0.8]],
+    )
+    arms: Annotated[list[ArmName], Field(min_length=1, max_length=10_000)] | None = Field(
+        default=None, description="The candidates; all active arms if left out."
+    )
+    key: Annotated[str, Field(pattern=r"^[!-~]{1,200}$")] | None = Field(
+        default=None, description="Idempotency key: the same key and request give the same decision again."
+    )
+
+
+class RewardRequest(Strict):
+    """The reward of a decision."""
+
+    reward: Number = Field(examples=[1.0])
+
+
+class ArmRequest(Strict):
+    """A new arm, with what the policy's similarity needs to know of it."""
+
+    arm: ArmName = Field(examples=["music"])
+    descriptor: Row | None = Field(default=None, description="For a similarity known by descriptors.")
+    similarity: Row | None = Field(default=None, description="For a similarity matrix: to each arm, in order.")
+    neighbours: Annotated[list[ArmName], Field(max_length=10_000)] | None = Field(
+        default=None, description="For a graph: the arms it is linked to."
+    )
+
+
+class TokenRequest(Strict):
+    """A new token."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    roles: Annotated[list[Role], Field(min_length=1, max_length=4)]
+
+    @model_validator(mode="after")
+    def _different(self) -> TokenRequest:
+        if len(set(self.roles)) < len(self.roles):
+            raise ValueError("roles must differ")
+        return self
+
+
+class Decision(BaseModel):
+    """A decision: play ``arm``, then send its reward to ``PUT /v1/decisions/{id}/reward``."""
+
+    id: str
+    arm: str | int
+    index: int = Field(description="Which candidate, counted from 0.")
+    mean: float = Field(description="Estimated reward.")
+    width: float = Field(description="How uncertain the estimate is.")
+    score: float = Field(description="mean + exploration * width.")
+    propensity: float = Field(description="The probability with which this candidate was chosen.")
+
+
+class Outcome(BaseModel):
+    """What became of a decision."""
+
+    id: str
+    state: Literal["open", "rewarded", "defaulted", "late", "void"]
+    reward: float | None
+
+
+class DecisionRecord(Outcome):
+    """A decision as it stands in the log."""
+
+    at: float = Field(description="When it was made, in seconds since 1970.")
+    context: list[Any]
+    candidates: list[str | int]
+    arm: str | int
+    index: int
+    propensity: float
+    mean: float | None = None
+    width: float | None = None
+    score: float | None = None
+
+
+class ExplanationAnswer(BaseModel):
+    """Who lent what, by what the model knows now."""
+
+    arm: str | int
+    mean: float
+    lent: list[tuple[str | int, float]]
+    width: float
+    width_alone: float
+    width_prior: float
+    n_own: int
+    n_all: int
+
+
+class Arm(BaseModel):
+    """An arm and its record."""
+
+    arm: str | int
+    retired: bool
+    pulls: int = 0
+    rewards: int = 0
+    mean_reward: float | None = None
+    standard_error: float | None = None
+    last_pull: float | None = None
+
+
+class ArmState(BaseModel):
+    """An arm after a change."""
+
+    arm: str | int
+    retired: bool
+
+
+class TokenAnswer(BaseModel):
+    """A new token; its secret is shown this once."""
+
+    name: str
+    roles: list[Role]
+    token: str
+
+
+class TokenState(BaseModel):
+    """A token, without its secret."""
+
+    name: str
+    roles: list[Role]
+    created: float
+    revoked: float | None
+
+
+class PolicyAnswer(BaseModel):
+    """What is served and how far it has learned."""
+
+    policy: str
+    arms: list[str | int]
+    retired: list[str | int]
+    epsilon: float
+    features: int | None
+    observations: int
+    events: int = Field(description="Events in the log.")
+    model: int = Field(description="The last event that the serving model has taken in.")
+    states: dict[str, int]
+    counters: dict[str, int] = Field(description="Rewards that were duplicate, conflicting or dangling.")
+    settings: dict[str, Any]
+
+
+class SimilarityAnswer(BaseModel):
+    """How alike the arms are, as the model sees them now."""
+
+    arms: list[str | int]
+    matrix: list[list[float]]
+
+
+class Health(BaseModel):
+    """Alive, or ready."""
+
+    status: Literal["ok", "starting", "unavailable"]
+
+
+class ProblemAnswer(BaseModel):
+    """Why there is no result. Nothing that was sent is repeated."""
+
+    code: str
+    detail: str
+    errors: list[dict[str, Any]] | None = None

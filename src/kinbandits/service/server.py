@@ -1,0 +1,70 @@
+"""Running the service: uvicorn, logs as JSON lines, and a clean end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+
+import uvicorn
+
+from kinbandits.service.app import create_app
+from kinbandits.service.config import Settings
+from kinbandits.service.engine import Engine
+from kinbandits.service.store import Store
+
+_PLAIN = set(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "asctime", "taskName"}
+
+
+class JSONLines(logging.Formatter):
+    """One line of JSON per record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            **{k: v for k, v in record.__dict__.items() if k not in _PLAIN},
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def set_up_logs(level: str = "info") -> None:
+    """Logs of the service and its server, as JSON lines on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JSONLines())
+    for name in ("kinbandits.service", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+        logger.setLevel(level.upper())
+
+
+def run(
+    store: Store,
+    settings: Settings,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8321,
+    log_level: str = "info",
+    forwarded_allow_ips: str = "127.0.0.1",
+) -> None:
+    """Serve until stopped (SIGINT, SIGTERM): requests that were taken are answered first."""
+    set_up_logs(log_level)
+    sys.setswitchinterval(0.001)  # the threads of engine and server hand over to each other often
+    app = create_app(Engine(store, settings))
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=10,
+        forwarded_allow_ips=forwarded_allow_ips,
+    )
+    uvicorn.Server(config).run()

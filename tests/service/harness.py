@@ -1,0 +1,206 @@
+"""A real service in a process of its own, on 127.0.0.1, that can be killed; and clients that put it under load."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import multiprocessing
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any, Self
+
+from kinbandits.client import Choice, Client
+from kinbandits.service.config import Settings
+from kinbandits.service.events import digest, to_text
+from kinbandits.service.store import Store, open_store
+from kinbandits.service.tokens import first_token
+
+_CONTEXT: ForkServerContext | None = None
+
+
+def _fork_server() -> ForkServerContext:
+    """Processes are forked from one that has imported everything: a start takes no time, a kill is real."""
+    global _CONTEXT
+    if _CONTEXT is None:
+        _CONTEXT = multiprocessing.get_context("forkserver")
+        _CONTEXT.set_forkserver_preload(["kinbandits.service.server", "kinbandits.service.postgres"])
+    return _CONTEXT
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def _serve(url: str, settings: dict[str, Any], port: int, log: str) -> None:
+    sys.stderr = open(log, "a", buffering=1)  # noqa: SIM115 (for the life of the process)
+    from kinbandits.service.server import run
+
+    run(open_store(url), Settings.model_validate(settings), port=port, log_level="warning")
+
+
+class Service:
+    """A running service. ``kill()`` is SIGKILL, ``stop()`` is SIGTERM, ``start()`` starts it again."""
+
+    def __init__(self, url: str, settings: dict[str, Any], folder: Path) -> None:
+        self.url, self.settings, self.port = url, settings, free_port()
+        self.log = folder / f"service-{self.port}.log"
+        store = open_store(url)
+        token = first_token(store)
+        if token is None:  # another process of the same log
+            token = (folder / "token").read_text()
+        else:
+            (folder / "token").write_text(token)
+        self.token = token
+        store.close()
+        self.address = f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self, wait: bool = True) -> float:
+        """Seconds until it was ready."""
+        started = time.monotonic()
+        self.process = _fork_server().Process(
+            target=_serve, args=(self.url, self.settings, self.port, str(self.log)), daemon=True
+        )
+        self.process.start()
+        while wait and not self.ready():
+            assert self.process.is_alive(), self.log.read_text()
+            assert time.monotonic() < started + 30.0, self.log.read_text()
+            time.sleep(0.01)
+        return time.monotonic() - started
+
+    def ready(self) -> bool:
+        try:
+            with Wire(self.port, self.token, timeout=5.0) as wire:
+                return wire.call("GET", "/readyz")[0] == 200
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.join()
+
+    def stop(self) -> None:
+        if self.process.is_alive():
+            self.process.terminate()
+            self.process.join(20.0)
+            assert not self.process.is_alive(), "it does not stop"
+
+
+class Wire:
+    """The lightest client: one connection, JSON in and out, no second attempt."""
+
+    def __init__(self, port: int, token: str, timeout: float = 30.0) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._connection.close()
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        content = None if body is None else json.dumps(body)
+        self._connection.request(method, path, content, self._headers)
+        response = self._connection.getresponse()
+        data = response.read()
+        return response.status, json.loads(data) if data[:1] in (b"{", b"[") else data
+
+
+class Load:
+    """Clients that decide and reward without pause, and write down what was acknowledged."""
+
+    def __init__(self, service: Service, clients: int, features: int = 2) -> None:
+        self.service, self.features = service, features
+        self.decided: dict[str, Choice] = {}
+        self.rewarded: dict[str, float] = {}
+        self.failures: list[BaseException] = []
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._work, args=(i,)) for i in range(clients)]
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self, number: int) -> None:
+        rng = random.Random(number)
+        try:
+            with Client(self.service.address, self.service.token, patience=120.0) as client:
+                waiting: list[Choice] = []
+                while not self._stop.is_set():
+                    choice = client.decide([rng.gauss(0, 1) for _ in range(self.features)])
+                    assert choice.id not in self.decided, "one id for two decisions"
+                    self.decided[choice.id] = choice
+                    waiting.append(choice)
+                    if len(waiting) > 3:
+                        rewarded = waiting.pop(rng.randrange(len(waiting)))
+                        value = float(rng.random() < 0.5)
+                        client.reward(rewarded, value)
+                        self.rewarded[rewarded.id] = value
+        except BaseException as error:
+            self.failures.append(error)
+
+    def finish(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(150.0)
+            assert not thread.is_alive(), "a client hangs"
+        if self.failures:
+            raise self.failures[0]
+
+
+def audit(store: Store, load: Load) -> dict[str, int]:
+    """Compare the log with what was acknowledged: nothing lost, nothing twice, nothing else. Returns counts."""
+    assert store.check() == []
+    previous, decided, rewarded = "", {}, {}
+    for event in store.read_all():
+        expected = digest(previous, event.seq, event.kind, event.decision, event.at, to_text(event.body))
+        assert event.digest == expected, f"event {event.seq} does not fit the one before"
+        previous = event.digest
+        if event.kind == "decision":
+            assert event.decision not in decided
+            decided[event.decision] = event.body
+        elif event.kind == "reward":
+            assert event.decision not in rewarded, "a reward was taken twice"
+            rewarded[event.decision] = event.body["reward"]
+    lost = [i for i, choice in load.decided.items() if decided.get(i, {}).get("arm") != choice.arm]
+    lost_rewards = [i for i, value in load.rewarded.items() if rewarded.get(i) != value]
+    assert not lost, f"{len(lost)} acknowledged decisions are lost"
+    assert not lost_rewards, f"{len(lost_rewards)} acknowledged rewards are lost"
+    # Clients try again with the same key until they are answered, so there is nothing that was not acknowledged.
+    assert len(decided) == len(load.decided), "a decision was counted twice"
+    assert len(rewarded) == len(load.rewarded), "a reward was counted twice"
+    return {"decisions": len(decided), "rewards": len(rewarded), "events": store.last_seq()}
+
+
+def kill_under_load(url: str, folder: Path, settings: dict[str, Any], kills: int, seed: int = 0) -> dict[str, Any]:
+    """SIGKILL the service again and again under load; then compare."""
+    rng = random.Random(seed)
+    service = Service(url, settings, folder)
+    load = Load(service, clients=4)
+    restarts = []
+    for _ in range(kills):
+        time.sleep(rng.uniform(0.05, 0.45))
+        service.kill()
+        restarts.append(service.start())
+    time.sleep(0.2)
+    load.finish()
+    with Client(service.address, service.token) as client:
+        for _ in range(500):
+            if (policy := client.policy())["model"] >= policy["events"]:
+                break
+            time.sleep(0.02)
+    service.stop()
+    store = open_store(url)
+    counts = audit(store, load)
+    store.close()
+    assert policy["observations"] == counts["rewards"], "rewards were not learned exactly once"
+    return {"kills": kills, **counts, "slowest_restart": max(restarts)}
