@@ -58,7 +58,7 @@ class Progress:
         mine = sum(self._work[i] for i in done - self._before)
         left = total - sum(self._work[i] for i in done)
         share = 100.0 * (total - left) / total if total else 100.0
-        line = f"{len(done)}/{len(self._work)} cells, {share:.0f} % of the work, {clock(elapsed)}"
+        line = f"{len(done)} of {len(self._work)} cells, {share:.0f} % of the work, {clock(elapsed)}"
         if self._before:
             line += f" ({len(self._before)} from before)"
         if left <= 0:
