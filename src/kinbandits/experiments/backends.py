@@ -109,7 +109,13 @@ def _check_workers(client: Any, scheduler: str, directory: Path) -> None:
             f"the dask scheduler at {scheduler} has no workers; start some: dask worker {scheduler}"
         )
     here = versions()
-    for worker, there in client.run(versions).items():
+    try:
+        found = client.run(versions)
+    except ImportError as error:
+        raise InvalidInputError(
+            f"a dask worker at {scheduler} cannot import what it needs ({error}); install kinbandits {__version__} there"
+        ) from error
+    for worker, there in found.items():
         for package, version in here.items():
             if there.get(package) != version:
                 raise InvalidInputError(

@@ -80,7 +80,7 @@ class CellResult:
     def load(cls, path: Path) -> CellResult:
         """Read what `to_bytes` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
                 arrays = dict(file)
             header = json.loads(str(arrays.pop("header")))
             result = cls(header=header, **arrays)
