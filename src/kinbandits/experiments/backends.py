@@ -113,7 +113,7 @@ def _check_workers(client: Any, scheduler: str, directory: Path) -> None:
         found = client.run(versions)
     except ImportError as error:
         raise InvalidInputError(
-            f"a dask worker at {scheduler} cannot import what it needs ({error}); install kinbandits {__version__} there"
+            f"a dask worker at {scheduler} cannot import what it needs ({error}); install kinbandits there"
         ) from error
     for worker, there in found.items():
         for package, version in here.items():
