@@ -1,6 +1,7 @@
 """The exact engine: the answers of `naive`, from whichever structure makes them cheap.
 
 It looks at the settings and the size, and hands the work to one of
+    `append`    similarities that do not change, uniform weights: M only grows by rows
     `dense`     few rows: one Cholesky factor per change
     `ladder`    everything else: exact decisions from intervals
 and moves on when the history has grown. Which one is at work, and why, is in `report`.
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from kinbandits.history import History
+from kinbandits.regression.append import AppendRegression
 from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Ridge, Vector
 from kinbandits.regression.dense import DenseRegression
 from kinbandits.regression.frozen import FrozenRegression
@@ -27,6 +29,8 @@ class ExactRegression(Regression):
         self._core = self._pick()(settings, history)
 
     def _pick(self) -> type[Regression]:
+        if AppendRegression.fits(self.settings):
+            return AppendRegression
         return DenseRegression if len(self.history) < SMALL else LadderRegression
 
     @property

@@ -300,12 +300,9 @@ class LadderRegression(Regression):
                 self._counters[f"settled: {bounds.rung}"] += 1
                 if contenders.sum() == 1:
                     return np.asarray(contenders[None, :])
-                scores = np.where(contenders, bounds.low, -np.inf)[None, :]
-                return (
-                    best(scores, 0.0)
-                    if not tolerance
-                    else contenders[None, :] & best(bounds.low[None, :], tolerance)
-                )
+                leaders = np.zeros((1, len(contenders)), dtype=bool)
+                leaders[:, contenders] = best(bounds.low[None, contenders], tolerance)
+                return leaders
         self._counters["settled: dense"] += 1
         mean, width = self._dense_posterior(query)
         scores = self._with_cold(query, mean, width, exploration)

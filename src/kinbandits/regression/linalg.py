@@ -14,7 +14,7 @@ from kinbandits.errors import NumericalWarning, SingularMatrixError
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-_LARGEST_JITTER = 1e-6  # of the largest diagonal entry; more would change the answer
+LARGEST_JITTER = 1e-6  # of the largest diagonal entry; more would change the answer
 
 
 def factor(M: Matrix) -> Matrix:
@@ -30,7 +30,7 @@ def factor(M: Matrix) -> Matrix:
     except np.linalg.LinAlgError:
         scale = float(M.diagonal().max())
     jitter = 1e-14
-    while jitter <= _LARGEST_JITTER:
+    while jitter <= LARGEST_JITTER:
         try:
             L = cholesky(M + np.diag(np.full(len(M), jitter * scale)), lower=True, check_finite=False)
         except np.linalg.LinAlgError:
@@ -44,7 +44,7 @@ def factor(M: Matrix) -> Matrix:
         )
         return L
     raise SingularMatrixError(
-        f"the kernel matrix of {len(M)} rows is not positive definite, even with {_LARGEST_JITTER:g} of its "
+        f"the kernel matrix of {len(M)} rows is not positive definite, even with {LARGEST_JITTER:g} of its "
         "largest entry added to the diagonal. The kernel may not be positive semidefinite "
         "(kinbandits.testing.check_kernel tells), or ridge is far too small"
     )

@@ -101,6 +101,19 @@ class GrowingCholesky:
             C[low:high] = dtrsm(1.0, diagonal, rhs, lower=1)
         return C[: self.size]
 
+    def extend(self, z: Vector, y: Vector) -> Vector:
+        """L^-1 y, given z = L^-1 y of the first rows: t a new row."""
+        new = len(y) - len(z)
+        if new > _HEIGHT:
+            return self.forward(y[:, None])[:, 0]
+        z = np.append(z, np.empty(new))
+        for i in range(len(y) - new, len(y)):
+            panel, offset = divmod(i, _HEIGHT)
+            base = panel * _HEIGHT
+            done = self._left[panel][offset] @ z[:base] + self._diagonal[panel][offset, :offset] @ z[base:i]
+            z[i] = (y[i] - done) / self._diagonal[panel][offset, offset]
+        return z
+
     def backward(self, B: Matrix) -> Matrix:
         """L^-T B for B (t, m): t^2 m flops."""
         C = np.zeros((len(self._diagonal) * _HEIGHT, B.shape[1]))

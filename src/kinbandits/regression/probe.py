@@ -65,6 +65,14 @@ class Probe:
             return np.asarray(self._lent[0] ** 2 @ self._by_arm(self._kx[0][0] ** 2 * v))
         return np.asarray(self.k**2 @ v)
 
+    def largest(self, v: Vector) -> Vector:
+        """max_i k_b[i]^2 v_i for every candidate (v >= 0)."""
+        if self._fast:
+            most = np.zeros(self._lent[0].shape[1])
+            np.maximum.at(most, self._arms, self._kx[0][0] ** 2 * v)
+            return np.asarray((self._lent[0] ** 2 * most).max(axis=1))
+        return np.asarray((self.k**2 * v).max(axis=1))
+
     def quadratic(self, rows: Rows, inverse: Callable[[int], Matrix]) -> Vector:
         """k_b' B^-1 k_b for the block-diagonal B with inverse blocks ``inverse(a)``, for every candidate."""
         n_arms = len(rows.counts)

@@ -1,0 +1,260 @@
+"""Row append: for a similarity that does not change and uniform weights, M only ever grows by rows.
+
+Arms fall into families: components of the graph in which two arms are linked when their similarity is not zero.
+Families never meet in a product kernel, so M is block-diagonal over them, and each has a Cholesky factor of its own
+that grows by a row (`panels`): t^2 a round for one family (Pooled, Known), the sum of n_a^2 for Independent, where
+every arm is a family. No kernel matrix is kept, only the factor: t^2 / 2 numbers.
+
+Notation as in `base`; besides, for one family with n rows
+    L        (n, n)  factor of M,     z = L^-1 y,     alpha = L^-T z = M^-1 y,     c = L^-1 k
+    ceiling  an upper bound on a score, from q >= max_i k_i^2 / (k_ii + ridge): one row alone explains that much
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from kinbandits.errors import NumericalWarning, SingularMatrixError
+from kinbandits.history import History
+from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Ridge, Vector, best
+from kinbandits.regression.linalg import LARGEST_JITTER
+from kinbandits.regression.panels import GrowingCholesky
+from kinbandits.regression.probe import Probe
+
+_CHUNK = 8  # contenders whose widths are computed together
+_POINTS = 2**22  # kernel values held at once when many points are predicted
+
+
+class Family:
+    """The rows of arms that learn from each other."""
+
+    def __init__(self, arms: Indices) -> None:
+        self.arms = arms
+        self.rows: Indices = np.empty(0, dtype=np.intp)
+        self.z: Vector = np.empty(0)
+        self.factor = GrowingCholesky()
+        self.jitter = 0.0
+        self.alpha: Vector | None = np.empty(0)
+
+    def solve(self) -> Vector:
+        """alpha, computed once per change: n^2."""
+        if self.alpha is None:
+            self.alpha = self.factor.backward(self.z[:, None])[:, 0]
+        return self.alpha
+
+
+class AppendRegression(Regression):
+    """Exact for fixed similarities and uniform weights; a new row costs n^2 of its family."""
+
+    def __init__(self, settings: Ridge, history: History) -> None:
+        super().__init__(settings, history)
+        self._matrices = settings.terms.matrices(history)
+        links = csr_array(np.sum([np.abs(K) for K in self._matrices], axis=0))
+        count, self._family_of = connected_components(links, directed=False)
+        self._families = [Family(np.flatnonzero(self._family_of == f)) for f in range(count)]
+        everything = np.hstack(self._matrices)
+        self._all_differ = len(np.unique(everything, axis=0)) == len(everything)
+        self._diagonal: Vector = np.empty(0)  # k_ii + ridge of each row
+        self._alpha: Vector | None = None
+        self._counts = history.counts * 0
+        self._refreshes = 0
+        if len(history):
+            self._absorb(0)
+
+    @staticmethod
+    def fits(settings: Ridge) -> bool:
+        """Whether this method is exact for these settings."""
+        return settings.weighting == "uniform" and all(t.similarity.fixed for t in settings.terms)
+
+    @property
+    def similarity_matrices(self) -> list[Matrix]:
+        return self._matrices
+
+    # -- learning -------------------------------------------------------------------------------
+
+    def _absorb(self, start: int) -> None:
+        h = self.history
+        new = np.arange(start, len(h))
+        touched = np.unique(self._family_of[h.arms[start:]])
+        blocks = {f: new[self._family_of[h.arms[start:]] == f] for f in touched.tolist()}
+        own = self.settings.terms.prior(self._matrices, h.arms[start:], h.contexts[start:])
+        kernels = {f: self._kernel_rows(self._families[f], rows) for f, rows in blocks.items()}
+        for f, rows in blocks.items():  # nothing above changed anything
+            self._extend(self._families[f], rows, kernels[f])
+        self._diagonal = np.append(self._diagonal, own + self.settings.ridge)
+        self._counts = h.counts
+        self._alpha = None
+
+    def _kernel_rows(self, family: Family, rows: Indices) -> Matrix:
+        """Kernel values of new rows with the family's rows and with each other."""
+        h = self.history
+        everyone = np.append(family.rows, rows)
+        return self.settings.terms.gram(
+            self._matrices, h.arms[rows], h.contexts[rows], h.arms[everyone], h.contexts[everyone]
+        )
+
+    def _extend(self, family: Family, rows: Indices, K: Matrix) -> None:
+        n = len(family.rows)
+        K[np.arange(len(rows)), n + np.arange(len(rows))] += self.settings.ridge + family.jitter
+        try:
+            family.factor.append(K)
+        except np.linalg.LinAlgError:
+            self._refresh(family, np.append(family.rows, rows))
+            family.z = np.empty(0)
+        family.rows = np.append(family.rows, rows)
+        family.z = family.factor.extend(family.z, self.history.rewards[family.rows])
+        family.alpha = None
+
+    def _refresh(self, family: Family, rows: Indices) -> None:
+        """The factor of these rows anew, with jitter: the matrix is singular in floating point."""
+        h = self.history
+        K = self.settings.terms.gram(self._matrices, h.arms[rows], h.contexts[rows], h.arms[rows], h.contexts[rows])
+        scale = float(K.diagonal().max()) + self.settings.ridge
+        jitter = max(1e-14, 10.0 * family.jitter / scale)
+        while jitter <= LARGEST_JITTER:
+            M = K.copy()
+            M[np.diag_indices_from(M)] += self.settings.ridge + jitter * scale
+            factor = GrowingCholesky()
+            try:
+                factor.append(M)
+            except np.linalg.LinAlgError:
+                jitter *= 10.0
+                continue
+            family.factor, family.jitter = factor, jitter * scale
+            self._refreshes += 1
+            warnings.warn(
+                f"the kernel matrix of {len(rows)} rows is singular in floating point (contexts repeat, or the "
+                f"ridge is tiny); added {jitter * scale:.3g} to its diagonal. Raise ridge to avoid this",
+                NumericalWarning,
+                stacklevel=2,
+            )
+            return
+        raise SingularMatrixError(
+            f"the kernel matrix of {len(rows)} rows is not positive definite, even with {LARGEST_JITTER:g} of its "
+            "largest entry added to the diagonal. The kernel may not be positive semidefinite "
+            "(kinbandits.testing.check_kernel tells), or ridge is far too small"
+        )
+
+    # -- numbers --------------------------------------------------------------------------------
+
+    def dual(self) -> Vector:
+        """M^-1 y, in order of arrival."""
+        if self._alpha is None or len(self._alpha) != len(self.history):
+            self._alpha = np.zeros(len(self.history))
+            for family in self._families:
+                self._alpha[family.rows] = family.solve()
+        return self._alpha
+
+    def _explained(self, arms: Indices, k: Matrix) -> Vector:
+        """k' M^-1 k for columns k (t, m) that belong to these arms."""
+        q = np.zeros(len(arms))
+        for f in np.unique(self._family_of[arms]).tolist():
+            family = self._families[f]
+            mine = np.flatnonzero(self._family_of[arms] == f)
+            if len(family.rows):
+                c = family.factor.forward(k[np.ix_(family.rows, mine)])
+                q[mine] = np.einsum("ij,ij->j", c, c)
+        return q
+
+    def _cross(self, arms: Indices, contexts: Matrix) -> Matrix:
+        h = self.history
+        return self.settings.terms.gram(self._matrices, h.arms, h.contexts, arms, contexts)
+
+    def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
+        prior = self._prior(query)
+        rounds = query.shape[0]
+        t = len(self.history)
+        if not t:
+            return np.zeros(query.shape), self.settings.width(prior, np.zeros(1))
+        different, place = self._different_arms(query)
+        mean, explained = np.empty(query.shape), np.empty(query.shape)
+        step = max(1, _POINTS // (t * len(different)))
+        for low in range(0, rounds, step):
+            part = Query(
+                query.arms[different], query.contexts[low : low + step, different if not query.shared else [0]]
+            )
+            columns = self._columns(part)
+            arms = np.tile(part.arms, part.shape[0])
+            mean[low : low + step] = (self.dual() @ columns).reshape(part.shape)[:, place]
+            explained[low : low + step] = self._explained(arms, columns).reshape(part.shape)[:, place]
+        return mean, self.settings.width(prior, explained)
+
+    def _different_arms(self, query: Query) -> tuple[Indices, Indices]:
+        """With one context for all, arms of equal similarity (and both cold or not) have equal numbers."""
+        k = len(query.arms)
+        if not query.shared or self._all_differ:
+            return np.arange(k), np.arange(k)
+        rows = np.hstack([*(K[query.arms] for K in self._matrices), self._cold(query.arms)[:, None]])
+        _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        return first, place.reshape(-1)
+
+    def _columns(self, query: Query) -> Matrix:
+        """k of all points, (t, R * k); a shared context is compared with the history once."""
+        h = self.history
+        rounds, n = query.shape
+        k = np.zeros((len(h), rounds, n))
+        flat = query.contexts.reshape(-1, query.contexts.shape[2])
+        for term, K_arm in zip(self.settings.terms, self._matrices, strict=True):
+            values = term.context_kernel(term.select(h.contexts), term.select(flat)).reshape(len(h), rounds, -1)
+            k += K_arm[np.ix_(h.arms, query.arms)][:, None, :] * values
+        return k.reshape(len(h), rounds * n)
+
+    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
+        covariance = self.settings.terms.gram(self._matrices, arms, contexts, arms, contexts)
+        k = self._cross(arms, contexts) if len(self.history) else np.empty((0, len(arms)))
+        for family in self._families:
+            if len(family.rows):
+                c = family.factor.forward(k[family.rows])
+                covariance -= c.T @ c
+        return covariance
+
+    def log_det(self) -> float:
+        """The sum over families."""
+        return float(
+            sum(f.factor.log_det() for f in self._families) - len(self.history) * np.log(self.settings.ridge)
+        )
+
+    # -- deciding -------------------------------------------------------------------------------
+
+    def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
+        """As the base class; widths are computed only for candidates whose ceiling reaches the best score."""
+        if query.shape[0] > 1 or not len(self.history):
+            return super().leaders(query, exploration, tolerance)
+        h, beta = self.history, float(exploration[0])
+        different, place = self._different_arms(query)
+        given = query.contexts if query.shared else query.contexts[:, different]
+        asked = Query(query.arms[different], given)
+        flat = asked.contexts[0]
+        kx = [t.context_kernel(t.select(flat), t.select(h.contexts)) for t in self.settings.terms]
+        probe = Probe(asked, kx, self._matrices, h.arms, self._prior(asked)[0])
+        alpha = self.dual()
+        mean = probe.dot(alpha)
+        cold = self._cold(asked.arms)
+        margin = 16.0 * len(h) * 2.0**-53 * float(np.abs(alpha).sum()) * float(probe.prior.max(initial=0.0))
+        crude = probe.largest(1.0 / self._diagonal)
+        ceiling = mean + beta * self.settings.width(probe.prior, np.minimum(crude, probe.prior)) + margin
+        scores = np.full(len(mean), -np.inf)
+        scores[cold] = beta * self.settings.width(probe.prior[cold], np.zeros(1))
+        open_ = np.flatnonzero(~cold)
+        open_ = open_[np.argsort(-ceiling[open_], kind="stable")]
+        while len(open_) and ceiling[open_[0]] >= scores.max() * (1.0 - np.sign(scores.max()) * tolerance):
+            now, open_ = open_[:_CHUNK], open_[_CHUNK:]
+            explained = self._explained(asked.arms[now], probe.columns(now))
+            scores[now] = mean[now] + beta * self.settings.width(probe.prior[now], explained)
+        known = np.isfinite(scores)
+        leaders = np.zeros((1, len(scores)), dtype=bool)
+        leaders[:, known] = best(scores[None, known], tolerance)
+        return leaders[:, place]
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "families": len(self._families),
+            "refreshes": self._refreshes,
+            "jitter": max((f.jitter for f in self._families), default=0.0),
+            "bytes": sum(f.factor.nbytes for f in self._families),
+        }
