@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: demo test test-quick lint types imports bench docs clean help
+.PHONY: demo test test-quick lint types imports bench soak browser docs clean help
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,16 @@ types: $(STAMP)  ## mypy, strict
 
 bench: $(STAMP)  ## speed against named baselines, as ratios
 	$(BIN)/python benchmarks/engine.py
+
+soak: $(STAMP)  ## a sweep of 60 cells killed at 10 random moments, on loky and dask; the account goes to docs/paper/soak.txt
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dask,ray]'
+	$(BIN)/python benchmarks/soak.py | tee docs/paper/soak.txt
+
+browser:  ## Chromium for the browser tests, from apt, where it is missing and we may
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || test -n "$$KINBANDITS_CHROMIUM" || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -q && apt-get install -y -q --no-install-recommends chromium; \
+	  else echo "no Chromium, and no right to install it: browser tests will be left out"; fi; }
 
 docs: $(STAMP)  ## the documentation, in docs/_build/html
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[docs]'

@@ -305,11 +305,18 @@ def synthetic_figure(reward: str = "text", users: int = 1500, seed: int = 0) -> 
         return figure
 
 
+def _settle(figure: Any) -> None:
+    """Lay the figure out once; doing it again for every format would move things by a hair."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
 def save_figure(figure: Any, stem: Path, formats: Sequence[str] = ("png", "svg", "pdf")) -> list[Path]:
     """Write the figure in these formats, with nothing in the files that depends on the day."""
     dates: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     paths = []
     with _style():
+        _settle(figure)
         for kind in formats:
             path = stem.with_suffix(f".{kind}")
             figure.savefig(path, dpi=200, metadata=dates.get(kind))
@@ -321,5 +328,6 @@ def data_uri(figure: Any) -> str:
     """The figure as an SVG image inside an HTML attribute."""
     buffer = io.BytesIO()
     with _style():
+        _settle(figure)
         figure.savefig(buffer, format="svg", dpi=150, metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
