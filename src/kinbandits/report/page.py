@@ -77,18 +77,22 @@ def write_report(
     comparisons = compare_all(results)
     claims = check_claims(results)
     references = check_reference(results)
-    page = _template().render(
-        results=results,
-        summaries=summaries,
-        comparisons=comparisons,
-        claims=claims,
-        references=references,
-        figures=list(_figures(results, place, formats)),
-        settings=_settings(results),
-        machine=_machine(results),
-        command=command,
-        clock=clock,
-        several=max(len(p.seeds) for p in results.problems) > 1,
+    page = (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            results=results,
+            summaries=summaries,
+            comparisons=comparisons,
+            claims=claims,
+            references=references,
+            figures=list(_figures(results, place, formats)),
+            settings=_settings(results),
+            machine=_machine(results),
+            command=command,
+            clock=clock,
+            several=max(len(p.seeds) for p in results.problems) > 1,
+        )
     )
     write_whole(place / "index.html", page.encode())
     write_whole(place / "summary.csv", _summary_csv(summaries).encode())
@@ -96,20 +100,21 @@ def write_report(
     return Report(place / "index.html", summaries, comparisons, claims, references)
 
 
-def _template() -> Any:
+def environment() -> Any:
+    """Jinja's environment, with our templates and filters."""
     try:
         import jinja2
     except ImportError as error:
         raise MissingPackageError("reports need jinja2; install it with: pip install 'kinbandits[plot]'") from error
-    environment = jinja2.Environment(
+    found = jinja2.Environment(
         loader=jinja2.PackageLoader("kinbandits.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"num": _num, "p": _p, "signed": _signed, "regrets": _regrets}
-    return environment.get_template("report.html.j2")
+    found.filters |= {"num": _num, "p": _p, "signed": _signed, "regrets": _regrets}
+    return found
 
 
 def _num(value: float, digits: int = 1) -> str:

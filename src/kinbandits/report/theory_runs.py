@@ -250,7 +250,7 @@ class Widths:
     upper: float
 
 
-def width_runs(horizon: int = 200, ridge: float = 5.0, mus: Sequence[float] = (0.0, 0.5, 1.0)) -> list[Widths]:
+def width_runs(horizon: int = 200, ridge: float = 5.0, mus: Sequence[float] = (0.0, 0.75, 1.0)) -> list[Widths]:
     """KMTL-UCB's widths for several mu. A large ridge, or the lower bound says nothing from the start."""
     found = []
     for mu in mus:
@@ -291,7 +291,7 @@ def effect_problem(seed: int, mu: float, horizon: int) -> RKHSProblem:
         n_arms=5,
         horizon=horizon,
         context_kernel=RBF(0.15),
-        centres=40,
+        centres=60,
         amplitude=0.5,
         noise=0.25,
     )

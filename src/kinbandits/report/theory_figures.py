@@ -1,0 +1,163 @@
+"""The theory's pictures. Each takes numbers from `theory_runs` and gives a matplotlib figure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits.report.figures import OKABE_ITO, _canvas, _style
+from kinbandits.report.theory_runs import Growth, MultiTaskEffect, RegretRuns, SimilarityCurves, Widths
+
+BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK, _ = OKABE_ITO
+_DASHES = ("-", "--", "-.", ":")
+
+
+def similarity_figure(curves: SimilarityCurves) -> Any:
+    """Log g and Theorem 1's bound against mu, for several N."""
+    with _style():
+        figure, axes = _canvas(2, 1, 8.6, 3.4)
+        for i, N in enumerate(curves.n_arms):
+            look = {"color": OKABE_ITO[i], "linestyle": _DASHES[i % 4], "label": f"N = {N}"}
+            axes[0, 0].plot(curves.mus, curves.log_g[i], **look)
+            axes[0, 1].plot(curves.mus, curves.bound[i], **look)
+        axes[0, 0].set_ylabel("log g (nats)")
+        axes[0, 1].set_ylabel("bound on regret (units of reward)")
+        axes[0, 0].set_title(f"log g of {curves.rows} rows (Theorem 3)")
+        axes[0, 1].set_title(f"bound at T = {curves.rows} (Theorem 1)")
+        for ax in axes[0]:
+            ax.set_xlabel("similarity of arms, mu")
+            ax.set_ylim(bottom=0)
+        axes[0, 0].legend(title="arms", loc="lower left")
+        return figure
+
+
+def growth_figure(growth: Growth) -> Any:
+    """Log g with its bounds, ranks, and the determinant lemma, along a run."""
+    with _style():
+        figure, axes = _canvas(3, 1, 11.0, 3.5)
+        left, middle, right = axes[0]
+        left.plot(growth.t, growth.theorem_2, color=GREEN, linestyle="-.", label="Theorem 2")
+        left.plot(growth.t, growth.corollary_1, color=RED, linestyle="--", label="Corollary 1")
+        left.plot(growth.t, growth.log_g, color=BLUE, label="log g")
+        left.set_title("log g and its bounds")
+        left.set_ylabel("nats")
+        left.set_yscale("log")
+        middle.plot(growth.t, growth.rank, color=GREEN, linestyle="-.", label="rank (in floating point)")
+        middle.plot(growth.t, growth.effective_rank, color=BLUE, label="effective rank (Definition 1)")
+        middle.set_title("rank of the kernel matrix")
+        middle.set_ylabel("rank")
+        middle.set_ylim(bottom=0)
+        right.plot(growth.t, growth.determinant_lemma, color=RED, linestyle="--", label="2 m log g (Lemma 8)")
+        right.plot(growth.t, growth.sum_squared_width, color=BLUE, label="sum of squared widths")
+        right.set_title("the determinant lemma")
+        right.set_ylabel("sum of s²")
+        right.set_yscale("log")
+        for ax, place in zip(axes[0], ("lower right", "center right", "center right"), strict=True):
+            ax.set_xscale("log")
+            ax.set_xlabel("rounds t")
+            ax.legend(loc=place)
+        return figure
+
+
+def regret_figure(runs: RegretRuns) -> Any:
+    """Regret of both algorithms under the bounds, log-log; and how the rounds divide into stages."""
+    with _style():
+        figure, axes = _canvas(2, 1, 10.0, 4.0)
+        left, right = axes[0]
+        t = np.arange(1, runs.horizon + 1)
+        left.plot(runs.growth.t, runs.growth.cgp_bound, color=PINK, linestyle=":", label="CGP-UCB bound, no prior")
+        left.plot(runs.growth.t, runs.growth.regret_bound, color=RED, linestyle="--", label="Theorem 1 bound")
+        left.plot(t, t, color=BLACK, linewidth=0.8, linestyle=(0, (1, 3)), label="t (reward 1 lost each round)")
+        for values, colour, style, name in (
+            (runs.sup, ORANGE, "-.", "SupKMTL-UCB"),
+            (runs.kmtl, BLUE, "-", "KMTL-UCB"),
+        ):
+            slope = runs.slopes[name]
+            _band(left, t, values, colour, style, f"{name} (slope {slope:.2f})")
+        left.set_xscale("log")
+        left.set_yscale("log")
+        left.set_xlabel("rounds t")
+        left.set_ylabel("expected regret (units of reward)")
+        left.set_title("regret under the bound")
+        left.legend(loc="upper left", bbox_to_anchor=(0.0, -0.16), ncols=2)
+        shares = np.array(
+            [[*stages, settled] for stages, settled in zip(runs.stages, runs.settled, strict=True)], dtype=float
+        )
+        names = [f"{q}" for q in range(1, shares.shape[1])] + ["settled"]
+        right.bar(names, shares.mean(axis=0), color=ORANGE, width=0.7)
+        for x, column in enumerate(shares.T):
+            right.plot(np.full(len(column), x), column, ".", color=BLACK, markersize=4)
+        right.set_xlabel("stage q that the round joined")
+        right.set_ylabel("rounds")
+        right.set_title("SupKMTL-UCB's stages (bars: mean; dots: runs)")
+        return figure
+
+
+def _band(ax: Any, t: NDArray[Any], values: NDArray[np.float64], colour: str, style: str, label: str) -> None:
+    ax.plot(t, np.maximum(values.mean(axis=0), 1e-3), color=colour, linestyle=style, label=label)
+    low, high = np.maximum(values.min(axis=0), 1e-3), np.maximum(values.max(axis=0), 1e-3)
+    ax.fill_between(t, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def width_figure(widths: list[Widths]) -> Any:
+    """Squared widths of the choices between Lemma 6's bounds, one panel per mu, and their distribution."""
+    with _style():
+        figure, axes = _canvas(len(widths) + 1, 1, 3.1 * (len(widths) + 1), 3.6)
+        for ax, run in zip(axes[0], widths, strict=False):
+            t = np.arange(1, len(run.squared) + 1)
+            ax.plot(t, run.squared, ".", color=BLUE, markersize=3, label="s² of the choice")
+            ax.axhline(run.upper, color=RED, linestyle="--", label="upper bound c/λ")
+            informative = run.lower > 0
+            ax.plot(
+                t[informative], run.lower[informative], color=GREEN, linestyle="-", label="lower bound, derived"
+            )
+            printed = run.printed > 0
+            if printed.any():
+                ax.plot(t[printed], run.printed[printed], color=ORANGE, linestyle=":", label="lower bound, printed")
+            ax.set_title(f"mu = {run.mu:g}")
+            ax.set_xlabel("rounds t")
+            ax.set_xscale("log")
+            ax.set_ylim(0, run.upper * 1.08)
+        axes[0, 0].set_ylabel("squared width s²")
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        last = axes[0, -1]
+        bins = np.linspace(0.0, widths[0].upper, 30)
+        for i, run in enumerate(widths):
+            last.hist(
+                run.squared,
+                bins=bins,
+                histtype="step",
+                color=OKABE_ITO[i],
+                linestyle=_DASHES[i],
+                linewidth=1.4,
+                label=f"mu = {run.mu:g}",
+            )
+        last.axvline(widths[0].upper, color=RED, linestyle="--")
+        last.set_title("distribution over the run")
+        last.set_xlabel("squared width s²")
+        last.set_ylabel("rounds")
+        last.set_xlim(0.0, widths[0].upper * 1.05)
+        last.legend(loc="upper center")
+        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        return figure
+
+
+def effect_figure(effect: MultiTaskEffect) -> Any:
+    """Final regret against mu, for those who share and those who do not."""
+    with _style():
+        figure, axes = _canvas(1, 1, 5.6, 3.8)
+        ax = axes[0, 0]
+        for values, colour, style, mark, name in (
+            (effect.alone, GREEN, "--", "s", "Independent (each arm alone)"),
+            (effect.kin, BLUE, "-", "o", "KMTL-UCB (knows mu)"),
+        ):
+            ax.plot(effect.mus, values.T, color=colour, alpha=0.25, linewidth=0.8)
+            ax.plot(effect.mus, values.mean(axis=0), color=colour, linestyle=style, marker=mark, label=name)
+        ax.set_xlabel("true similarity of arms, mu")
+        ax.set_ylabel(f"expected regret after {effect.horizon} rounds")
+        ax.set_ylim(bottom=0)
+        ax.set_title("the multi-task effect")
+        ax.legend(loc="lower left")
+        return figure
