@@ -1,0 +1,378 @@
+"""The contracts as checks: run them on your own kernel, similarity, policy or environment.
+
+Each check raises `ContractError`, naming the first thing that is wrong, and returns nothing if all is well.
+They are what the tests of this library run, too.
+
+>>> import kinbandits as kb
+>>> from kinbandits.testing import check_kernel, check_policy
+>>> check_kernel(kb.RBF() * kb.Linear())
+>>> check_policy(kb.KMTLUCB(arms=3))
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kinbandits.environments import check_environment
+from kinbandits.errors import (
+    ContractError,
+    KinbanditsError,
+    RewardConflictError,
+    UnknownArmError,
+    UnknownDecisionError,
+)
+from kinbandits.history import History
+from kinbandits.kernels import as_kernel
+from kinbandits.policies import Policy, load
+from kinbandits.similarity import Similarity
+
+Matrix = NDArray[np.float64]
+
+__all__ = ["check_environment", "check_kernel", "check_policy", "check_similarity"]
+
+
+def check_kernel(kernel: object, contexts: ArrayLike | None = None) -> None:
+    """Check a kernel of ours, a scikit-learn kernel or a callable ``f(A, B)``.
+
+    Args:
+        kernel: what you would give as ``context_kernel=``.
+        contexts: (n, d) rows to try it on; random ones with d = 3, some of them equal, if left out.
+
+    It must give an (n, m) matrix of finite numbers that is symmetric and positive semidefinite to 1e-8 of its
+    largest entry, whose entries depend on their two rows alone, whose diagonal is ``diag``; it must give the
+    same again, and leave its arguments as they were.
+    """
+    k = as_kernel(kernel)
+    X = _rows(contexts)
+    K = k(X, X)
+    _require(isinstance(K, np.ndarray), f"k(A, B) must be an array, got {type(K).__name__}")
+    _require(K.shape == (len(X), len(X)), f"k(A, B) of {len(X)} and {len(X)} rows has shape {K.shape}")
+    _require(bool(np.isfinite(K).all()), "k(A, B) holds NaN or infinity")
+    scale = max(float(np.abs(K).max()), np.finfo(float).tiny)
+    part = k(X[:2], X[1:])
+    _require(part.shape == (2, len(X) - 1), f"k(A, B) of 2 and {len(X) - 1} rows has shape {part.shape}")
+    _require(_near(K, K.T, scale), "k(A, A) is not symmetric")
+    _require(_near(part, K[:2, 1:], scale), "an entry of k(A, B) depends on rows other than its own two")
+    _require(_near(k(X, X), K, scale), "k(A, B) differs when it is called again")
+    smallest = float(np.linalg.eigvalsh((K + K.T) / 2.0)[0])
+    _require(
+        smallest >= -1e-8 * scale,
+        f"k(A, A) is not positive semidefinite: its smallest eigenvalue is {smallest:.6g}",
+    )
+    diagonal = k.diag(X)
+    _require(np.shape(diagonal) == (len(X),), f"diag of {len(X)} rows has shape {np.shape(diagonal)}")
+    _require(_near(diagonal, np.diag(K), scale), "diag(A) is not the diagonal of k(A, A)")
+
+
+def check_similarity(similarity: Similarity, n_arms: int = 4, contexts: ArrayLike | None = None) -> None:
+    """Check a similarity for so many arms.
+
+    Args:
+        similarity: the value; it must fit ``n_arms`` (`check_arms`).
+        n_arms: how many arms.
+        contexts: (n, d) rows of a history to try it on, played by all arms but the last in turn.
+
+    Its matrix must be (N, N), finite, symmetric and positive semidefinite to 1e-8 of its largest entry; `fixed`
+    must be true only if the history does not matter; `tracker` must follow the definition row by row.
+    """
+    _require(isinstance(similarity, Similarity), f"{similarity!r} is no Similarity")
+    similarity.check_arms(n_arms)
+    X = _rows(contexts)
+    arms = np.arange(len(X)) % max(n_arms - 1, 1)
+    rewards = np.linspace(-1.0, 1.0, len(X))
+    history = History(n_arms)
+    first = similarity.matrix(history)
+    tracker = similarity.tracker(history)
+    for t in range(len(X) + 1):
+        K = similarity.matrix(history)
+        when = f"after {t} rows"
+        _require(K.shape == (n_arms, n_arms), f"matrix of {n_arms} arms has shape {K.shape} {when}")
+        _require(bool(np.isfinite(K).all()), f"matrix holds NaN or infinity {when}")
+        scale = max(float(np.abs(K).max()), np.finfo(float).tiny)
+        _require(_near(K, K.T, scale), f"matrix is not symmetric {when}")
+        smallest = float(np.linalg.eigvalsh((K + K.T) / 2.0)[0])
+        _require(
+            smallest >= -1e-8 * scale, f"matrix is not positive semidefinite {when}: eigenvalue {smallest:.6g}"
+        )
+        _require(_near(similarity.matrix(history), K, scale), f"matrix differs when it is asked again {when}")
+        _require(not similarity.fixed or _near(K, first, scale), f"fixed is true, but the matrix changed {when}")
+        _require(_near(tracker.matrix, K, scale), f"tracker is not the definition {when}")
+        if t < len(X):
+            history.append(arms[t : t + 1], X[t : t + 1], rewards[t : t + 1])
+            tracker.observe(t)
+
+
+def check_policy(policy: Policy, contexts: ArrayLike | None = None, *, saves: bool = True) -> None:
+    """Check a policy, on copies of it: the policy itself is left as it was.
+
+    Args:
+        policy: with at least two active arms, fresh or not.
+        contexts: (n, d), at least 8 rows to play; random ones of the right width if left out.
+        saves: whether ``save`` and ``load`` are part of what it promises.
+
+    The contract: decisions name a candidate and its exact probability; choosing and predicting change nothing but
+    open decisions and the random state; rewards come late and out of order, a repeat is recognised, another value
+    refused; bad input is refused and changes nothing; `choose_many` is many times `choose`; a copy is independent;
+    a retired arm is not chosen; a loaded policy goes on as the saved one.
+    """
+    _require(isinstance(policy, Policy), f"{policy!r} is no Policy")
+    _require(len(policy.active_arms) >= 2, "the check needs a policy with at least two active arms")
+    d = policy._n_features or 3
+    X = _rows(contexts, d)
+    _require(len(X) >= 8, f"the check needs at least 8 contexts, got {len(X)}")
+    _check_predict(policy.copy(), X)
+    _check_copy(policy, X)
+    _check_choose(policy.copy(), X)
+    _check_choose_many(policy.copy(), X)
+    _check_candidates(policy.copy(), X)
+    _check_rewards(policy.copy(), X)
+    _check_order(policy.copy(), X)
+    _check_refusals(policy.copy(), X)
+    _check_retire(policy.copy(), X)
+    if saves:
+        _check_save(policy.copy(), X)
+
+
+# -- the parts of check_policy -----------------------------------------------------------------------
+
+
+class _State:
+    """All that one can see of a policy, to be compared with itself later."""
+
+    def __init__(self, policy: Policy, X: Matrix) -> None:
+        self.prediction = policy.predict(X[:, None, :], policy.arms)
+        self.pending = policy.pending()
+        self.rng = str(policy.rng.bit_generator.state)
+        self.counted = (policy.n_observations, policy.n_decisions, list(policy.arms), set(policy.retired))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _State) and self.knows(other) and self.__rest() == other.__rest()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __rest(self) -> tuple[Any, ...]:
+        return self.pending, self.rng, self.counted
+
+    def knows(self, other: _State) -> bool:
+        """Whether both predict the same."""
+        return all(np.array_equal(a, b) for a, b in zip(self.prediction, other.prediction, strict=True))
+
+
+def _check_predict(policy: Policy, X: Matrix) -> None:
+    before = _State(policy, X)
+    k = len(policy.active_arms)
+    mean, width = policy.predict(X[0])
+    _require(mean.shape == width.shape == (k,), f"predict of {k} candidates has shapes {mean.shape}, {width.shape}")
+    batch = policy.predict(X[:, None, :])
+    _require(
+        batch.mean.shape == (len(X), k),
+        f"predict of {len(X)} rounds and {k} candidates has shape {batch.mean.shape}",
+    )
+    _require(
+        bool(np.isfinite(batch.mean).all() and np.isfinite(batch.width).all()), "predict gives NaN or infinity"
+    )
+    _require(bool((batch.width >= 0.0).all()), "predict gives a negative width")
+    scale = max(1.0, float(np.abs(batch.mean).max()), float(batch.width.max()))
+    _require(
+        _near(batch.mean[0], mean, scale) and _near(batch.width[0], width, scale),
+        "predict of a batch is not that of its rounds",
+    )
+    _require(_State(policy, X) == before, "predict changes the policy")
+
+
+def _check_choose(policy: Policy, X: Matrix) -> None:
+    for x in X:
+        twin, before = policy.copy(), _State(policy, X)
+        decision = policy.choose(x)
+        _require(decision.candidates == tuple(policy.active_arms), "the candidates are not the active arms")
+        _require(
+            0 <= decision.index < len(decision.candidates) and decision.arm == decision.candidates[decision.index],
+            f"decision.arm {decision.arm!r} is not candidate number {decision.index}",
+        )
+        _require(0.0 < decision.propensity <= 1.0, f"propensity must be in (0, 1], got {decision.propensity}")
+        shares = twin.probabilities(x[None, None, :])[0]
+        _require(abs(shares.sum() - 1.0) < 1e-9, f"probabilities add up to {shares.sum()}")
+        _require(
+            abs(shares[decision.index] - decision.propensity) < 1e-9,
+            f"propensity {decision.propensity} is not the probability {shares[decision.index]} of the choice",
+        )
+        _require(
+            policy.pending() == [*before.pending, decision.id], "choose does not open exactly its own decision"
+        )
+        _require(_State(policy, X).knows(before), "choose changes what the policy predicts")
+        again = twin.choose(x)
+        _require(
+            (again.arm, again.index, again.id) == (decision.arm, decision.index, decision.id),
+            "choose from the same state and random numbers gives another decision",
+        )
+        mean, width = decision.prediction
+        wanted = mean + decision.exploration * width
+        _require(
+            _near(decision.scores, wanted, max(1.0, float(np.abs(wanted).max()))), "score is not mean + b * width"
+        )
+
+
+def _check_choose_many(policy: Policy, X: Matrix) -> None:
+    twin = policy.copy()
+    many = policy.choose_many(X[:, None, :])
+    single = [twin.choose(x) for x in X]
+    _require(many.arm == [s.arm for s in single], "choose_many is not many times choose")
+    _require(list(many.id) == [s.id for s in single], "choose_many numbers decisions otherwise than choose")
+    _require(policy.pending() == twin.pending(), "choose_many opens other decisions than choose")
+
+
+def _check_candidates(policy: Policy, X: Matrix) -> None:
+    last = policy.active_arms[-1]
+    for x in X:
+        decision = policy.choose(x, arms=[last])
+        _require(decision.arm == last, f"the only candidate is {last!r}, but {decision.arm!r} was chosen")
+    decision = policy.choose(X[:3], arms=[last, last, last])
+    _require(
+        decision.arm == last and decision.index in (0, 1, 2), "one arm with three contexts gives no index of them"
+    )
+    _require(
+        np.array_equal(decision.context, X[decision.index]), "decision.context is not that of the candidate chosen"
+    )
+    mean, width = policy.predict(X[:2], arms=[last, policy.active_arms[0]])
+    _require(
+        mean.shape == width.shape == (2,), "predict of two candidates with a context each is not of shape (2,)"
+    )
+
+
+def _check_rewards(policy: Policy, X: Matrix) -> None:
+    first, second = policy.choose(X[0]), policy.choose(X[1])
+    rows = policy.n_observations
+    policy.update(second.id, 1.0)
+    policy.update(first, 0.0)
+    _require(policy.n_observations == rows + 2, "n_observations does not count the rewards learned")
+    _require(
+        not {first.id, second.id} & set(policy.pending()),
+        "a decision is still pending after its reward was learned",
+    )
+    before = _State(policy, X)
+    policy.update(first, 0.0)
+    _require(_State(policy, X) == before, "the same reward again is not recognised as a repeat")
+    _refuses(policy, X, RewardConflictError, lambda: policy.update(first, 1.0), "a second reward of another value")
+    third = policy.choose(X[2])
+    policy.cancel(third)
+    _require(third.id not in policy.pending(), "a cancelled decision is still pending")
+    _refuses(
+        policy, X, UnknownDecisionError, lambda: policy.update(third, 1.0), "a reward for a cancelled decision"
+    )
+
+
+def _check_order(policy: Policy, X: Matrix) -> None:
+    """Rewards in another order lead to the same knowledge."""
+    twin = policy.copy()
+    ids = [policy.choose(x).id for x in X[:4]]
+    assert ids == [twin.choose(x).id for x in X[:4]]
+    rewards = [0.0, 1.0, 0.5, 1.0]
+    for i in range(4):
+        policy.update(ids[i], rewards[i])
+        twin.update(ids[3 - i], rewards[3 - i])
+    one, two = policy.predict(X[:, None, :]), twin.predict(X[:, None, :])
+    scale = max(1.0, float(one.width.max()))
+    _require(
+        bool(np.abs(one.mean - two.mean).max() < 1e-6 * scale),
+        "the order in which rewards arrive changes the means",
+    )
+
+
+def _check_refusals(policy: Policy, X: Matrix) -> None:
+    arm = policy.active_arms[0]
+    decision = policy.choose(X[0])
+    bad = X[0].copy()
+    bad[0] = np.nan
+    tries: Sequence[tuple[str, type[Exception], Callable[[], object]]] = [
+        ("a context with NaN", KinbanditsError, lambda: policy.choose(bad)),
+        ("a context without features", KinbanditsError, lambda: policy.choose([])),
+        ("a context of the wrong width", KinbanditsError, lambda: policy.choose(np.append(X[0], 1.0))),
+        ("an empty list of candidates", KinbanditsError, lambda: policy.choose(X[0], arms=[])),
+        ("an unknown arm", UnknownArmError, lambda: policy.choose(X[0], arms=["no such arm"])),
+        ("a reward of NaN", KinbanditsError, lambda: policy.update(decision, float("nan"))),
+        ("a reward for an unknown decision", UnknownDecisionError, lambda: policy.update(10**9, 1.0)),
+        ("logged rows with an infinite reward", KinbanditsError, lambda: policy.observe([arm], X[:1], [np.inf])),
+        ("logged rows of an unknown arm", UnknownArmError, lambda: policy.observe(["no such arm"], X[:1], [1.0])),
+        ("logged rows of different numbers", KinbanditsError, lambda: policy.observe([arm], X[:2], [1.0])),
+    ]
+    for what, error, attempt in tries:
+        _refuses(policy, X, error, attempt, what)
+
+
+def _check_retire(policy: Policy, X: Matrix) -> None:
+    arm = policy.active_arms[0]
+    policy.retire_arm(arm)
+    chosen = policy.choose_many(X[:, None, :]).arm
+    _require(arm not in chosen, f"the retired arm {arm!r} was chosen")
+
+
+def _check_copy(policy: Policy, X: Matrix) -> None:
+    before = _State(policy, X)
+    other = policy.copy()
+    _require(_State(other, X) == before, "a copy does not know the same as the policy")
+    decision = other.choose(X[0])
+    other.update(decision, 1.0)
+    other.observe([other.active_arms[0]], X[:1], [0.5])
+    _require(_State(policy, X) == before, "what a copy does changes the policy it came from")
+
+
+def _check_save(policy: Policy, X: Matrix) -> None:
+    opened = [policy.choose(x) for x in X[:4]]
+    policy.update(opened[1], 1.0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policy.kb"
+        policy.save(path)
+        loaded = load(path)
+    _require(_State(loaded, X) == _State(policy, X), "a loaded policy does not know the same as the saved one")
+    for x, late in zip(X[4:], opened[2:], strict=False):
+        for one in (policy, loaded):
+            one.update(late.id, 0.5)
+        _require(
+            policy.choose(x).arm == loaded.choose(x).arm, "a loaded policy decides otherwise than the saved one"
+        )
+
+
+def _refuses(policy: Policy, X: Matrix, error: type[Exception], attempt: Callable[[], object], what: str) -> None:
+    before = _State(policy, X)
+    with _expected(error, what):
+        attempt()
+    _require(_State(policy, X) == before, f"{what} is refused, but changes the policy")
+
+
+@contextmanager
+def _expected(error: type[Exception], what: str) -> Iterator[None]:
+    try:
+        yield
+    except error:
+        return
+    except Exception as other:
+        raise ContractError(f"{what} gives {type(other).__name__}, not {error.__name__}: {other}") from other
+    raise ContractError(f"{what} is accepted; it must raise {error.__name__}")
+
+
+def _rows(contexts: ArrayLike | None, d: int = 3) -> Matrix:
+    """Read-only rows: those given, or random ones of which some coincide."""
+    if contexts is None:
+        X = np.random.default_rng(0).uniform(-1.0, 1.0, (12, d))
+        X[5] = X[2]
+    else:
+        X = np.array(contexts, dtype=np.float64)
+        _require(X.ndim == 2 and len(X) >= 3, f"contexts must be (n, d) with n >= 3, got shape {X.shape}")
+    X.setflags(write=False)
+    return X
+
+
+def _near(a: ArrayLike, b: ArrayLike, scale: float) -> bool:
+    return np.shape(a) == np.shape(b) and bool(np.allclose(a, b, rtol=1e-9, atol=1e-9 * scale))
+
+
+def _require(condition: bool, complaint: str) -> None:
+    if not condition:
+        raise ContractError(complaint)
