@@ -71,6 +71,9 @@ class Value:
     def __sklearn_clone__(self) -> Self:
         return self
 
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
 
 def frozen_array(values: ArrayLike) -> NDArray[np.float64]:
     """A read-only float64 copy."""
@@ -122,12 +125,15 @@ def to_spec(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if callable(value):
-        return {"type": "foreign", "name": getattr(value, "__name__", repr(value))}
+        return {"type": "foreign", "name": _callable_name(value)}
     raise InvalidTypeError(f"cannot save {value!r}: it is not a kinbandits value")
 
 
 def from_spec(data: Any, arrays: Mapping[str, NDArray[Any]], foreign: object = None) -> Any:
-    """Rebuild what ``to_spec`` wrote; ``foreign`` stands in for a callable, which no file can hold."""
+    """Rebuild what ``to_spec`` wrote; ``foreign`` gives again a callable, which no file can hold.
+
+    It is the callable, of the name it was saved under, or a mapping from such names to callables.
+    """
     if isinstance(data, list):
         return tuple(from_spec(v, arrays, foreign) for v in data)
     if not isinstance(data, dict):
@@ -136,16 +142,34 @@ def from_spec(data: Any, arrays: Mapping[str, NDArray[Any]], foreign: object = N
     if kind == "array":
         return arrays[data["key"]]
     if kind == "foreign":
-        if foreign is None:
-            raise InvalidTypeError(
-                f"the policy was saved with a kernel that is not ours ({data['name']}); give it again: "
-                "kb.load(path, context_kernel=f)"
-            )
-        return foreign
+        return _given_again(data["name"], foreign)
     if kind not in Value._registry:
         raise FormatError(f"the file names a value of type {kind!r}, which this release does not know")
     fields = {name: from_spec(v, arrays, foreign) for name, v in data.items() if name != "type"}
     return Value._registry[kind](**fields)
+
+
+def _callable_name(function: Any) -> str:
+    name: str = getattr(function, "__name__", repr(function))
+    if name == "<lambda>" or " at 0x" in name:
+        raise InvalidTypeError(
+            f"cannot save the kernel {function!r}: it has no name by which it could be given again. Write it as a "
+            "function (def), or use a kinbandits kernel"
+        )
+    return name
+
+
+def _given_again(name: str, foreign: object) -> object:
+    given = (
+        foreign if isinstance(foreign, Mapping) else {} if foreign is None else {_callable_name(foreign): foreign}
+    )
+    if name not in given:
+        but = f", but context_kernel= is {', '.join(map(repr, given))}" if given else ""
+        raise InvalidTypeError(
+            f"the policy was saved with a kernel that is not ours, {name!r}{but}. Give it again: "
+            f"kb.load(path, context_kernel=f), or context_kernel={{{name!r}: f}} if it has another name now"
+        )
+    return given[name]
 
 
 def positive(name: str, value: float, *, zero: bool = False) -> float:

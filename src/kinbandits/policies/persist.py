@@ -31,6 +31,7 @@ from kinbandits.policies.base import Policy
 
 FORMAT = "kinbandits policy"
 FORMAT_VERSION = 1
+_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
 
 def save(policy: Policy, path: str | PathLike[str]) -> None:
@@ -52,7 +53,7 @@ def to_data(policy: Policy) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "params": params,
         "retired": [name for name in policy.arms if name in policy.retired],
         "ledger": ledger,
-        "rng": policy.rng.bit_generator.state,
+        "rng": _plain(policy.rng.bit_generator.state),
         **learned,
     }
     return data, {**rows, **pending, **values}
@@ -63,7 +64,8 @@ def load(path: str | PathLike[str], *, context_kernel: object = None, exploratio
 
     Args:
         path: the file.
-        context_kernel: the kernel again, if it was a plain callable (which no file can hold).
+        context_kernel: the kernel again, if it was a plain callable (which no file can hold); if there were
+            several, or it has another name now, a mapping from names to callables.
         exploration: the schedule again, if it was a plain function.
     """
     return from_data(*_read(Path(path)), context_kernel=context_kernel, exploration=exploration)
@@ -89,10 +91,24 @@ def from_data(
     policy.retired = set(data["retired"])
     policy._relearn(data, arrays, lambda spec: from_spec(spec, arrays, foreign=context_kernel))
     policy._ledger.restore(data["ledger"], arrays)
-    bit_generator = getattr(np.random, data["rng"]["bit_generator"])()
-    bit_generator.state = data["rng"]
-    policy.rng = np.random.Generator(bit_generator)
+    policy.rng = _generator(data["rng"])
     return policy
+
+
+def _plain(state: Any) -> Any:
+    """The state of a random generator as JSON data: some kinds hold arrays."""
+    if isinstance(state, dict):
+        return {name: _plain(value) for name, value in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
+
+
+def _generator(state: dict[str, Any]) -> np.random.Generator:
+    kind = state["bit_generator"]
+    if kind not in _BIT_GENERATORS:
+        raise FormatError(f"the file names a random generator {kind!r}, which this release does not know")
+    bit_generator = getattr(np.random, kind)()
+    bit_generator.state = state
+    return np.random.Generator(bit_generator)
 
 
 def _param_spec(name: str, value: Any, arrays: dict[str, NDArray[Any]]) -> Any:

@@ -157,6 +157,8 @@ class Regression(ABC):
 
     def predict(self, query: Query) -> Prediction:
         """Mean and width of every candidate, (R, k) each."""
+        if not query.shape[0]:
+            return Prediction(np.zeros(query.shape), np.zeros(query.shape))
         mean, width = self._posterior(query)
         cold = self._cold(query.arms)
         if cold.any():

@@ -14,21 +14,33 @@ from kinbandits.errors import NumericalWarning, SingularMatrixError
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
+<<<<<<< HEAD
 LARGEST_JITTER = 1e-6  # of the largest diagonal entry; more would change the answer
+=======
+_LARGEST_JITTER = 1e-6  # of the largest diagonal entry; more would change the answer
+_SMALL_PIVOT = 1e-11  # of the largest diagonal entry
+>>>>>>> 859165e (Bad input refused without a trace; near-singular matrices told of; callables saved by name)
 
 
 def factor(M: Matrix) -> Matrix:
     """The lower Cholesky factor of M, with jitter on the diagonal if rounding made M indefinite.
 
     Jitter starts at 1e-14 of the largest diagonal entry and grows tenfold, with a warning that names it;
-    above 1e-6 the matrix is refused. Costs t^3 / 3. M is left as it was.
+    above 1e-6 the matrix is refused. A factor whose smallest pivot is below 1e-11 of that entry has lost most
+    of its digits, and is told of with a warning too. Costs t^3 / 3. M is left as it was.
     """
     if not np.isfinite(M).all():
         raise SingularMatrixError("the kernel matrix holds NaN or infinity; check what the kernel returns")
+    scale = float(M.diagonal().max())
     try:
-        return cholesky(M, lower=True, check_finite=False)
+        L = cholesky(M, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
-        scale = float(M.diagonal().max())
+        pass
+    else:
+        smallest = float(L.diagonal().min()) ** 2
+        if smallest < _SMALL_PIVOT * scale:
+            _warn(M, f"its smallest pivot is {smallest:.3g}, so that few digits of the numbers are certain")
+        return L
     jitter = 1e-14
     while jitter <= LARGEST_JITTER:
         try:
@@ -36,12 +48,7 @@ def factor(M: Matrix) -> Matrix:
         except np.linalg.LinAlgError:
             jitter *= 10.0
             continue
-        warnings.warn(
-            f"the kernel matrix of {len(M)} rows is singular in floating point (contexts repeat, or the ridge is "
-            f"tiny); added {jitter * scale:.3g} to its diagonal. Raise ridge to avoid this",
-            NumericalWarning,
-            stacklevel=2,
-        )
+        _warn(M, f"{jitter * scale:.3g} was added to its diagonal")
         return L
     raise SingularMatrixError(
         f"the kernel matrix of {len(M)} rows is not positive definite, even with {LARGEST_JITTER:g} of its "
@@ -62,6 +69,15 @@ def shifts(M: Matrix) -> Iterator[float]:
     raise SingularMatrixError(
         "a kernel matrix cannot be factorised at all; the kernel is not positive semidefinite "
         "(kinbandits.testing.check_kernel tells)"
+    )
+
+
+def _warn(M: Matrix, what: str) -> None:
+    warnings.warn(
+        f"the kernel matrix of {len(M)} rows is singular or nearly so in floating point (contexts repeat, or the "
+        f"ridge is tiny): {what}. Raise ridge to avoid this",
+        NumericalWarning,
+        stacklevel=3,
     )
 
 
