@@ -325,6 +325,8 @@ class KMTLUCB(Policy):
 
     def _leaders(self, query: Query, first_round: int, tolerance: float) -> tuple[NDArray[np.bool_], None]:
         # Algorithm 1: p_{a,t} = mean + beta * s; choose argmax p_{a,t}
+        if not query.shape[0]:
+            return np.zeros(query.shape, dtype=bool), None
         exploration = self._exploration(first_round, query.shape[0])
         return self.regression.leaders(query, exploration, tolerance), None
 

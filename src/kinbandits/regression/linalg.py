@@ -14,12 +14,8 @@ from kinbandits.errors import NumericalWarning, SingularMatrixError
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-<<<<<<< HEAD
 LARGEST_JITTER = 1e-6  # of the largest diagonal entry; more would change the answer
-=======
-_LARGEST_JITTER = 1e-6  # of the largest diagonal entry; more would change the answer
 _SMALL_PIVOT = 1e-11  # of the largest diagonal entry
->>>>>>> 859165e (Bad input refused without a trace; near-singular matrices told of; callables saved by name)
 
 
 def factor(M: Matrix) -> Matrix:
