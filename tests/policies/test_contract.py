@@ -85,6 +85,8 @@ def test_batches_of_rounds_are_three_dimensional() -> None:
     assert policy.predict(rng.uniform(size=(6, 2, 3)), arms=[0, 1]).mean.shape == (6, 2)
     assert policy.predict(X).mean.shape == (4,)
     assert len(policy.choose_many(np.empty((0, 1, 3)))) == 0
+    assert policy.predict(np.empty((0, 1, 3))).mean.shape == (0, 4)
+    assert kb.KMTLUCB(2, exploration=lambda t: 1 / t).choose_many(np.empty((0, 1, 3)), scores=True).arm == []
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -340,7 +340,7 @@ class KMTLUCB(Policy):
         if not callable(self.exploration):
             return np.full(rounds, self.exploration)
         values = [float(self.exploration(first_round + i + 1)) for i in range(rounds)]
-        if not np.isfinite(values).all() or min(values) < 0:
+        if not np.isfinite(values).all() or min(values, default=0.0) < 0:
             bad = next(v for v in values if not np.isfinite(v) or v < 0)
             raise InvalidInputError(f"the exploration schedule returned {bad!r}; it must be at least 0")
         return np.array(values)
