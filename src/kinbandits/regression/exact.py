@@ -1,10 +1,11 @@
 """The exact engine: the answers of `naive`, from whichever structure makes them cheap.
 
 It looks at the settings and the size, and hands the work to one of
+    `features`  kernels with a finite feature map (Linear): the cost does not grow with the history
     `append`    similarities that do not change, uniform weights: M only grows by rows
     `dense`     few rows: one Cholesky factor per change
     `ladder`    everything else: exact decisions from intervals
-and moves on when the history has grown. Which one is at work, and why, is in `report`.
+and moves on when the history has grown. Which one is at work is in `report`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kinbandits.history import History
 from kinbandits.regression.append import AppendRegression
 from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Ridge, Vector
 from kinbandits.regression.dense import DenseRegression
+from kinbandits.regression.features import FeatureRegression
 from kinbandits.regression.frozen import FrozenRegression
 from kinbandits.regression.ladder import LadderRegression
 
@@ -26,12 +28,18 @@ class ExactRegression(Regression):
 
     def __init__(self, settings: Ridge, history: History) -> None:
         super().__init__(settings, history)
-        self._core = self._pick()(settings, history)
+        self._feature_rows: float | None = None  # rows from which on feature space pays, once known
+        self._core: Regression = self._pick()(settings, history)
 
     def _pick(self) -> type[Regression]:
+        t = len(self.history)
+        if self._feature_rows is None and t:
+            self._feature_rows = FeatureRegression.pays_from(self.settings, self.history)
+        if self._feature_rows is not None and t >= self._feature_rows:
+            return FeatureRegression
         if AppendRegression.fits(self.settings):
             return AppendRegression
-        return DenseRegression if len(self.history) < SMALL else LadderRegression
+        return DenseRegression if t < SMALL else LadderRegression
 
     @property
     def similarity_matrices(self) -> list[Matrix]:

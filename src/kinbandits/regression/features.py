@@ -1,0 +1,264 @@
+"""Feature space: for kernels with a finite feature map, the cost does not grow with the history.
+
+Notation (the appendix's theta = D^-1 Phi' eta y)
+    phi(x)      the context features of a term, side by side for several terms
+    F           (N, r)  a root of the similarity, K_arm = F F'
+    Phi(a, x)   F[a] x phi(x) (all products), side by side over terms, so that Phi . Phi' is the kernel; D columns
+    A           (D, D)  ridge I + sum_i eta_i Phi_i Phi_i',   P = A^-1
+    theta       P sum_i eta_i y_i Phi_i
+    mean        Phi . theta,     width^2 = Phi' P Phi
+
+Two layouts. Where no arm learns from another (all similarities diagonal), one A per arm on phi alone: N blocks of
+d x d. Otherwise one block for all. With uniform weights P follows by Sherman and Morrison's formula, D^2 a row,
+and is computed anew from A every now and then; with per_arm weights A is another after every row, and so is P: D^3.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve, cholesky
+
+from kinbandits.history import History
+from kinbandits.regression.base import Indices, Matrix, Query, Regression, Ridge, Vector
+
+_RENEW = 32  # rank-one updates of a block before its inverse is computed anew
+_LARGEST = 256  # blocks up to this size are always worth it
+_MEMORY = 2**26  # numbers held in all blocks
+
+
+class FeatureRegression(Regression):
+    """Exact for finite feature maps and fixed similarities; flat in t."""
+
+    def __init__(self, settings: Ridge, history: History) -> None:
+        super().__init__(settings, history)
+        self._matrices = settings.terms.matrices(history)
+        self._separate = _diagonal(self._matrices)
+        self._roots = [_root(K) for K in self._matrices]
+        self._renewals = 0
+        self._ready = False
+        if len(history):
+            self._absorb(0)
+
+    @staticmethod
+    def size(settings: Ridge, history: History) -> tuple[int, int] | None:
+        """(blocks, D) if the kernel has a finite feature map and the similarity is fixed, else None."""
+        if not len(history) or not all(t.similarity.fixed for t in settings.terms):
+            return None
+        widths = []
+        for term in settings.terms:
+            phi = term.context_kernel.features(term.select(history.contexts[:1]))
+            if phi is None:
+                return None
+            widths.append(phi.shape[1])
+        matrices = settings.terms.matrices(history)
+        if _diagonal(matrices):
+            return history.n_arms, sum(widths)
+        return 1, sum(w * _root(K).shape[1] for w, K in zip(widths, matrices, strict=True))
+
+    @staticmethod
+    def pays_from(settings: Ridge, history: History) -> float:
+        """From how many rows on feature space is the cheaper place; infinity if never."""
+        size = FeatureRegression.size(settings, history)
+        if size is None or size[0] * size[1] ** 2 > _MEMORY:
+            return math.inf
+        return 0.0 if size[1] <= _LARGEST else size[1]
+
+    @property
+    def similarity_matrices(self) -> list[Matrix]:
+        return self._matrices
+
+    # -- features -------------------------------------------------------------------------------
+
+    def _phi(self, contexts: Matrix) -> list[Matrix]:
+        features = [t.context_kernel.features(t.select(contexts)) for t in self.settings.terms]
+        return [phi for phi in features if phi is not None]
+
+    def _features(self, arms: Indices, contexts: Matrix) -> Matrix:
+        """Phi of each point, (m, D)."""
+        parts = []
+        for phi, root in zip(self._phi(contexts), self._roots, strict=True):
+            if self._separate:
+                parts.append(root.diagonal()[arms][:, None] * phi)
+            else:
+                parts.append(np.einsum("ir,id->ird", root[arms], phi).reshape(len(arms), -1))
+        return np.hstack(parts)
+
+    def _block(self, arms: Indices) -> Indices:
+        return arms if self._separate else np.zeros_like(arms)
+
+    # -- learning -------------------------------------------------------------------------------
+
+    def _absorb(self, start: int) -> None:
+        h = self.history
+        Phi = self._features(h.arms[start:], h.contexts[start:])
+        if not self._ready:
+            self._allocate(Phi.shape[1])
+        arms, rewards = h.arms[start:], h.rewards[start:]
+        for a in np.unique(arms).tolist():
+            rows = arms == a
+            self._S[a] += Phi[rows].T @ Phi[rows] if self._weighted or len(arms) > 1 else 0.0
+            self._v[a] += rewards[rows] @ Phi[rows]
+            self._n[a] += int(rows.sum())
+        if len(arms) == 1 and not self._weighted:
+            a = int(arms[0])
+            self._S[a] += np.outer(Phi[0], Phi[0])
+            self._rank_one(int(self._block(arms)[0]), Phi[0])
+        else:
+            for b in np.unique(self._block(arms)).tolist():
+                self._renew(b)
+
+    @property
+    def _weighted(self) -> bool:
+        return self.settings.weighting == "per_arm"
+
+    def _allocate(self, D: int) -> None:
+        """S, v, n: sums per arm (one place for all, where weights do not tell arms apart)."""
+        n_arms = self.history.n_arms
+        blocks = n_arms if self._separate else 1
+        keep = n_arms if self._separate or self._weighted else 1
+        self._S: Matrix | _Pooled = np.zeros((n_arms, D, D)) if keep == n_arms else _Pooled(np.zeros((D, D)))
+        self._v: Matrix | _Pooled = np.zeros((n_arms, D)) if keep == n_arms else _Pooled(np.zeros(D))
+        self._n = np.zeros(n_arms, dtype=np.intp)
+        self._P = np.tile(np.eye(D) / self.settings.ridge, (blocks, 1, 1))
+        self._theta = np.zeros((blocks, D))
+        self._log_dets = np.zeros(blocks)
+        self._age = np.zeros(blocks, dtype=np.intp)
+        self._ready = True
+
+    def _moments(self, block: int) -> tuple[Matrix, Vector]:
+        """A and sum eta_i y_i Phi_i of a block."""
+        ridge = self.settings.ridge
+        if isinstance(self._S, _Pooled) or isinstance(self._v, _Pooled):
+            assert isinstance(self._S, _Pooled)
+            assert isinstance(self._v, _Pooled)
+            S, v = self._S.total, self._v.total
+        elif self._separate:
+            eta = 1.0 / max(int(self._n[block]), 1) if self._weighted else 1.0
+            S, v = eta * self._S[block], eta * self._v[block]
+        else:
+            eta_all = 1.0 / np.maximum(self._n, 1)
+            S, v = np.tensordot(eta_all, self._S, axes=1), eta_all @ self._v
+        return S + ridge * np.eye(len(v)), v
+
+    def _renew(self, block: int) -> None:
+        """P and theta from A: D^3."""
+        A, v = self._moments(block)
+        L = cholesky(A, lower=True, check_finite=False)
+        P = cho_solve((L, True), np.eye(len(v)), check_finite=False)
+        self._P[block] = (P + P.T) / 2.0
+        self._theta[block] = cho_solve((L, True), v, check_finite=False)
+        self._log_dets[block] = 2.0 * np.log(np.diag(L)).sum() - len(v) * np.log(self.settings.ridge)
+        self._age[block] = 0
+        self._renewals += 1
+
+    def _rank_one(self, block: int, phi: Vector) -> None:
+        """P - P phi phi' P / (1 + phi' P phi), and theta = P v: D^2."""
+        self._age[block] += 1
+        if self._age[block] >= _RENEW:
+            self._renew(block)
+            return
+        P = self._P[block]
+        u = P @ phi
+        s = 1.0 + float(phi @ u)
+        P -= np.outer(u, u / s)
+        self._log_dets[block] += np.log(s)
+        v = self._v.total if isinstance(self._v, _Pooled) else self._v[block]
+        self._theta[block] = P @ v
+
+    # -- numbers --------------------------------------------------------------------------------
+
+    def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
+        if not self._ready:
+            return np.zeros(query.shape), self.settings.width(self._prior(query), np.zeros(1))
+        rounds, k = query.shape
+        if self._separate and query.shared:
+            phi = np.hstack(self._phi(query.contexts[:, 0, :]))  # (R, D)
+            scale = self._own_scale(query.arms)  # (k, D)
+            theta = self._theta[query.arms] * scale
+            if rounds == 1:
+                point = phi[0] * scale  # (k, D)
+                half = np.matmul(self._of(query.arms), point[:, :, None])[:, :, 0]
+                return (theta @ phi[0])[None, :], np.sqrt(np.maximum((half * point).sum(axis=1), 0.0))[None, :]
+            points = phi[None, :, :] * scale[:, None, :]  # (k, R, D)
+            squares = (np.matmul(points, self._of(query.arms)) * points).sum(axis=2).T
+            return phi @ theta.T, np.sqrt(np.maximum(squares, 0.0))
+        arms, contexts = query.points()
+        Phi, blocks = self._features(arms, contexts), self._block(arms)
+        mean, square = np.empty(len(arms)), np.empty(len(arms))
+        for b in np.unique(blocks).tolist():
+            mine = blocks == b
+            mean[mine] = Phi[mine] @ self._theta[b]
+            square[mine] = np.einsum("ij,ij->i", Phi[mine] @ self._P[b], Phi[mine])
+        return mean.reshape(rounds, k), np.sqrt(np.maximum(square, 0.0)).reshape(rounds, k)
+
+    def _of(self, arms: Indices) -> Matrix:
+        """The inverses of these arms; no copy where they are all arms in order."""
+        everyone = len(arms) == len(self._P) and np.array_equal(arms, np.arange(len(arms)))
+        return self._P if everyone else self._P[arms]
+
+    def _own_scale(self, arms: Indices) -> Matrix:
+        """What multiplies each column of phi for each arm: the root of its own similarity."""
+        widths = [p.shape[1] for p in self._phi(self.history.contexts[:1])]
+        columns = [np.tile(root.diagonal()[arms][:, None], w) for root, w in zip(self._roots, widths, strict=True)]
+        return np.hstack(columns)
+
+    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
+        if not self._ready:
+            return self.settings.terms.gram(self._matrices, arms, contexts, arms, contexts)
+        Phi, blocks = self._features(arms, contexts), self._block(arms)
+        covariance = np.zeros((len(arms), len(arms)))
+        for b in np.unique(blocks).tolist():
+            mine = np.flatnonzero(blocks == b)
+            covariance[np.ix_(mine, mine)] = self.settings.ridge * (Phi[mine] @ self._P[b] @ Phi[mine].T)
+        return covariance
+
+    def dual(self) -> Vector:
+        """M^-1 y = (y - mean) / noise at the rows."""
+        h = self.history
+        if not len(h):
+            return np.zeros(0)
+        Phi, blocks = self._features(h.arms, h.contexts), self._block(h.arms)
+        return np.asarray((h.rewards - np.einsum("ij,ij->i", Phi, self._theta[blocks])) / self._noise())
+
+    def log_det(self) -> float:
+        """log det(A / ridge), summed over blocks."""
+        return float(self._log_dets.sum()) if self._ready else 0.0
+
+    def report(self) -> dict[str, Any]:
+        if not self._ready:
+            return {}
+        return {
+            "blocks": len(self._P),
+            "features": self._P.shape[1],
+            "refreshes": self._renewals,
+            "bytes": self._P.nbytes,
+        }
+
+
+class _Pooled:
+    """Sums of all arms in one place, written to as if there were one per arm."""
+
+    def __init__(self, total: Any) -> None:
+        self.total = total
+
+    def __getitem__(self, arm: int) -> Any:
+        return self.total
+
+    def __setitem__(self, arm: int, value: Any) -> None:
+        self.total = value
+
+
+def _diagonal(matrices: list[Matrix]) -> bool:
+    return all(not np.any(K - np.diag(K.diagonal())) for K in matrices)
+
+
+def _root(K: Matrix) -> Matrix:
+    """F with K = F F', of as few columns as K has rank."""
+    if _diagonal([K]):
+        return np.diag(np.sqrt(K.diagonal()))
+    values, vectors = np.linalg.eigh(K)
+    keep = values > 1e-14 * max(float(values[-1]), 1e-300)
+    return np.asarray(vectors[:, keep] * np.sqrt(values[keep]))
