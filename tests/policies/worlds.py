@@ -12,9 +12,12 @@ from strategies import SIMILARITIES, random_rows
 PROBE = np.random.default_rng(99).uniform(-1.0, 1.0, (5, 1, 3))
 
 
-def played(similarity: str = "mixed", rounds: int = 15, n_arms: int = 4, **settings: Any) -> kb.KMTLUCB:
+def played(
+    similarity: str | kb.Similarity = "mixed", rounds: int = 15, n_arms: int = 4, **settings: Any
+) -> kb.KMTLUCB:
     """A policy that has logged rows, decided, learned some rewards and waits for three."""
-    defaults: dict[str, Any] = {"context_kernel": kb.RBF(0.8), "similarity": SIMILARITIES[similarity](n_arms)}
+    value = SIMILARITIES[similarity](n_arms) if isinstance(similarity, str) else similarity
+    defaults: dict[str, Any] = {"context_kernel": kb.RBF(0.8), "similarity": value}
     policy = kb.KMTLUCB(n_arms, **(defaults | settings))
     rows = random_rows(seed=21, n_arms=n_arms, t=rounds + 6)
     policy.observe(rows.arms[:6], rows.contexts[:6], rows.rewards[:6])
