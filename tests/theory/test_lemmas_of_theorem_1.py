@@ -119,6 +119,7 @@ def runs():
     return found
 
 
+@pytest.mark.slow
 def test_lemma_11_holds_in_every_run(runs):
     """Intervals hold f*, the best arm survives every elimination, gaps are at most 2^(3-q) at stage q."""
     for name, _, _, run in runs:
@@ -135,6 +136,7 @@ def test_the_audit_can_fail():
     assert run.gap_broken > 0
 
 
+@pytest.mark.slow
 def test_lemmas_8_and_9_bound_the_widths_of_every_stage(runs):
     """Sum of s^2 <= 2 m log g(Psi), sum of s <= sqrt(2 m |Psi| log g(Psi)); and log g is sum of log(1 + s^2)."""
     checked = 0
@@ -149,6 +151,7 @@ def test_lemmas_8_and_9_bound_the_widths_of_every_stage(runs):
     assert checked > 3000
 
 
+@pytest.mark.slow
 def test_lemma_12_bounds_the_size_of_every_stage(runs):
     for name, env, ridge, run in runs:
         policy = run.policy
@@ -172,6 +175,7 @@ def log_g_of_run(env, policy, ridge):
     return theory.log_g_of_similarity(env.mu, env.context_kernel(X, X), arms, ridge)
 
 
+@pytest.mark.slow
 def test_theorem_1_bounds_the_regret_and_how_loose_it_is(runs):
     """The bound exceeds T by far for any T that we can run; it is a statement about growth, not about size."""
     print()
@@ -238,6 +242,7 @@ def audit_coverage(env, policy):
     return missed
 
 
+@pytest.mark.slow
 def test_lemma_1_intervals_cover_in_all_arms_rounds_and_stages():
     """At least 1 - delta Q of runs: the binomial test does not reject it."""
     failed, allowed = coverage(delta=0.05)

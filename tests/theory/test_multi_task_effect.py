@@ -9,8 +9,8 @@ from kinbandits.report.theory_runs import Size, multi_task_effect
 
 @pytest.fixture(scope="module")
 def effect():
-    """Six seeds, the same contexts and noise for all mu and both policies."""
-    return multi_task_effect(Size(horizon=150, seeds=6))
+    """Four seeds, the same contexts and noise for all mu and both policies."""
+    return multi_task_effect(Size(horizon=150, seeds=4))
 
 
 @pytest.mark.slow
