@@ -1,0 +1,96 @@
+"""The commands run, report and paper, called as a user would."""
+
+import json
+
+import pytest
+
+from kinbandits.cli import main
+
+NEWS = """
+seeds = 2
+[[environments]]
+kind = "synthetic-news"
+horizon = 8
+[[methods]]
+name = "alone"
+[[methods]]
+name = "pooled"
+similarity = { type = "Pooled" }
+"""
+
+
+@pytest.fixture
+def call(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        with pytest.raises(SystemExit) as stop:
+            main([str(w) for w in words])
+        out, err = capsys.readouterr()
+        return stop.value.code, out, err
+
+    return run
+
+
+def test_run_report_and_resume(call, tmp_path):
+    (tmp_path / "news.toml").write_text(NEWS)
+    code, out, err = call("run", "news.toml", "--jobs", 1)
+    assert code == 0, err
+    assert "4 of 4 cells" in err
+    assert "pooled" in out
+    assert (tmp_path / "runs" / "news" / "report" / "index.html").exists()
+    code, _, err = call("run", "news.toml", "--jobs", 1)
+    assert code == 1
+    assert "go on with it with --resume" in err
+    assert "Traceback" not in err
+    code, out, _ = call("run", "news.toml", "--resume", "--no-report")
+    assert (code, out.strip()) == (0, "runs/news/results.csv")
+    (tmp_path / "news.toml").write_text(NEWS.replace("horizon = 8", "horizon = 9"))
+    code, _, err = call("run", "news.toml", "--resume")
+    assert code == 1
+    assert "environments.synthetic-news.horizon was 8, now 9" in err
+
+
+def test_report_as_json(call, tmp_path):
+    (tmp_path / "news.toml").write_text(NEWS)
+    call("run", "news.toml", "--jobs", 1, "--no-report")
+    code, out, err = call("report", "runs/news", "--out", "page", "--json")
+    assert code == 0, err
+    data = json.loads(out)
+    assert data["report"] == "page/index.html"
+    assert [s["method"] for s in data["summaries"]] == ["alone", "pooled"]
+    assert data["comparisons"][0]["wins"] + data["comparisons"][0]["losses"] <= 2
+
+
+def test_paper_says_how_long_and_goes_on(call, tmp_path):
+    words = ["paper", "--data", "synthetic,digits", "--seeds", 1, "--horizon", 6, "--jobs", 1, "--out", "p"]
+    code, out, err = call(*words)
+    assert code == 0, err
+    assert err.startswith("6 runs on synthetic, digits: about ")
+    assert "KMTL-UCB-Est is better than Kernel-UCB-Ind" in out
+    cells = {p: p.stat().st_mtime_ns for p in (tmp_path / "p" / "cells").iterdir()}
+    code, _, err = call(*words)
+    assert code == 0
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "p" / "cells").iterdir()} == cells
+    code, _, err = call("paper", "--data", "synthetic,digits", "--seeds", 2, "--horizon", 6, "--out", "p")
+    assert code == 1
+    assert "seeds was [0], now [0, 1]" in err
+
+
+def test_wrong_calls(call):
+    for words, text in (
+        (["paper", "--quick", "--data", "digits"], "give --quick or --data, not both"),
+        (["paper", "--data", "iris"], "the paper has no data set 'iris'"),
+        (["paper", "--settings", "best", "--data", "digits"], "settings must be one of"),
+        (["run", "none.toml"], "there is no file none.toml"),
+        (["report", "nowhere"], "nowhere holds no experiment"),
+    ):
+        code, _, err = call(*words)
+        assert (code, text in err) == (1, True), err
+
+
+def test_names_of_data_sets_complete():
+    from kinbandits.cli.experiment import _complete_data
+
+    assert _complete_data("le") == ["letter"]
+    assert _complete_data("digits,us") == ["digits,usps"]
