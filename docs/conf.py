@@ -1,0 +1,22 @@
+"""Sphinx configuration: MyST pages, furo, nothing that needs the network."""
+
+from kinbandits import __version__
+
+project = "kinbandits"
+author = "The kinbandits authors"
+copyright = "the kinbandits authors"
+release = version = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build", "paper/**"]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+add_module_names = False
+
+html_theme = "furo"
+html_title = f"kinbandits {__version__}"
+html_show_sphinx = False
+html_static_path: list[str] = []
