@@ -1,0 +1,251 @@
+"""How fast the decision service is: durable decisions against a POST that does nothing, on the same server.
+
+    python benchmarks/service.py [--seconds 5] [--restart-events 10000]
+
+Needs wrk. Prints ratios, with the floor of this machine (no-op requests and flushes per second) beside them:
+seconds alone mean nothing on another machine. All on 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "service"))
+from harness import Service, Wire, free_port
+
+from kinbandits.service.config import Settings
+from kinbandits.service.events import Draft, decision_id
+from kinbandits.service.store import open_store
+
+ARMS, FEATURES = 10, 8
+SETTINGS: dict[str, Any] = {
+    "policy": {
+        "arms": ARMS,
+        "context_kernel": {"type": "RBF", "length_scale": 2.0},
+        "similarity": {"type": "Estimated", "length_scale": 0.5},
+    },
+    "service": {"reward_wait": 0.0},
+}
+TOML = """
+[policy]
+arms = 10
+context_kernel = { type = "RBF", length_scale = 2.0 }
+similarity = { type = "Estimated", length_scale = 0.5 }
+[service]
+reward_wait = 0.0
+"""
+
+
+def fill(url: str, observations: int, decisions: int) -> None:
+    """A log with so many decisions, the first of them rewarded."""
+    rng = np.random.default_rng(0)
+    store = open_store(url)
+    drafts = []
+    for i in range(decisions):
+        name = decision_id(0, 1 + i)
+        x, arm = rng.normal(size=FEATURES).round(4).tolist(), int(rng.integers(ARMS))
+        body = {"context": x, "candidates": list(range(ARMS)), "arm": arm, "index": arm, "propensity": 0.1}
+        body |= {"mean": 0.0, "width": 1.0, "score": 0.1, "best_mean": 0.0, "best_score": 0.1, "model": 0}
+        drafts.append(Draft("decision", 1000.0 + i, body, name))
+        if i < observations:
+            row = {"reward": float(rng.random() < 0.5), "arm": arm, "context": x, "delay": 1.0}
+            drafts.append(Draft("reward", 1001.0 + i, row, name))
+    with store.transaction() as tx:
+        tx.append(drafts)
+    store.close()
+
+
+def wrk(port: int, path: str, token: str, connections: int, seconds: int) -> dict[str, float]:
+    """Requests per second and latencies (milliseconds) of POSTs with ever new contexts."""
+    script = f"""
+    wrk.method = "POST"
+    wrk.headers["Authorization"] = "Bearer {token}"
+    wrk.headers["Content-Type"] = "application/json"
+    request = function()
+      local x = {{}}
+      for i = 1, {FEATURES} do x[i] = string.format("%.4f", math.random() * 4 - 2) end
+      return wrk.format(nil, "{path}", nil, '{{"context":[' .. table.concat(x, ",") .. ']}}')
+    end
+    """
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
+        file.write(script)
+        file.flush()
+        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", file.name]
+        command.append(f"http://127.0.0.1:{port}")
+        text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert "Non-2xx" not in text, text
+    rate = re.search(r"Requests/sec:\s+([\d.]+)", text)
+    assert rate is not None, text
+    return {"rate": float(rate[1]), "p50": _milliseconds(text, "50%"), "p99": _milliseconds(text, "99%")}
+
+
+def _milliseconds(text: str, which: str) -> float:
+    found = re.search(rf"{which}\s+([\d.]+)(us|ms|s)", text)
+    assert found is not None, text
+    return float(found[1]) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[found[2]]
+
+
+def noop_server(port: int) -> None:
+    """The same server and framework, with a route that reads its body and does nothing."""
+    app = FastAPI()
+
+    async def noop(request: Request) -> Response:
+        await request.body()
+        return Response(b"{}", media_type="application/json")
+
+    app.add_api_route("/noop", noop, methods=["POST"])
+    uvicorn.Server(uvicorn.Config(app, port=port, log_config=None, access_log=False)).run()
+
+
+def flushes_per_second(folder: Path) -> float:
+    """How often this disk can make a small write durable."""
+    with (folder / "flush").open("wb") as file:
+        started = time.perf_counter()
+        for _ in range(200):
+            file.write(b"x" * 512)
+            file.flush()
+            os.fdatasync(file.fileno())
+        return 200 / (time.perf_counter() - started)
+
+
+def throughput(folder: Path, seconds: int, rounds: int = 3) -> dict[str, Any]:
+    """Interleaved: no-op, decisions, no-op, ... ; medians of the ratios."""
+    url = str(folder / "throughput.sqlite3")
+    fill(url, observations=1000, decisions=1000)
+    service = Service(url, SETTINGS, folder)
+    port = free_port()
+    noop = multiprocessing.get_context("spawn").Process(target=noop_server, args=(port,), daemon=True)
+    noop.start()
+    wait_for(port)
+    found: dict[str, Any] = {}
+    try:
+        check_answer(url, service)
+        for connections in (1, 16):
+            runs = [
+                (
+                    wrk(port, "/noop", service.token, connections, seconds),
+                    wrk(service.port, "/v1/decisions", service.token, connections, seconds),
+                )
+                for _ in range(rounds)
+            ]
+            found[f"{connections} connections"] = {
+                **{
+                    f"{name} ratio": float(np.median([d[name] / n[name] for n, d in runs]))
+                    for name in ("rate", "p50", "p99")
+                },
+                "no-op/s": float(np.median([n["rate"] for n, _ in runs])),
+                "decisions/s": float(np.median([d["rate"] for _, d in runs])),
+                "no-op p99 ms": float(np.median([n["p99"] for n, _ in runs])),
+                "decision p99 ms": float(np.median([d["p99"] for _, d in runs])),
+            }
+    finally:
+        noop.kill()
+        service.stop()
+    return found
+
+
+def wait_for(port: int) -> None:
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+
+
+def check_answer(url: str, service: Service) -> None:
+    """Before the clocks: what is served is what the library computes from the log's 1,000 rows."""
+    context = [0.5] * FEATURES
+    with Wire(service.port, service.token) as wire:
+        answer = wire.call("POST", "/v1/decisions", {"context": context})[1]
+    policy = Settings.model_validate(SETTINGS).build()
+    store = open_store(url, readonly=True)
+    rows = [e.body for e in store.read_all() if e.kind == "reward"]
+    store.close()
+    assert len(rows) == 1000
+    policy.observe([r["arm"] for r in rows], [r["context"] for r in rows], [r["reward"] for r in rows])
+    mean, width = policy.predict(context)
+    arm = answer["arm"]
+    np.testing.assert_allclose([answer["mean"], answer["width"]], [mean[arm], width[arm]], rtol=1e-8)
+
+
+def restart(folder: Path, events: int, observations: int) -> dict[str, float]:
+    """From SIGKILL to the first decision answered, of a command that imports everything anew."""
+    url = str(folder / "restart.sqlite3")
+    fill(url, observations=observations, decisions=events - observations)
+    service = Service(url, SETTINGS, folder)
+    service.stop()
+    (folder / "restart.toml").write_text(TOML)
+    command = [sys.executable, "-m", "kinbandits", "serve", str(folder / "restart.toml")]
+    command += ["--store", url, "--port", str(service.port), "--log-level", "error"]
+    times = []
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(5):
+            while not decided(service):
+                time.sleep(0.01)
+            process.kill()
+            process.wait()
+            started = time.perf_counter()
+            process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+            while not decided(service):
+                time.sleep(0.01)
+            times.append(time.perf_counter() - started)
+    finally:
+        process.kill()
+        process.wait()
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import kinbandits.service.server"], check=True)
+    return {
+        "seconds (median)": float(np.median(times)),
+        "seconds (slowest)": max(times),
+        "of which importing": time.perf_counter() - started,
+    }
+
+
+def decided(service: Service) -> bool:
+    try:
+        with Wire(service.port, service.token, timeout=5.0) as wire:
+            return bool(wire.call("POST", "/v1/decisions", {"context": [0.0] * FEATURES})[0] == 200)
+    except OSError:
+        return False
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--restart-events", type=int, default=10_000)
+    parser.add_argument("--observations", type=int, default=1000, help="rows of the model at restart")
+    arguments = parser.parse_args()
+    if shutil.which("wrk") is None:
+        raise SystemExit("This benchmark needs wrk (Debian: apt install wrk).")
+    with tempfile.TemporaryDirectory(prefix="kinbandits-bench-") as name:
+        folder = Path(name)
+        rates = throughput(folder, arguments.seconds)
+        again = restart(folder, arguments.restart_events, arguments.observations)
+        print(json.dumps({"flushes/s": flushes_per_second(folder), **rates, "restart": again}, indent=2))
+    at16 = rates["16 connections"]
+    print(f"\ndecisions / no-op at 16 connections: {at16['rate ratio']:.2f} (to hold: 0.40)")
+    print(f"p99 of decisions / p99 of no-op:     {at16['p99 ratio']:.1f} (to hold: 5)")
+    print(f"SIGKILL to first answer, seconds:    {again['seconds (median)']:.2f} (to hold: 2)")
+
+
+if __name__ == "__main__":
+    main()
