@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import pytest
 pytest.importorskip("fastapi", reason="the service needs the extra: pip install 'kinbandits[serve]'")
 
 from postgres_server import Server, binaries
+
+with warnings.catch_warnings():  # newer Starlettes would rather have httpx2; httpx does
+    warnings.simplefilter("ignore")
+    import starlette.testclient  # noqa: F401
 
 from kinbandits.service.store import Store, open_store
 

@@ -89,19 +89,19 @@ def test_candidates_and_contexts_of_their_own(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "code"),
+    ("request_", "answer"),
     [
-        (Decide([0.1]), "context_length"),
-        (Decide([[0.1, 0.2]] * 2), "context_shape"),
-        (Decide([[0.1, 0.2], [0.1], [0.2, 0.3]]), "context_length"),
-        (Decide([0.1, 0.2], arms=[]), "no_candidates"),
-        (Decide([0.1, 0.2], arms=["z"]), "unknown_arm"),
-        (Decide([0.1, 0.2], arms=["a"] * 2000), "too_many_candidates"),
+        (Decide([0.1]), (409, "context_length")),
+        (Decide([[0.1, 0.2]] * 2), (409, "context_shape")),
+        (Decide([[0.1, 0.2], [0.1], [0.2, 0.3]]), (409, "context_length")),
+        (Decide([0.1, 0.2], arms=[]), (422, "no_candidates")),
+        (Decide([0.1, 0.2], arms=["z"]), (404, "unknown_arm")),
+        (Decide([0.1, 0.2], arms=["a"] * 2000), (409, "too_many_candidates")),
     ],
 )
-def test_requests_that_do_not_fit(engine: Engine, request_: Decide, code: str) -> None:
+def test_requests_that_do_not_fit(engine: Engine, request_: Decide, answer: tuple[int, str]) -> None:
     engine.ask(Decide([0.0, 0.0]))
-    assert refused(engine, request_) == (422, code)
+    assert refused(engine, request_) == answer
     assert engine.store.last_seq() == 1
 
 
@@ -148,14 +148,14 @@ def test_arms_come_and_go(engine: Engine) -> None:
     assert engine.ask(AddArm("d", "me")) == {"arm": "d", "retired": False}
     assert engine.serving.policy.active_arms == ["a", "b", "c", "d"]
     assert refused(engine, AddArm("d", "me")) == (409, "arm_exists")
-    assert refused(engine, AddArm("e", "me", descriptor=[1.0])) == (422, "arm_refused")
+    assert refused(engine, AddArm("e", "me", descriptor=[1.0])) == (409, "arm_refused")
     for arm in "abc":
         assert engine.ask(RetireArm(arm, "me")) == {"arm": arm, "retired": True}
     assert engine.ask(RetireArm("a", "me")) == {"arm": "a", "retired": True}
     assert refused(engine, RetireArm("d", "me")) == (409, "last_arm")
     assert refused(engine, RetireArm("z", "me")) == (404, "unknown_arm")
     assert engine.ask(Decide([0.0]))["arm"] == "d"
-    assert refused(engine, Decide([0.0], arms=["a"])) == (422, "retired_arm")
+    assert refused(engine, Decide([0.0], arms=["a"])) == (409, "retired_arm")
     assert [e.body["by"] for e in engine.store.read() if e.kind.startswith("arm_")] == ["me"] * 4
 
 

@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from kinbandits._version import __version__
 from kinbandits.policies.explanation import explain
@@ -96,10 +97,16 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     codes = {404: ("not_found", "there is nothing here"), 405: ("method_not_allowed", "not with this method")}
     code, detail = codes.get(error.status_code, ("refused", "the request was refused"))
-    headers = {"Allow": error.headers["Allow"]} if error.headers and "Allow" in error.headers else None
+    headers = {"Allow": ", ".join(_methods(request))} if error.status_code == 405 else None
     return Response(
         json.dumps({"code": code, "detail": detail}), error.status_code, headers, media_type="application/json"
     )
+
+
+def _methods(request: Request) -> list[str]:
+    """All methods that this path knows."""
+    routes = (r for r in request.app.routes if r.matches(request.scope)[0] is not Match.NONE)
+    return sorted({method for r in routes for method in getattr(r, "methods", None) or ()} - {"HEAD"})
 
 
 async def _bad_path(request: Request, error: Exception) -> Response:
@@ -202,7 +209,7 @@ def explanation_of(engine: Engine, identifier: str) -> s.ExplanationAnswer | Non
     return s.ExplanationAnswer(
         arm=e.arm,
         mean=e.mean,
-        lent=list(e.lent.items()),
+        lent=[s.Loan(arm=arm, amount=amount) for arm, amount in e.lent.items()],
         width=e.width,
         width_alone=e.width_alone,
         width_prior=e.width_prior,
@@ -246,11 +253,11 @@ def _add_tokens(app: FastAPI, engine: Engine, keyring: Keyring) -> None:
     async def add(request: Request) -> Response:
         """Make a token. Its secret is in this answer and nowhere else."""
         body = await _body(request, s.TokenRequest)
-        secret = new_token()
+        secret, roles = new_token(), tuple(dict.fromkeys(body.roles))
         by = request.scope["kinbandits.token"].name
-        await _ask(engine, AddToken(body.name, hash_token(secret), tuple(body.roles), by))
+        await _ask(engine, AddToken(body.name, hash_token(secret), roles, by))
         keyring.forget()
-        return _reply(s.TokenAnswer(name=body.name, roles=body.roles, token=secret))
+        return _reply(s.TokenAnswer(name=body.name, roles=list(roles), token=secret))
 
     @app.delete("/v1/tokens/{name}", **operation("revoke_token", s.TokenState, None, 404))
     async def revoke(request: Request, name: str = Path(description="The name of a token.")) -> Response:

@@ -29,20 +29,20 @@ def check(request: Decide, serving: Serving, n_features: int | None, max_candida
         known = policy._index
         for arm in request.arms:
             if arm not in known:
-                raise Problem(422, "unknown_arm", "arms names an arm that this policy does not have")
+                raise Problem(404, "unknown_arm", "arms names an arm that this policy does not have")
             if arm in policy.retired:
-                raise Problem(422, "retired_arm", "arms names an arm that is retired")
+                raise Problem(409, "retired_arm", "arms names an arm that is retired")
     if candidates > max_candidates:
-        raise Problem(422, "too_many_candidates", f"there are more than {max_candidates} candidates")
+        raise Problem(409, "too_many_candidates", f"there are more than {max_candidates} candidates")
     rows = request.context if isinstance(request.context[0], list) else None
     if rows is not None and len(rows) not in (1, candidates):
         raise Problem(
-            422, "context_shape", f"context has {len(rows)} rows for {candidates} candidates; give one row for each"
+            409, "context_shape", f"context has {len(rows)} rows for {candidates} candidates; give one row for each"
         )
     widths = {len(row) for row in rows} if rows is not None else {len(request.context)}
     if len(widths) > 1 or (n_features is not None and widths != {n_features}):
         wanted = "rows of equal length" if n_features is None else f"{n_features} numbers"
-        raise Problem(422, "context_length", f"a context of this service has {wanted}")
+        raise Problem(409, "context_length", f"a context of this service has {wanted}")
 
 
 def choose(requests: Sequence[Decide], ids: Sequence[str], serving: Serving) -> list[Body | Problem]:
@@ -62,7 +62,7 @@ def choose(requests: Sequence[Decide], ids: Sequence[str], serving: Serving) -> 
                 try:
                     bodies[i] = _choose_alike([requests[i]], [ids[i]], serving)[0]
                 except KinbanditsError:
-                    bodies[i] = Problem(422, "refused", "the policy cannot choose for this context and these arms")
+                    bodies[i] = Problem(409, "refused", "the policy cannot choose for this context and these arms")
         else:
             for i, body in zip(members, chosen, strict=True):
                 bodies[i] = body

@@ -221,7 +221,7 @@ class Engine:
                 chosen[request] = problem
         if self._n_features is None and fresh:  # the first decision settles the length of a context
             length = _length(fresh[0])
-            wrong = Problem(422, "context_length", f"a context of this service has {length} numbers")
+            wrong = Problem(409, "context_length", f"a context of this service has {length} numbers")
             chosen.update({r: wrong for r in fresh if _length(r) != length})
             fresh = [r for r in fresh if _length(r) == length]
         ids = [decision_id(self.store.slot, self._number + 1 + i) for i in range(len(fresh))]

@@ -100,7 +100,9 @@ class Guard:
             await self.app(scope, self._counted(scope, receive), answer)
         except Exception as error:
             if not begun:
-                await problem_response(self._problem(error, scope))(scope, receive, answer)
+                problem = self._problem(error, scope)
+                respond = _to_login if problem.status == 401 and scope["path"] == "/" else problem_response(problem)
+                await respond(scope, receive, answer)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self.observe(f"{scope['method']} {route}", status, time.perf_counter() - started)
@@ -162,6 +164,12 @@ class Guard:
             return message
 
         return counted
+
+
+async def _to_login(scope: Scope, receive: Receive, send: Send) -> None:
+    headers = [(b"location", b"/login"), (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 303, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def problem_response(problem: Problem) -> ASGIApp:

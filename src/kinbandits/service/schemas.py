@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from kinbandits.service.config import LARGEST
 
@@ -15,7 +15,14 @@ ID = r"^[0-9a-f]{1,2}-[0-9a-f]{12}$"
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Row = Annotated[list[Number], Field(min_length=1, max_length=100_000)]
 Name = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f/]{1,200}$")]
-ArmName = Name | Annotated[int, Field(ge=-(2**53), le=2**53)]
+
+
+def _whole(value: object) -> object:
+    """3.0 is an integer to JSON Schema, so it is one here."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+ArmName = Name | Annotated[int, BeforeValidator(_whole), Field(ge=-(2**53), le=2**53)]
 Role = Literal["decide", "reward", "read", "admin"]
 
 
@@ -63,18 +70,12 @@ class TokenRequest(Strict):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     roles: Annotated[list[Role], Field(min_length=1, max_length=4)]
 
-    @model_validator(mode="after")
-    def _different(self) -> TokenRequest:
-        if len(set(self.roles)) < len(self.roles):
-            raise ValueError("roles must differ")
-        return self
-
 
 class Decision(BaseModel):
     """A decision: play ``arm``, then send its reward to ``PUT /v1/decisions/{id}/reward``."""
 
     id: str
-    arm: str | int
+    arm: ArmName
     index: int = Field(description="Which candidate, counted from 0.")
     mean: float = Field(description="Estimated reward.")
     width: float = Field(description="How uncertain the estimate is.")
@@ -95,8 +96,8 @@ class DecisionRecord(Outcome):
 
     at: float = Field(description="When it was made, in seconds since 1970.")
     context: list[Any]
-    candidates: list[str | int]
-    arm: str | int
+    candidates: list[ArmName]
+    arm: ArmName
     index: int
     propensity: float
     mean: float | None = None
@@ -104,12 +105,19 @@ class DecisionRecord(Outcome):
     score: float | None = None
 
 
+class Loan(BaseModel):
+    """How much of a mean came from an arm's data."""
+
+    arm: ArmName
+    amount: float
+
+
 class ExplanationAnswer(BaseModel):
     """Who lent what, by what the model knows now."""
 
-    arm: str | int
+    arm: ArmName
     mean: float
-    lent: list[tuple[str | int, float]]
+    lent: list[Loan]
     width: float
     width_alone: float
     width_prior: float
@@ -120,7 +128,7 @@ class ExplanationAnswer(BaseModel):
 class Arm(BaseModel):
     """An arm and its record."""
 
-    arm: str | int
+    arm: ArmName
     retired: bool
     pulls: int = 0
     rewards: int = 0
@@ -132,7 +140,7 @@ class Arm(BaseModel):
 class ArmState(BaseModel):
     """An arm after a change."""
 
-    arm: str | int
+    arm: ArmName
     retired: bool
 
 
@@ -157,8 +165,8 @@ class PolicyAnswer(BaseModel):
     """What is served and how far it has learned."""
 
     policy: str
-    arms: list[str | int]
-    retired: list[str | int]
+    arms: list[ArmName]
+    retired: list[ArmName]
     epsilon: float
     features: int | None
     observations: int
@@ -172,7 +180,7 @@ class PolicyAnswer(BaseModel):
 class SimilarityAnswer(BaseModel):
     """How alike the arms are, as the model sees them now."""
 
-    arms: list[str | int]
+    arms: list[ArmName]
     matrix: list[list[float]]
 
 

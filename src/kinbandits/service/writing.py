@@ -112,7 +112,7 @@ class Page:
             raise Problem(409, "void", "this decision is void; it takes no reward")
         low, high = self.policy.reward_range or (None, None)
         if low is not None and high is not None and not low <= request.value <= high:
-            raise Problem(422, "reward_range", f"a reward of this service is between {low:g} and {high:g}")
+            raise Problem(409, "reward_range", f"a reward of this service is between {low:g} and {high:g}")
         delay = self.now - record.at
         wait = self.settings.reward_wait
         if record.state == "open" and wait and delay > wait:
@@ -161,7 +161,7 @@ class Page:
             trial.add_arm(request.arm, **details)  # type: ignore[arg-type]
         except KinbanditsError:
             raise Problem(
-                422,
+                409,
                 "arm_refused",
                 "the similarity of this policy cannot take this arm: give the descriptor, similarity or neighbours "
                 "it needs, of the right length",

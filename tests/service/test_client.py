@@ -1,0 +1,55 @@
+"""The typed client against a real service, through its death and return."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from harness import Service
+
+from kinbandits.client import Client, ServiceError
+
+SETTINGS = {"policy": {"arms": ["a", "b c", 3], "context_kernel": {"type": "RBF"}}, "service": {}}
+
+
+def test_the_client(tmp_path: Path) -> None:
+    service = Service(str(tmp_path / "log.sqlite3"), SETTINGS, tmp_path)
+    try:
+        with Client(service.address, service.token) as client:
+            choice = client.decide(np.array([0.1, 0.2]))
+            assert client.reward(choice, 1).state == "rewarded"
+            assert client.reward(choice.id, 1.0).state == "rewarded"
+            with pytest.raises(ServiceError, match="already has another reward") as caught:
+                client.reward(choice, 0.0)
+            assert (caught.value.status, caught.value.code) == (409, "reward_conflict")
+            assert client.decision(choice)["state"] == "rewarded"
+            assert client.explain(choice)["arm"] == choice.arm
+            assert client.void(client.decide([[0, 0], [1, 1]], arms=["a", 3])).state == "void"
+            client.add_arm("d")
+            client.retire_arm("b c")
+            assert [(a.arm, a.retired) for a in client.arms()][1] == ("b c", True)
+            assert client.similarity()[0] == ["a", "b c", 3, "d"]
+            reader = client.add_token("reader", ["read"])
+            with Client(service.address, reader) as other:
+                assert other.policy()["epsilon"] == 0.05
+                with pytest.raises(ServiceError, match="role decide"):
+                    other.decide([0.1, 0.2])
+            client.revoke_token("reader")
+            # It is killed; the client waits for its return.
+            service.kill()
+            assert not client.ready()
+            threading.Timer(0.3, service.start).start()
+            assert client.decide([0.3, 0.4]).id > choice.id
+        with Client(service.address, "wrong") as stranger, pytest.raises(ServiceError, match="valid token"):
+            stranger.policy()
+    finally:
+        service.stop()
+    with (
+        Client(service.address, service.token, patience=0.1) as client,
+        pytest.raises(ServiceError, match="reached"),
+    ):
+        client.policy()
+    with pytest.raises(ValueError, match="must start with http"):
+        Client("localhost", "x")
