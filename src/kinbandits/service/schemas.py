@@ -22,7 +22,7 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-ArmName = Name | Annotated[int, BeforeValidator(_whole), Field(ge=-(2**53), le=2**53)]
+ArmName = Name | Annotated[int, Field(ge=-(2**53), le=2**53), BeforeValidator(_whole)]
 Role = Literal["decide", "reward", "read", "admin"]
 
 

@@ -1,0 +1,163 @@
+"""Off-policy evaluation: by hand, in the long run, and what it says when the log cannot tell."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kinbandits as kb
+from kinbandits.ope import LoggedRounds, estimate, evaluate_policy
+
+TYPES, ARMS = 5, 4
+WORLD = np.random.default_rng(42)
+MEANS = WORLD.uniform(0.1, 0.9, size=(TYPES, ARMS))  # probability of reward 1
+SHARES = WORLD.dirichlet(np.full(TYPES, 3.0))
+LOGGING = 0.7 * np.eye(ARMS)[MEANS.argmin(axis=1)] + 0.3 / ARMS  # mostly the worst arm, with a floor
+TARGET = 0.8 * np.eye(ARMS)[MEANS.argmax(axis=1)] + 0.2 / ARMS
+TRUTH = float(SHARES @ (TARGET * MEANS).sum(axis=1))
+
+
+def simulated(n: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    types = rng.choice(TYPES, n, p=SHARES)
+    chosen = (rng.random(n)[:, None] > LOGGING[types].cumsum(axis=1)).sum(axis=1)
+    rewards = (rng.random(n) < MEANS[types, chosen]).astype(float)
+    return types, chosen, rewards
+
+
+def cross_fitted(types: np.ndarray, chosen: np.ndarray, rewards: np.ndarray) -> np.ndarray:
+    """Mean reward per (type, arm), of the other half of the rows."""
+    q = np.zeros((len(types), ARMS))
+    half = np.arange(len(types)) % 2
+    for h in (0, 1):
+        other = half != h
+        cell = types[other] * ARMS + chosen[other]
+        sums = np.bincount(cell, rewards[other], TYPES * ARMS) + 0.01
+        counts = np.bincount(cell, minlength=TYPES * ARMS) + 0.02
+        q[half == h] = (sums / counts).reshape(TYPES, ARMS)[types[half == h]]
+    return q
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(7)
+    covered = dict.fromkeys(("ips", "snips", "direct", "dr"), 0)
+    errors: dict[str, list[float]] = {name: [] for name in covered}
+    for _ in range(500):
+        types, chosen, rewards = simulated(2000, rng)
+        q = cross_fitted(types, chosen, rewards)
+        found = estimate(rewards, LOGGING[types, chosen], chosen, TARGET[types], q)
+        assert not found.warnings
+        for name, e in found.estimates.items():
+            covered[name] += e.low <= TRUTH <= e.high
+            errors[name].append(e.value - TRUTH)
+    for name, n in covered.items():
+        assert 0.93 <= n / 500 <= 0.97, (name, n / 500)
+        assert abs(np.mean(errors[name])) < 0.005, name
+    assert np.std(errors["dr"]) < np.std(errors["ips"])  # the model helps
+    assert np.std(errors["snips"]) < np.std(errors["ips"])
+
+
+def test_by_hand() -> None:
+    rewards, p, chosen = [1.0, 0.0, 2.0], [0.5, 0.25, 0.8], [0, 1, 1]
+    target, model = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]], [[0.5, 1.0], [1.0, 0.0], [0.0, 1.5]]
+    found = estimate(rewards, p, chosen, target, model)
+    w = [0.9 / 0.5, 0.5 / 0.25, 0.8 / 0.8]
+    direct = [0.9 * 0.5 + 0.1 * 1.0, 0.5, 0.8 * 1.5]
+    dr = [direct[0] + w[0] * 0.5, direct[1] + w[1] * 0.0, direct[2] + w[2] * 0.5]
+    values = {name: e.value for name, e in found.estimates.items()}
+    assert values == pytest.approx(
+        {
+            "ips": (w[0] * 1.0 + 0.0 + w[2] * 2.0) / 3,
+            "snips": (w[0] * 1.0 + 0.0 + w[2] * 2.0) / sum(w),
+            "direct": sum(direct) / 3,
+            "dr": sum(dr) / 3,
+        },
+        abs=1e-12,
+    )
+    assert found.effective_n == pytest.approx(sum(w) ** 2 / sum(x * x for x in w))
+    ips = found.estimates["ips"]
+    assert ips.high - ips.value == pytest.approx(1.959963984540054 * np.std([1.8, 0.0, 2.0], ddof=1) / 3**0.5)
+
+
+def test_the_logging_policy_itself_gives_the_mean() -> None:
+    types, chosen, rewards = simulated(500, np.random.default_rng(0))
+    found = estimate(rewards, LOGGING[types, chosen], chosen, LOGGING[types])
+    for e in found.estimates.values():
+        assert e.value == pytest.approx(rewards.mean())
+    assert found.effective_n == pytest.approx(500)
+
+
+def test_missing_support_is_said() -> None:
+    n = 1000
+    rng = np.random.default_rng(0)
+    first = np.zeros(n, dtype=int)
+    found = estimate(rng.random(n), np.ones(n), first, np.tile([0.5, 0.5], (n, 1)))
+    assert any("probability 1" in w for w in found.warnings)
+    assert any("mean is 0.50" in w for w in found.warnings)
+    never = estimate(rng.random(n), np.full(n, 0.5), first, np.tile([0.0, 1.0], (n, 1)))
+    assert "snips" not in never.estimates
+    assert any("only 0 of 1000" in w for w in never.warnings)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"rewards": []}, "at least one row"),
+        ({"rewards": [1.0]}, "as many"),
+        ({"rewards": [1.0, float("nan")]}, "finite"),
+        ({"propensities": [0.0, 1.0]}, "above 0"),
+        ({"propensities": [0.5, 1.5]}, "at most 1"),
+        ({"chosen": [0, 2]}, "whole numbers from 0 to 1"),
+        ({"chosen": [0.0, 1.0]}, "whole numbers"),
+        ({"target": [[0.5, 0.6], [0.5, 0.5]]}, "sum to 1"),
+        ({"model": [[1.0, 1.0]]}, "model has shape"),
+        ({"level": 1.0}, "level must be"),
+    ],
+)
+def test_bad_input(change: dict[str, object], match: str) -> None:
+    good = {"rewards": [1.0, 0.0], "propensities": [0.5, 0.5], "chosen": [0, 1], "target": [[0.5, 0.5]] * 2}
+    estimate(**good)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=match):
+        estimate(**{**good, **change})  # type: ignore[arg-type]
+
+
+def test_a_policy_is_evaluated_as_it_would_have_fared() -> None:
+    """Against the truth: the taught policy is played on fresh rounds."""
+    rng = np.random.default_rng(3)
+    places = rng.normal(size=(TYPES, 2)) * 2.0
+    names = ["a", "b", "c", "d"]
+    types, chosen, rewards = simulated(1500, rng)
+    log = LoggedRounds(
+        contexts=places[types].tolist(),
+        candidates=[names] * 1500,
+        chosen=chosen.tolist(),
+        rewards=rewards.tolist(),
+        propensities=LOGGING[types, chosen].tolist(),
+    )
+
+    def make() -> kb.KMTLUCB:
+        return kb.KMTLUCB(names, context_kernel=kb.RBF(0.5), exploration=0.01, epsilon=0.1)
+
+    found = evaluate_policy(log, make, train=0.3)
+    policy = make()
+    log[:450].teach(policy)
+    fresh = rng.choice(TYPES, 4000, p=SHARES)
+    truth = float((policy.probabilities(places[fresh][:, None, :]) * MEANS[fresh]).sum(axis=1).mean())
+    assert truth > found.logged + 0.1  # it has learned
+    for name in ("ips", "snips", "dr"):
+        e = found.estimates[name]
+        assert e.low - 0.02 <= truth <= e.high + 0.02, name
+    assert found.estimates["dr"].standard_error < found.estimates["ips"].standard_error
+    with pytest.raises(ValueError, match="too few"):
+        evaluate_policy(log[:6], make)
+
+
+def test_rounds_with_candidates_of_their_own() -> None:
+    rng = np.random.default_rng(0)
+    contexts = [[0.0, 1.0], [[0.0, 0.0], [1.0, 1.0]], [0.5, 0.5], [[0.0, 0.0], [1.0, 0.0]]] * 10
+    candidates = [["a", "b", "c"], ["a", "b"], ["a", "b", "c"], ["c", "a"]] * 10
+    log = LoggedRounds(contexts, candidates, [2, 1, 0, 0] * 10, rng.random(40).tolist(), [0.5] * 40)
+    assert log.arms()[:4] == ["c", "b", "a", "c"]
+    assert log.played_contexts()[:2].tolist() == [[0.0, 1.0], [1.0, 1.0]]
+    found = evaluate_policy(log, lambda: kb.KMTLUCB(["a", "b", "c"], context_kernel=kb.RBF(), epsilon=0.2))
+    assert found.n == 20
+    assert str(found).startswith("estimator")
