@@ -270,7 +270,7 @@ def _directories() -> list[Path]:
 
 def _read(entry: Entry, path: Path) -> Dataset:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = dict(file)
         dataset = Dataset(
             entry.name,

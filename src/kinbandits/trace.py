@@ -169,7 +169,7 @@ class Trace:
     def load(cls, path: str | PathLike[str]) -> Trace:
         """Read what `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 arrays = dict(file)
             header = json.loads(str(arrays.pop("header")))
         except FileNotFoundError:

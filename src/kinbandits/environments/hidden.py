@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from kinbandits._value import Value, positive, real
 from kinbandits.environments.base import Matrix, Round, Rows, seeded, whole
@@ -94,8 +95,9 @@ class HiddenDescriptors(Value):
         ell = self.arm_length_scale
         if ell == 0.0:
             return np.eye(self.n_arms)
-        z = self.descriptors / ell
-        return np.asarray(np.exp(-0.5 * ((z[:, None, :] - z[None, :, :]) ** 2).sum(axis=2)))
+        distances = cdist(self.descriptors, self.descriptors)
+        with np.errstate(over="ignore"):  # far beyond any similarity, which is then 0
+            return np.asarray(np.exp(-0.5 * (distances / ell) ** 2))
 
     def start_rows(self) -> Rows:
         """Row i to arm i."""

@@ -66,7 +66,7 @@ class Streams(LabelledRows):
             raise DatasetError(f"there is no file {self.path}; path must name an .npz file of row numbers")
         key = f"{name}_{part}"
         try:
-            with np.load(self.path, allow_pickle=False) as file:
+            with Path(self.path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 if key not in file:
                     known = sorted({k.rsplit("_", 1)[0] for k in file.files})
                     raise DatasetError(f"{self.path} has no streams of {name}; it has {', '.join(known)}")
