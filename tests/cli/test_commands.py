@@ -1,4 +1,4 @@
-"""The command line, as a user meets it: in a process of its own."""
+"""The command line, as a user meets it."""
 
 from __future__ import annotations
 
@@ -10,64 +10,58 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer.main
+from typer.testing import CliRunner
 
 import kinbandits
+from kinbandits import cli
+from kinbandits.cli import data, doctor
 
 HEAVY = ("sklearn", "matplotlib", "pandas", "polars", "fastapi", "ray", "distributed", "narwhals", "jinja2")
+SOURCE = str(Path(kinbandits.__file__).parent.parent)
 
 
-def run(*arguments, cwd=None, **environment):
-    """Run ``kinbandits ARGUMENTS``; gives the finished process."""
-    clean = {k: v for k, v in os.environ.items() if k not in ("KINBANDITS_DEBUG", "FORCE_COLOR")}
-    clean["PYTHONPATH"] = str(Path(kinbandits.__file__).parent.parent)
-    return subprocess.run(
-        [sys.executable, "-m", "kinbandits", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=clean | environment,
-        timeout=300,
-    )
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run ``kinbandits ARGUMENTS`` in this process; gives (exit code, output, errors)."""
+    monkeypatch.delenv("KINBANDITS_DEBUG", raising=False)
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            cli.main([str(a) for a in arguments])
+        return stop.value.code, *capsys.readouterr()
+
+    return call
+
+
+def process(*arguments, cwd=None):
+    """Run ``kinbandits ARGUMENTS`` in a process of its own, away from a terminal."""
+    command = [sys.executable, "-m", "kinbandits", *map(str, arguments)]
+    environment = {k: v for k, v in os.environ.items() if k != "FORCE_COLOR"} | {"PYTHONPATH": SOURCE}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=300)
 
 
 def commands():
-    """Every command, as the words that call it."""
-    import typer.main
-
-    from kinbandits.cli import make_app
+    """Every command, as the words that call it, and whether it is a group of commands."""
 
     def walk(command, words):
         children = getattr(command, "commands", None)
-        if not children:
-            yield words
-            return
-        yield words
-        for name, child in children.items():
+        yield words, bool(children)
+        for name, child in (children or {}).items():
             yield from walk(child, [*words, name])
 
-    return list(walk(typer.main.get_command(make_app()), []))
+    return list(walk(typer.main.get_command(cli.make_app()), []))
 
 
-@pytest.fixture(scope="module")
-def quick_demo(tmp_path_factory):
-    out = tmp_path_factory.mktemp("demo")
-    return out, run("demo", "--seeds", 2, "--horizon", 20, "--out", out / "report", cwd=out)
-
-
-@pytest.mark.parametrize("words", commands(), ids=lambda w: " ".join(w) or "kinbandits")
-def test_every_command_has_help_with_examples(words):
-    from typer.main import get_command
-    from typer.testing import CliRunner
-
-    from kinbandits.cli import make_app
-
-    app = make_app()
-    get_command(app)
-    result = CliRunner().invoke(app, [*words, "--help"], prog_name="kinbandits")
+@pytest.mark.parametrize(("words", "group"), commands(), ids=lambda w: " ".join(w) if isinstance(w, list) else "")
+def test_every_command_has_help_with_examples(words, group):
+    result = CliRunner().invoke(cli.make_app(), [*words, "--help"], prog_name="kinbandits")
     assert result.exit_code == 0
-    group = words and len(words) == 1 and "Commands:" in result.output
-    assert group or "Examples:" in result.output
-    assert group or "  kinbandits " in result.output.split("Examples:")[1]
+    if not group or not words:
+        examples = result.output.split("Examples:")[1]
+        assert f"kinbandits {' '.join(words)}".rstrip() in examples
+    else:
+        assert "Commands:" in result.output
 
 
 def test_help_is_quick_and_loads_nothing_heavy():
@@ -82,7 +76,9 @@ loaded = [m for m in {HEAVY!r} if m in sys.modules]
 assert not loaded, loaded
 """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": SOURCE}
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stderr
     assert "demo" in done.stdout
@@ -90,68 +86,73 @@ assert not loaded, loaded
     assert (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime) < 1.0
 
 
-def test_version():
-    assert run("--version").stdout == f"kinbandits {kinbandits.__version__}\n"
+def test_version(run):
+    assert run("--version") == (0, f"kinbandits {kinbandits.__version__}\n", "")
 
 
-def test_wrong_calls_say_what_was_meant():
-    done = run("data", "lst")
-    assert done.returncode == 2
-    assert "Did you mean 'list'" in done.stderr
-    assert run("demo", "--seeds", 0).returncode == 2
+def test_wrong_calls_say_what_was_meant(run):
+    code, _, errors = run("data", "lst")
+    assert code == 2
+    assert "Did you mean 'list'" in errors
+    assert run("demo", "--seeds", 0)[0] == 2
 
 
-def test_errors_are_one_line_and_debug_shows_the_rest(tmp_path):
-    done = run("data", "path", "iris")
-    assert done.returncode == 1
-    assert done.stderr.startswith("Error: there is no data set 'iris'; there are digits")
-    assert "Traceback" not in done.stderr
+def test_errors_are_one_line_and_debug_shows_the_rest(run, tmp_path):
+    code, _, errors = run("data", "path", "iris")
+    assert code == 1
+    assert errors.startswith("Error: there is no data set 'iris'; there are digits")
+    assert errors.count("\n") == 1
     for words in (["--debug", "data", "path", "iris"], ["data", "path", "iris", "--debug"]):
-        assert "Traceback" in run(*words).stderr
-    (tmp_path / "file").write_text("")
-    done = run("demo", "--seeds", 1, "--horizon", 2, "--out", tmp_path / "file" / "report")
-    assert done.returncode == 1
-    assert "Check the path" in done.stderr
+        with pytest.raises(kinbandits.errors.DatasetError):
+            cli.main(words)
+    done = process("data", "path", "iris")
     assert "Traceback" not in done.stderr
 
 
-def test_an_error_of_ours_is_not_hidden(monkeypatch, capsys):
-    from kinbandits import cli
+def test_errors_of_the_system_and_of_ours(run, monkeypatch):
+    def app(error):
+        def broken(*_, **__):
+            raise error
 
-    def broken(*_, **__):
-        raise RuntimeError("a bug")
+        monkeypatch.setattr(cli, "make_app", lambda: broken)
 
-    monkeypatch.setattr(cli, "make_app", lambda: broken)
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["doctor"])
-    assert stop.value.code == 1
-    text = capsys.readouterr().err
-    assert "RuntimeError: a bug" in text
-    assert "--debug" in text
+    app(PermissionError(13, "Permission denied", "report"))
+    code, _, errors = run("doctor")
+    assert code == 1
+    assert "Permission denied: 'report'. Check the path" in errors
+    app(RuntimeError("a bug"))
+    code, _, errors = run("doctor")
+    assert code == 1
+    assert "RuntimeError: a bug" in errors
+    assert "--debug" in errors
     with pytest.raises(RuntimeError):
         cli.main(["doctor", "--debug"])
+    app(KeyboardInterrupt())
+    assert run("doctor")[0] == 130
 
 
-def test_data_commands(tmp_path):
-    here = {"KINBANDITS_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    listed = json.loads(run("data", "list", "--json", **here).stdout)
+def test_data_commands(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("KINBANDITS_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    listed = json.loads(run("data", "list", "--json")[1])
     assert [d["name"] for d in listed] == ["digits", "letter", "mnist", "optdigits", "pendigits", "segment", "usps"]
     assert [d["path"] for d in listed] == ["with scikit-learn"] + [None] * 6
-    assert "kinbandits data fetch" in run("data", "list", **here).stdout
+    assert "kinbandits data fetch" in run("data", "list")[1]
     cached = tmp_path / "cache" / "kinbandits" / "digits.npz"
-    assert run("data", "path", "digits", **here).stdout.strip() == str(cached)
-    assert run("data", "fetch", "digits", **here).stdout.strip() == f"digits: {cached}"
+    assert run("data", "path", "digits")[1].strip() == str(cached)
+    assert not cached.exists()
+    assert run("data", "fetch", "digits")[1].strip() == f"digits: {cached}"
     assert cached.exists()
-    assert run("data", "path", "digits", **here).stdout.strip() == str(cached)
+    assert run("data", "path", "digits")[1].strip() == str(cached)
 
 
-def test_doctor():
-    done = run("doctor", "--json")
-    findings = {f["what"]: f for f in json.loads(done.stdout)}
+def test_doctor(run):
+    code, out, _ = run("doctor", "--json")
+    findings = {f["what"]: f for f in json.loads(out)}
     for what in ("Python", "kinbandits", "BLAS", "cores", "SQLite", "disk here", "data sets", "scikit-learn"):
         assert what in findings
-    assert done.returncode == any(f["verdict"] == "problem" for f in findings.values())
-    assert "SQLite" in run("doctor").stdout
+    assert code == any(f["verdict"] == "problem" for f in findings.values())
+    assert "SQLite" in run("doctor")[1]
 
 
 @pytest.mark.parametrize(
@@ -161,55 +162,59 @@ def test_doctor():
 def test_the_verdict_on_sqlite(monkeypatch, version, verdict):
     import sqlite3
 
-    from kinbandits.cli import doctor
-
     monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
     assert doctor._sqlite().verdict == verdict
 
 
-def test_doctor_sees_a_missing_package(monkeypatch):
-    from kinbandits.cli import doctor
+def test_doctor_fails_on_a_problem(run, monkeypatch):
+    monkeypatch.setattr(doctor, "examine", lambda: [doctor.Finding("disk", "full", "problem", "make room")])
+    code, out, _ = run("doctor")
+    assert code == 1
+    assert "make room" in out
 
+
+def test_doctor_sees_a_missing_package(monkeypatch):
     monkeypatch.setattr(doctor, "OPTIONAL", {"not-a-package": "plot", "nor-this": None})
     first, second = doctor._packages()
     assert first.advice == "optional; pip install 'kinbandits[plot]'"
     assert second.advice == "optional; pip install nor-this"
 
 
-def test_no_colour_and_no_animation_away_from_a_terminal(quick_demo):
-    _, done = quick_demo
-    assert "\x1b" not in done.stdout + done.stderr
-    assert "\r" not in done.stderr
-    assert "12 of 12" in done.stderr
-    assert "left" in done.stderr
+def test_a_table_on_a_terminal(monkeypatch, capsys):
+    from kinbandits.cli.output import print_table
+
+    plain = "Title\nname   n\na      1\nbb    12\n"
+    print_table("Title", ["name", "n"], [["a", "1"], ["bb", "12"]], right=(1,))
+    assert capsys.readouterr().out.replace("  ", " ").split() == plain.split()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_table("Title", ["name", "n"], [["a", "1"], ["bb", "12"]], right=(1,))
+    assert "┃" in capsys.readouterr().out
 
 
-def test_the_demo(quick_demo):
-    out, done = quick_demo
+@pytest.mark.slow
+def test_the_demo_away_from_a_terminal(tmp_path):
+    done = process("demo", "--seeds", 2, "--horizon", 20, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for text in ("KMTL-UCB-Est", "Kernel-UCB-Pool", "synthetic", "digits", "20 rounds"):
+    for text in ("KMTL-UCB-Est", "Kernel-UCB-Pool", "Synthetic news", "Digits", "report/index.html"):
         assert text in done.stdout
-    figure = out / "report" / "demo.png"
-    assert figure.read_bytes().startswith(b"\x89PNG")
-    assert figure.stat().st_size > 20_000
-
-
-def test_the_demo_as_json(tmp_path):
-    done = run("demo", "--seeds", 1, "--horizon", 5, "--json", cwd=tmp_path)
-    runs = json.loads(done.stdout)["runs"]
-    assert len(runs) == 6
-    assert {r["rounds"] for r in runs} == {5}
+    assert "\x1b" not in done.stdout + done.stderr  # no colour
+    assert "\r" not in done.stderr  # no animation
+    assert "12 of 12 cells" in done.stderr
+    assert (tmp_path / "report" / "index.html").stat().st_size > 20_000
+    assert (tmp_path / "report" / "figures" / "regret.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_output_can_be_cut_off():
     done = subprocess.run(
-        f"{sys.executable} -m kinbandits doctor | head -1", shell=True, capture_output=True, text=True
+        f"'{sys.executable}' -m kinbandits doctor | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": SOURCE},
     )
     assert done.stderr == ""
 
 
 def test_completion_knows_data_sets():
-    from kinbandits.cli.data import _complete
-
-    assert _complete("p") == ["pendigits"]
-    assert len(_complete("")) == 7
+    assert data._complete("p") == ["pendigits"]
+    assert len(data._complete("")) == 7
