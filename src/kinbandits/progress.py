@@ -1,8 +1,21 @@
-"""Lengths of time, for people."""
+"""Progress with an estimate of the time left: a bar on a terminal, a plain line now and then elsewhere.
+
+>>> with Progress(2, "cells", stream=None) as progress:
+...     progress.advance()
+...     progress.done
+1
+"""
 
 from __future__ import annotations
 
-__all__ = ["clock"]
+import sys
+import time
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+__all__ = ["Progress", "clock"]
+
+_LINES = 10  # plain lines from start to end
 
 
 def clock(seconds: float) -> str:
@@ -17,3 +30,85 @@ def clock(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+class Progress:
+    """Counts to ``total``. Use it in a ``with`` statement and call `advance`.
+
+    Args:
+        total: how much there is to do.
+        label: what is done.
+        stream: where to write (default: standard error); None writes nothing.
+        fancy: a bar (True) or lines (False); default: a bar if ``stream`` is a terminal.
+        done: how much was done before.
+    """
+
+    def __init__(
+        self,
+        total: float,
+        label: str,
+        *,
+        stream: TextIO | bool | None = True,
+        fancy: bool | None = None,
+        done: float = 0,
+    ) -> None:
+        self.total, self.label, self.done = total, label, done
+        self.stream: TextIO | None = sys.stderr if stream is True else (stream or None)
+        self.fancy = bool(self.stream is not None and self.stream.isatty()) if fancy is None else fancy
+        self._first = done
+        self._started = time.monotonic()
+        self._next_line = 0.0
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        self._started = time.monotonic()
+        if self.stream is not None and self.fancy:
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("elapsed"),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                console=Console(file=self.stream),
+            )
+            self._task = self._bar.add_task(self.label, total=self.total, completed=self.done)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, amount: float = 1, note: str = "") -> None:
+        """So much more is done; ``note`` is shown beside it."""
+        self.done += amount
+        if self._bar is not None:
+            text = f"{self.label} {note}".rstrip()
+            self._bar.update(self._task, completed=self.done, description=text)
+        elif self.stream is not None and (self.done >= self._next_line or self.done >= self.total):
+            self._next_line = self.done + self.total / _LINES
+            print(self.line(note), file=self.stream, flush=True)
+
+    def line(self, note: str = "") -> str:
+        """Where it stands, in one plain line."""
+        elapsed = time.monotonic() - self._started
+        fresh = self.done - self._first
+        left = f", about {clock(elapsed / fresh * (self.total - self.done))} left" if fresh > 0 else ""
+        end = left if self.done < self.total else ""
+        extra = f" ({note})" if note else ""
+        return f"{self.label}: {self.done:g} of {self.total:g}{extra}, {clock(elapsed)} elapsed{end}"

@@ -75,15 +75,17 @@ except SystemExit as stop:
 loaded = [m for m in {HEAVY!r} if m in sys.modules]
 assert not loaded, loaded
 """
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": SOURCE}
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.returncode == 0, done.stderr
-    assert "demo" in done.stdout
-    # processor time, which other work on the machine does not stretch much
-    assert (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime) < 1.0
+    times = []
+    for _ in range(3):  # the best of three, in processor time: other work on the machine stretches it less
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": SOURCE}
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert done.returncode == 0, done.stderr
+        assert "demo" in done.stdout
+    assert min(times) < 1.0
 
 
 def test_version(run):

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from kinbandits._value import Value, positive, real
 from kinbandits.environments.base import Matrix, Round, Rows, seeded, whole
 from kinbandits.errors import InvalidInputError
+from kinbandits.kernels import cdist
 
 _UNIT = 0.2  # length scale over descriptors in the middle of the dial
 

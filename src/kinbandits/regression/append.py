@@ -16,8 +16,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from kinbandits.errors import NumericalWarning, SingularMatrixError
 from kinbandits.history import History
@@ -54,6 +52,9 @@ class AppendRegression(Regression):
     def __init__(self, settings: Ridge, history: History) -> None:
         super().__init__(settings, history)
         self._matrices = settings.terms.matrices(history)
+        from scipy.sparse import csr_array  # slow to import, and not needed by every policy
+        from scipy.sparse.csgraph import connected_components
+
         links = csr_array(np.sum([np.abs(K) for K in self._matrices], axis=0))
         count, self._family_of = connected_components(links, directed=False)
         self._families = [Family(np.flatnonzero(self._family_of == f)) for f in range(count)]
