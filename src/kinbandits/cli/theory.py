@@ -36,7 +36,7 @@ def theory(
       kinbandits theory --horizon 2000 --seeds 10 --out theory-long
       kinbandits theory --horizon 100 --seeds 1 --json
     """
-    from kinbandits.report.theory_page import STEPS, write_theory
+    from kinbandits.report.theory_page import STEPS, shown, write_theory
     from kinbandits.report.theory_runs import Size
 
     started = time.monotonic()
@@ -51,7 +51,7 @@ def theory(
     if as_json:
         print_json({"numbers": report.numbers, "page": str(report.page)})
         return
-    rows = [[name, f"{value:,.4g}"] for name, value in report.numbers.items()]
+    rows = [[name, shown(value)] for name, value in report.numbers.items()]
     print_table("The theory, checked", ["what", "value"], rows, right=(1,))
     print()
     print(f"Page: {report.page}")

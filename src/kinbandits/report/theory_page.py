@@ -73,7 +73,7 @@ def write_theory(
     numbers = _numbers(curves, runs, widths, effect)
     page = template.render(
         figures=list(_figures(place, formats, curves, runs, widths, effect)),
-        numbers=[(name, f"{value:,.3g}") for name, value in numbers.items()],
+        numbers=[(name, shown(value)) for name, value in numbers.items()],
         command=command,
         version=__version__,
         delta=DELTA,
@@ -102,6 +102,15 @@ def _figures(
         files = save_figure(figure, place / "figures" / name, formats)
         links = tuple(path.relative_to(place).as_posix() for path in files)
         yield Figure(name, title, caption, data_uri(figure), links)
+
+
+def shown(value: float) -> str:
+    """A number for a table.
+
+    >>> shown(62306.4), shown(2.26912)
+    ('62,306', '2.269')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _one_line(text: str) -> str:
@@ -141,6 +150,7 @@ def _on_growth(growth: Growth) -> str:
 def _on_regret(runs: RegretRuns) -> str:
     bound, T = runs.growth.regret_bound[-1], runs.horizon
     sup, kmtl = runs.sup[:, -1].mean(), runs.kmtl[:, -1].mean()
+    still = "" if any(runs.settled) else ", so it is still exploring"
     deepest = max((q for stages in runs.stages for q, n in enumerate(stages, start=1) if n), default=0)
     return _one_line(
         f"""
@@ -148,12 +158,12 @@ def _on_regret(runs: RegretRuns) -> str:
         {runs.ridge:g}. Theorem 1's bound is {bound:,.0f} at T = {T}: {bound / T:.0f} times T itself, and {
             bound / max(sup, 1e-9):,.0f} times the regret of SupKMTL-UCB ({
             sup:.1f}). So it is no forecast: for any T that
-        one can run it exceeds T, and what it says is how regret grows. The slopes of log regret against log t
+        one can run here it exceeds T, and what it says is how regret grows. The slopes of log regret against log t
         over the last nine tenths are {runs.slopes["SupKMTL-UCB"]:.2f} for SupKMTL-UCB and
-        {runs.slopes["KMTL-UCB"]:.2f} for KMTL-UCB; the theorem's is 1/2. SupKMTL-UCB is still exploring: it has
-        reached stage {deepest} of {len(runs.stages[0])} (right), and at a stage it plays the arm it is least
-        sure of, not the best one. KMTL-UCB, which has no proof of its own in the paper, loses {kmtl:.1f}. The
-        agnostic bound of CGP-UCB, with its constants, stands above ours.
+        {runs.slopes["KMTL-UCB"]:.2f} for KMTL-UCB; the theorem's is 1/2. SupKMTL-UCB has reached stage
+        {deepest} of {len(runs.stages[0])} (right){still}: at a stage it plays the arm it is least sure of, not
+        the best one. KMTL-UCB, which has no proof of its own in the paper, loses {kmtl:.1f}. The agnostic bound
+        of CGP-UCB, with its constants, is {runs.growth.cgp_bound[-1] / bound:.1f} times ours.
         """
     )
 
