@@ -8,6 +8,7 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.environments import RKHSProblem
+from kinbandits.testing import check_policy
 
 
 def problem(seed=0, horizon=150, **options):
@@ -287,6 +288,25 @@ def test_a_copy_learns_alone():
     assert policy.stages[0] == frozenset()
 
 
+def test_it_keeps_the_contract_of_policies():
+    check_policy(kb.SupKMTLUCB(3, horizon=1000, similarity=kb.Mixed(0.5)))
+
+
+def test_logged_rows_join_the_estimate_of_stage_1_and_no_set_of_rounds(tmp_path):
+    policy = kb.SupKMTLUCB(2, horizon=100)
+    before = policy.base([0.0], stage=2)
+    policy.observe([0, 1, 0], [[0.0], [0.5], [1.0]], [1.0, 0.0, 1.0])
+    assert policy.n_observations == len(policy.regression(1).history) == 3
+    assert all(not s for s in policy.stages)
+    np.testing.assert_array_equal(policy.base([0.0], stage=2), before)
+    policy.update(policy.choose([0.2]), 0.5)
+    assert policy.stages[0] == {0}
+    policy.save(tmp_path / "logged.kb")
+    again = kb.load(tmp_path / "logged.kb")
+    assert (again.n_observations, again.stages) == (4, policy.stages)
+    np.testing.assert_array_equal(again.predict([0.3]), policy.predict([0.3]))
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -308,10 +328,8 @@ def test_bad_settings_are_refused_by_name(settings, message):
         kb.SupKMTLUCB(2, **{"horizon": 10, **settings})
 
 
-def test_what_it_cannot_learn_from_or_cover_is_refused():
+def test_what_it_cannot_cover_is_refused():
     policy = kb.SupKMTLUCB(2, horizon=10)
-    with pytest.raises(ValueError, match="learns only from its own decisions"):
-        policy.observe([0], [[0.0]], [1.0])
     with pytest.raises(ValueError, match="candidates=3"):
         policy.choose(np.zeros((3, 1)), arms=[0, 0, 1])
     assert kb.SupKMTLUCB(2, horizon=10, candidates=3).choose(np.zeros((3, 1)), arms=[0, 0, 1]).index in (0, 1, 2)

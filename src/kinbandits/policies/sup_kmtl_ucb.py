@@ -257,13 +257,17 @@ class SupKMTLUCB(Policy):
     # -- learning: line 17, when the reward has come ------------------------------------------------
 
     def observe(self, arms: Sequence[ArmName] | NDArray[Any], contexts: ArrayLike, rewards: ArrayLike) -> None:
-        """Refused: a row that no decision of this policy made belongs to no stage."""
-        raise InvalidInputError(
-            "SupKMTLUCB learns only from its own decisions: a logged row belongs to no stage, and the intervals "
-            "would no longer hold. Use update(), or KMTLUCB for logged data"
-        )
+        """Learn logged rows: they join the estimate of stage 1, and no set of ``stages``, as they are no rounds.
+
+        Stage 1 is the one that can take them: which rounds join it depends on contexts alone. The intervals hold
+        if the arms of the log were not chosen by its own rewards (a fixed or a random policy, for example).
+        """
+        super().observe(arms, contexts, rewards)
 
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
+        if notes[0] is None:  # logged rows
+            self._regressions[0].observe(arms, contexts, rewards)
+            return
         for i, note in enumerate(notes):
             q = note["stage"]
             if q:
@@ -306,11 +310,11 @@ class SupKMTLUCB(Policy):
             "contexts": np.concatenate([h.contexts for h in filled]) if filled else np.empty((0, 0)),
             "rewards": np.concatenate([h.rewards for h in histories]),
         }
-        return {"rounds": self._rounds, "n_arms": self.n_arms}, rows
+        return {"rounds": self._rounds, "rows": [len(h) for h in histories]}, rows
 
     def _relearn(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]], value: Callable[[Any], Any]) -> None:
         self._rounds = [list(rounds) for rounds in data["rounds"]]
-        ends = np.cumsum([0, *(len(rounds) for rounds in self._rounds[1:])])
+        ends = np.cumsum([0, *data["rows"]])
         for regression, start, end in zip(self._regressions, ends[:-1], ends[1:], strict=True):
             if end > start:
                 rows = slice(start, end)
