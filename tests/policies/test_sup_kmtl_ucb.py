@@ -351,3 +351,9 @@ def test_two_terms_and_named_arms():
         policy.update(policy.choose([math.sin(t), math.cos(t)]), 0.5)
     assert policy.n_observations + len(policy.settled) == 30
     assert "horizon=30" in repr(policy)
+
+
+def test_a_file_may_name_it():
+    from kinbandits.experiments.config import policies
+
+    assert {"SupKMTLUCB", "SupLinUCB", "SupKernelUCB"} <= set(policies())

@@ -278,7 +278,7 @@ def policies() -> dict[str, Any]:
     import kinbandits
 
     found = {n: getattr(kinbandits, n) for n in kinbandits.__all__}
-    named = {"KernelUCB", "LinUCB"}
+    named = {"KernelUCB", "LinUCB", "SupKernelUCB", "SupLinUCB"}
     return {
         n: v
         for n, v in found.items()
