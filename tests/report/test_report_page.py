@@ -82,6 +82,20 @@ def test_a_report_on_half_an_experiment_says_so(tmp_path):
         write_report(tmp_path)
 
 
+def test_a_report_needs_no_data_any_more(tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("x,y\n" + "".join(f"0.{i},{'ab'[i % 2]}\n" for i in range(10)))
+    data = {
+        "name": "own",
+        "seeds": 1,
+        "environments": [{"kind": "classification", "data": str(rows), "target": "y", "name": "own"}],
+        "methods": [{"name": "only"}],
+    }
+    run_experiment(experiment_of(data), tmp_path / "runs", jobs=1)
+    rows.unlink()
+    assert write_report(tmp_path / "runs", formats=[]).summaries[0].rounds == 10
+
+
 def browser_path():
     """Chromium, or a plain word on why this test is left out (a failure where a browser is required)."""
     path = os.environ.get("KINBANDITS_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")

@@ -28,7 +28,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -355,7 +355,14 @@ def _file_record(text: str) -> dict[str, str] | None:
     path = Path(text)
     if not path.suffix or not path.is_file():
         return None
-    return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    status = path.stat()
+    return {"file": path.name, "sha256": _sha256(text, status.st_mtime_ns, status.st_size)}
+
+
+@lru_cache(maxsize=64)
+def _sha256(path: str, written: int, size: int) -> str:
+    """Of a file's content; read again only when the file has changed."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def _preset(name: str, e: EnvironmentConfig, descriptors: Any = None) -> dict[str, Any]:

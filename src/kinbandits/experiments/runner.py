@@ -56,7 +56,8 @@ def run_experiment(
 
     with store.locked():
         cells = experiment.cells()
-        work = {cell.id: _work(cell) for cell in cells}
+        rounds = {e.name: e.make(experiment.seeds[0]).horizon for e in experiment.environments}
+        work = {cell.id: float(rounds[cell.environment.name]) ** 2 for cell in cells}
         failed: set[str] = set()
         if set(work) - store.done():
             with backend(backend_name, jobs, scheduler, store.directory, say) as run:
@@ -95,11 +96,6 @@ def _until_done(
                     "Try fewer --jobs, then --resume"
                 ) from loss
             say(f"a worker died ({loss}); going on with the {len(set(work) - store.done())} cells left")
-
-
-def _work(cell: Cell) -> float:
-    """Roughly how much work a cell is: rounds squared."""
-    return float(cell.environment.make(cell.seed).horizon) ** 2
 
 
 def _raise_failed(store: Store, cells: list[Cell], failed: set[str]) -> None:

@@ -129,14 +129,15 @@ class Store:
         for partial in self.cells.glob(".*.partial"):
             partial.unlink(missing_ok=True)
         if not self.record_path.exists():
-            data = {"record": record, "experiment": experiment.model_dump(mode="json")}
+            cells = [[c.environment.name, c.method.name, c.seed, c.id] for c in experiment.cells()]
+            data = {"record": record, "experiment": experiment.model_dump(mode="json"), "cells": cells}
             write_whole(self.record_path, json.dumps(data, indent=1).encode())
 
     def record(self) -> dict[str, Any]:
         """What `open` wrote down."""
         try:
             data = json.loads(self.record_path.read_text(encoding="utf-8"))
-            return {"record": data["record"], "experiment": data["experiment"]}
+            return {key: data[key] for key in ("record", "experiment", "cells")}
         except FileNotFoundError:
             raise InvalidInputError(
                 f"{self.directory} holds no experiment (there is no experiment.json); make one with "
@@ -148,6 +149,16 @@ class Store:
     def experiment(self) -> Experiment:
         """The experiment that the directory holds."""
         return Experiment.model_validate(self.record()["experiment"])
+
+    def recorded(self) -> Iterator[tuple[str, str, int, CellResult | None, dict[str, Any]]]:
+        """Environment, method, seed, result (None while it is not finished) and time of every cell.
+
+        As they were written down: nothing that the experiment needs, such as its data, need be here any more.
+        """
+        done = self.done()
+        for environment, method, seed, cell_id in self.record()["cells"]:
+            result = CellResult.load(self.cells / f"{cell_id}.npz") if cell_id in done else None
+            yield environment, method, int(seed), result, self._timing(cell_id)
 
     # -- cells ----------------------------------------------------------------------------------
 
@@ -180,8 +191,11 @@ class Store:
 
     def timing(self, cell: Cell) -> dict[str, Any]:
         """How long a cell took (empty if nobody wrote it down)."""
+        return self._timing(cell.id)
+
+    def _timing(self, cell_id: str) -> dict[str, Any]:
         try:
-            timing: dict[str, Any] = json.loads((self.times / f"{cell.id}.json").read_text(encoding="utf-8"))
+            timing: dict[str, Any] = json.loads((self.times / f"{cell_id}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         return timing

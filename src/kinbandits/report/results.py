@@ -121,17 +121,16 @@ class Results:
         """The finished cells of an experiment's directory."""
         store = Store(directory)
         record = store.record()["record"]
-        experiment = store.experiment()
-        runs, times = [], []
-        for cell, result in store.results(experiment):
-            timing = store.timing(cell)
+        runs, times, missing = [], [], 0
+        for environment, method, seed, result, timing in store.recorded():
+            if result is None:
+                missing += 1
+                continue
             times.append(timing)
-            seconds = float(timing.get("seconds", "nan"))
-            runs.append(Run(cell.environment.name, cell.method.name, cell.seed, result, seconds))
+            runs.append(Run(environment, method, seed, result, float(timing.get("seconds", "nan"))))
         if not runs:
             raise InvalidInputError(f"{directory} has no finished cell yet; run it: kinbandits run FILE --resume")
-        missing = len(experiment.cells()) - len(runs)
-        return cls(experiment.name, _problems(runs), record, missing, tuple(times))
+        return cls(record["name"], _problems(runs), record, missing, tuple(times))
 
     def problem(self, name: str) -> Problem | None:
         """The runs on this environment, if there are any."""
