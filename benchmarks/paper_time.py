@@ -2,10 +2,9 @@
 
     python benchmarks/paper_time.py runs/paper-paper-streams
 
-The first from the times that the runs wrote down. The second from single rounds of the engine ``refactorise`` (kernel
-matrix kept, one Cholesky factor a round) with t = 250 to 4000 rows, on one thread,
-interpolated in between and added up over all rounds of all runs. Answers are equal: the report compares every run
-with the dense reference.
+The first from the times that the runs wrote down. The second from single rounds of the engine ``refactorise``
+(kernel matrix kept, one Cholesky factor a round) with t = 250 to 4000 rows, on one thread, interpolated in between
+and added up over all rounds of all runs. Answers are equal: the report compares every run with the dense reference.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ def main() -> None:
         mean, mean_other = statistics.mean(own), statistics.mean(other)
         print(f"{name:16} {len(runs):5} {runs[0][0]:7} {mean:12.2f} {mean_other:15.1f} {mean_other / mean:7.1f}")
     print(
-        f"all: {clock(ours)} of one core, {clock(ours / arguments.cores)} on {arguments.cores}; re-factorising each round "
-        f"{clock(theirs)} and {clock(theirs / arguments.cores)}; ratio {theirs / ours:.0f}"
+        f"all: {clock(ours)} of one core, {clock(ours / arguments.cores)} on {arguments.cores}; re-factorising "
+        f"each round {clock(theirs)} and {clock(theirs / arguments.cores)}; ratio {theirs / ours:.0f}"
     )
 
 
