@@ -1,7 +1,9 @@
 """SupKMTL-UCB: the contract, the stages, and an independent SupLinUCB."""
 
 import itertools
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ import pytest
 import kinbandits as kb
 from kinbandits.environments import RKHSProblem
 from kinbandits.testing import check_policy
+
+FORMATS = Path(__file__).parents[1] / "formats"
 
 
 def problem(seed=0, horizon=150, **options):
@@ -357,3 +361,19 @@ def test_a_file_may_name_it():
     from kinbandits.experiments.config import policies
 
     assert {"SupKMTLUCB", "SupLinUCB", "SupKernelUCB"} <= set(policies())
+
+
+def test_a_file_of_release_0_1_goes_on_as_it_did():
+    """Written by release 0.1; tests/formats/sup-policy-v1.json tells what it held and what it went on to do."""
+    told = json.loads((FORMATS / "sup-policy-v1.json").read_text())
+    policy = kb.load(FORMATS / "sup-policy-v1.kb")
+    assert [sorted(s) for s in policy.stages] == told["stages"]
+    assert sorted(policy.settled) == told["settled"]
+    assert policy.pending() == told["pending"]
+    assert policy.n_observations == sum(map(len, told["stages"])) + 1  # and one logged row
+    policy.update(0, told["first_reward"])
+    for step in told["after"]:
+        decision = policy.choose(step["context"], scores=True)
+        assert (decision.arm, decision.note) == (step["arm"], step["note"])
+        np.testing.assert_allclose([decision.mean, decision.width], [step["mean"], step["width"]], rtol=1e-8)
+        policy.update(decision, step["reward"])
