@@ -257,8 +257,9 @@ class LadderRegression(Regression):
         self._ones = ones
 
     def _drift_matters(self) -> bool:
-        fresh = UNIT * (1.0 + self._ones)
-        return self._drift * self._lift_root > 1e-8 and self._drift > 1e3 * fresh
+        """Whether computing Y anew would make a difference: its own error is n u as well."""
+        fresh = len(self.history) * UNIT * self._kernel_bound * self._ones
+        return self._drift * self._lift_root > 1e-8 and self._drift > 32.0 * fresh
 
     def _recompute_sums(self) -> None:
         """Y from its definition: t^2. The error is that of one sum."""
