@@ -238,15 +238,15 @@ class AppendRegression(Regression):
         cold = self._cold(asked.arms)
         margin = 16.0 * len(h) * 2.0**-53 * float(np.abs(alpha).sum()) * float(probe.prior.max(initial=0.0))
         crude = probe.largest(1.0 / self._diagonal)
-        ceiling = mean + beta * self.settings.width(probe.prior, np.minimum(crude, probe.prior)) + margin
+        ceiling = mean + self.settings.bonus(probe.prior, np.minimum(crude, probe.prior), beta) + margin
         scores = np.full(len(mean), -np.inf)
-        scores[cold] = beta * self.settings.width(probe.prior[cold], np.zeros(1))
+        scores[cold] = self.settings.bonus(probe.prior[cold], np.zeros(1), beta)
         open_ = np.flatnonzero(~cold)
         open_ = open_[np.argsort(-ceiling[open_], kind="stable")]
         while len(open_) and ceiling[open_[0]] >= scores.max() * (1.0 - np.sign(scores.max()) * tolerance):
             now, open_ = open_[:_CHUNK], open_[_CHUNK:]
             explained = self._explained(asked.arms[now], probe.columns(now))
-            scores[now] = mean[now] + beta * self.settings.width(probe.prior[now], explained)
+            scores[now] = mean[now] + self.settings.bonus(probe.prior[now], explained, beta)
         known = np.isfinite(scores)
         leaders = np.zeros((1, len(scores)), dtype=bool)
         leaders[:, known] = best(scores[None, known], tolerance)

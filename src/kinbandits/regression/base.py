@@ -95,6 +95,14 @@ class Ridge:
         width: Vector = np.sqrt(np.maximum(prior - explained, 0.0) / self.ridge)
         return width
 
+    def bonus(self, prior: Vector, explained: Vector, exploration: Vector | float) -> Vector:
+        """exploration * width, rounded once less: (exploration / sqrt(lambda)) sqrt(prior - explained).
+
+        Contexts far from all data differ in the last bits of prior - explained only; this keeps their order.
+        """
+        factor = exploration / np.sqrt(self.ridge)
+        return np.asarray(factor * np.sqrt(np.maximum(prior - explained, 0.0)))
+
 
 class Regression(ABC):
     """One estimator, several engines. Subclasses fill in the posterior; the rules common to all stand here."""
@@ -173,8 +181,20 @@ class Regression(ABC):
         With a ``tolerance``, all whose score is that fraction of the largest magnitude below it.
         An engine that can tell without computing every number overrides this.
         """
+        return best(self._scores(query, exploration), tolerance)
+
+    def _scores(self, query: Query, exploration: Vector) -> Matrix:
+        """mean + exploration * width of every candidate, (R, k)."""
         mean, width = self.predict(query)
-        return best(mean + exploration[:, None] * width, tolerance)
+        return mean + exploration[:, None] * width
+
+    def _scores_of(
+        self, query: Query, mean: Matrix, prior: Matrix, explained: Matrix, exploration: Vector
+    ) -> Matrix:
+        """The same from what the data explain of the prior, with the cold-start rule."""
+        cold = self._cold(query.arms)
+        mean[:, cold] = explained[:, cold] = 0.0
+        return mean + self.settings.bonus(prior, explained, exploration[:, None])
 
     def covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
         """Posterior covariance of the points: a Gaussian process with kernel k and noise ``noise``.

@@ -102,14 +102,21 @@ class DenseRegression(Regression):
             k += K_arm[np.ix_(arms, query.arms)][:, None, :] * per_round
         return k.reshape(len(arms), rounds * n)
 
-    def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
-        prior = self._prior(query)
+    def _moments(self, query: Query) -> tuple[Matrix, Matrix]:
+        """Mean and k' M^-1 k of every candidate."""
         if not len(self.history):
-            return np.zeros(query.shape), self.settings.width(prior, np.zeros(1))
+            return np.zeros(query.shape), np.zeros(query.shape)
         L = self._factor()
         c = forward(L, self._cross(query))
-        explained = np.einsum("ij,ij->j", c, c).reshape(query.shape)
-        return (c.T @ self._z).reshape(query.shape), self.settings.width(prior, explained)
+        return (c.T @ self._z).reshape(query.shape), np.einsum("ij,ij->j", c, c).reshape(query.shape)
+
+    def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
+        mean, explained = self._moments(query)
+        return mean, self.settings.width(self._prior(query), explained)
+
+    def _scores(self, query: Query, exploration: Vector) -> Matrix:
+        mean, explained = self._moments(query)
+        return self._scores_of(query, mean, self._prior(query), explained, exploration)
 
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
         h = self.history

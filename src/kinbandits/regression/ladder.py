@@ -305,16 +305,11 @@ class LadderRegression(Regression):
                 leaders[:, contenders] = best(bounds.low[None, contenders], tolerance)
                 return leaders
         self._counters["settled: dense"] += 1
-        mean, width = self._dense_posterior(query)
-        scores = self._with_cold(query, mean, width, exploration)
-        return best(scores, tolerance)
+        return best(self._scores(query, exploration), tolerance)
 
-    def _with_cold(self, query: Query, mean: Matrix, width: Matrix, exploration: Vector) -> Matrix:
-        cold = self._cold(query.arms)
-        if cold.any():
-            mean[:, cold] = 0.0
-            width[:, cold] = self.settings.width(self._prior(query)[:, cold], np.zeros(1))
-        return mean + exploration[:, None] * width
+    def _scores(self, query: Query, exploration: Vector) -> Matrix:
+        mean, explained = self._dense_moments(query)
+        return self._scores_of(query, mean, self._prior(query), explained, exploration)
 
     def rungs(self, query: Query, exploration: float) -> Iterator[Bounds]:
         """Ever narrower intervals that contain every score of a single round; the last may still overlap."""
@@ -428,11 +423,11 @@ class LadderRegression(Regression):
         q_low: Vector,
         q_high: Vector,
     ) -> Bounds:
-        narrow = self.settings.width(probe.prior, q_high) * (1.0 - 4.0 * UNIT)
-        wide = self.settings.width(probe.prior, np.maximum(q_low, 0.0)) * (1.0 + 4.0 * UNIT)
-        low, high = f - error + exploration * narrow, f + error + exploration * wide
+        narrow = self.settings.bonus(probe.prior, q_high, exploration * (1.0 - 8.0 * UNIT))
+        wide = self.settings.bonus(probe.prior, np.maximum(q_low, 0.0), exploration * (1.0 + 8.0 * UNIT))
+        low, high = f - error + narrow, f + error + wide
         if cold.any():
-            known = exploration * self.settings.width(probe.prior[cold], np.zeros(1))
+            known = self.settings.bonus(probe.prior[cold], np.zeros(1), exploration)
             low[cold] = high[cold] = known
         return Bounds(rung, low, high)
 
@@ -459,7 +454,8 @@ class LadderRegression(Regression):
             refined = self._refined_posterior(query)
             if refined is not None:
                 return refined
-        return self._dense_posterior(query)
+        mean, explained = self._dense_moments(query)
+        return mean, self.settings.width(self._prior(query), explained)
 
     def _refined_posterior(self, query: Query) -> tuple[Matrix, Matrix] | None:
         """Mean and width of one round by conjugate gradients, to rounding; None if they do not get there."""
@@ -514,14 +510,13 @@ class LadderRegression(Regression):
         h = self.history
         return self.settings.terms.gram(self.similarity_matrices, h.arms, h.contexts, arms, contexts)
 
-    def _dense_posterior(self, query: Query) -> tuple[Matrix, Matrix]:
-        prior = self._prior(query)
+    def _dense_moments(self, query: Query) -> tuple[Matrix, Matrix]:
+        """Mean and k' M^-1 k of every candidate, from the fresh factor."""
         if not len(self.history):
-            return np.zeros(query.shape), self.settings.width(prior, np.zeros(1))
+            return np.zeros(query.shape), np.zeros(query.shape)
         L, z = self._factor()
         c = forward(L, self._cross(*query.points()))
-        explained = np.einsum("ij,ij->j", c, c).reshape(query.shape)
-        return (c.T @ z).reshape(query.shape), self.settings.width(prior, explained)
+        return (c.T @ z).reshape(query.shape), np.einsum("ij,ij->j", c, c).reshape(query.shape)
 
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
         gram = self.settings.terms.gram(self.similarity_matrices, arms, contexts, arms, contexts)
