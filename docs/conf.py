@@ -20,3 +20,15 @@ html_theme = "furo"
 html_title = f"kinbandits {__version__}"
 html_show_sphinx = False
 html_static_path: list[str] = []
+
+
+def _plain_bars(app, what, name, obj, options, lines):  # type: ignore[no-untyped-def]
+    """Our docstrings write |x| for a magnitude, which reStructuredText would take for a substitution."""
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            parts = line.split("``")  # every second part is code
+            lines[i] = "``".join(p if n % 2 else p.replace("|", r"\|") for n, p in enumerate(parts))
+
+
+def setup(app):  # type: ignore[no-untyped-def]
+    app.connect("autodoc-process-docstring", _plain_bars)
