@@ -11,6 +11,7 @@
 from kinbandits import datasets, environments, errors, presets, theory
 from kinbandits._version import __version__
 from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Median
+from kinbandits.memory import Forgetting, Window
 from kinbandits.policies import (
     KMTLUCB,
     Decision,
@@ -38,6 +39,7 @@ __all__ = [
     "Decisions",
     "Estimated",
     "Explanation",
+    "Forgetting",
     "Graph",
     "Independent",
     "Kernel",
@@ -57,6 +59,7 @@ __all__ = [
     "SupLinUCB",
     "Term",
     "Trace",
+    "Window",
     "__version__",
     "datasets",
     "environments",

@@ -67,3 +67,7 @@ class ContractError(KinbanditsError, ValueError):
 
 class NumericalWarning(UserWarning):
     """The numbers needed help (jitter was added), and the result is a little different for it."""
+
+
+class BudgetWarning(UserWarning):
+    """The dictionary of the budgeted engine is too small for the kernel; the warning names a size that would do."""

@@ -34,6 +34,7 @@ class History:
 
     def __init__(self, n_arms: int) -> None:
         self.n_arms = n_arms
+        self.forgotten = 0  # rows that were learned and are no longer here
         self._size = 0
         self._arms: Indices = np.empty(0, dtype=np.intp)
         self._contexts: Matrix = np.empty((0, 0))
@@ -103,13 +104,24 @@ class History:
         """The first ``size`` rows, as a history of its own."""
         return History.of(self.n_arms, self.arms[:size], self.contexts[:size], self.rewards[:size])
 
+    def recent(self, size: int) -> History:
+        """The last ``size`` rows, as a history of its own that knows how many it has forgotten."""
+        if len(self) <= size:
+            return self.copy()
+        rows = slice(len(self) - size, len(self))
+        recent = History.of(self.n_arms, self.arms[rows], self.contexts[rows], self.rewards[rows])
+        recent.forgotten = self.forgotten + len(self) - size
+        return recent
+
     def without_arm(self, arm: int) -> History:
         """The rows of all other arms; arms above ``arm`` move down by one."""
         keep = self.arms != arm
         arms = self.arms[keep]
-        return History.of(
+        rest = History.of(
             self.n_arms - 1, np.where(arms > arm, arms - 1, arms), self.contexts[keep], self.rewards[keep]
         )
+        rest.forgotten = self.forgotten
+        return rest
 
     def copy(self) -> History:
         """A copy that shares nothing."""

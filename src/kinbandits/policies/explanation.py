@@ -80,6 +80,6 @@ def explain(
         width=reward_scale * float(width[0, 0]),
         width_alone=reward_scale * float(alone.predict(query).width[0, 0]),
         width_prior=reward_scale * float(nothing.predict(query).width[0, 0]),
-        n_own=int(own.sum()),
-        n_all=len(history),
+        n_own=int(regression.counts[arm]),
+        n_all=regression.n_observations,
     )

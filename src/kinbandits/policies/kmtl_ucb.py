@@ -15,11 +15,20 @@ from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import Median
-from kinbandits.policies.base import Policy, TieBreak, whole
+from kinbandits.memory import Memory, as_memory
+from kinbandits.policies.base import Policy, TieBreak, whole, whole
 from kinbandits.policies.decision import ArmName, Decision
 from kinbandits.policies.explanation import Explanation, explain
 from kinbandits.policies.ledger import Ledger
-from kinbandits.regression import ENGINES, Prediction, Query, Ridge, make_regression
+from kinbandits.regression import (
+    ENGINES,
+    Prediction,
+    Query,
+    Ridge,
+    changed_over,
+    make_regression,
+    restore_regression,
+)
 from kinbandits.regression.base import ColdStart, Weighting
 from kinbandits.similarity import Independent, Similarity
 from kinbandits.terms import Term, Terms, as_terms
@@ -48,7 +57,10 @@ class KMTLUCB(Policy):
         weighting: ``"per_arm"``, eta = 1/n_a (the paper's algorithm), or ``"uniform"`` (its analysis).
         cold_start: an arm never played has mean 0 and the prior width (``"explore"``, the paper), or borrows
             from its kin (``"borrow"``); ``"auto"`` borrows where arms have descriptors.
-        engine: ``"auto"``, ``"exact"`` or ``"naive"`` (the formula, literally; slow).
+        engine: ``"auto"`` (exact for the first 5,000 rows, then a dictionary of 1,000 points or ``budget``),
+            ``"exact"``, ``"budgeted"`` (constant cost and memory) or ``"naive"`` (the formula, literally; slow).
+        budget: how many dictionary points ``"budgeted"`` keeps.
+        memory: None remembers everything; ``Window(size)`` and ``Forgetting(half_life)`` follow a changing world.
         reward_range: (lowest, highest) possible reward; rewards are then learned on a scale of 0 to 1, and
             means and widths are reported in the rewards' own units.
         epsilon: with this probability, play a uniformly random candidate. Propensities are exact.
@@ -80,6 +92,8 @@ class KMTLUCB(Policy):
         weighting: Weighting = "uniform",
         cold_start: ColdStart | Literal["auto"] = "auto",
         engine: str = "auto",
+        budget: int = 256,
+        memory: Memory | None = None,
         reward_range: tuple[float, float] | None = None,
         epsilon: float = 0.0,
         tie_break: TieBreak = "random",
@@ -111,6 +125,7 @@ class KMTLUCB(Policy):
         _one_of("cold_start", cold_start, ("explore", "borrow", "auto"))
         _one_of("engine", engine, ("auto", *ENGINES))
         self.weighting, self.cold_start, self.engine = weighting, cold_start, engine
+        self.budget, self.memory = whole("budget", budget, 1), as_memory(memory)
         self.reward_range = _reward_range(reward_range)
         self._start(self.terms, History(self.n_arms))
 
@@ -129,12 +144,12 @@ class KMTLUCB(Policy):
     @property
     def n_observations(self) -> int:
         """How many rows the policy has learned from."""
-        return len(self.regression.history)
+        return self.regression.n_observations
 
     @property
     def counts(self) -> dict[ArmName, int]:
         """How many rows each arm has."""
-        return dict(zip(self.arms, self.regression.history.counts.tolist(), strict=True))
+        return dict(zip(self.arms, self.regression.counts.tolist(), strict=True))
 
     def similarity_matrix(self, term: int | None = None) -> Matrix:
         """The (N, N) similarity matrix now in force, arms in the order of ``policy.arms``.
@@ -151,6 +166,10 @@ class KMTLUCB(Policy):
     def log_det(self) -> float:
         """log det(I + diag(noise)^-1 K) of the rows learned; with uniform weights the paper's log g."""
         return self.regression.log_det()
+
+    def engine_report(self) -> dict[str, Any]:
+        """What the engine did and how far it can be trusted, as plain numbers. What is in it depends on the engine."""
+        return {"engine": self.engine, **self.regression.report()}
 
     def covariance(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Matrix:
         """Joint posterior covariance of the candidates of one round, (k, k).
@@ -222,9 +241,8 @@ class KMTLUCB(Policy):
         edges = None if neighbours is None else self._arm_indices(list(neighbours)).tolist()
         given = {"descriptor": descriptor, "similarity": similarity, "neighbours": edges}
         terms = self.terms.with_similarities([self._with_arm(t.similarity, given) for t in self.terms])
-        history = self.regression.history.copy()
-        history.n_arms += 1
-        self._restart(terms, history)
+        self.regression = self.regression.with_arm(self._settings(self._same_kernels(terms)))
+        self.terms = terms
         self._append_arm(arm)
 
     def remove_arm(self, arm: ArmName) -> None:
@@ -233,7 +251,8 @@ class KMTLUCB(Policy):
         if not set(self.active_arms) - {arm}:
             raise InvalidInputError(f"{arm!r} is the last active arm; add another before removing it")
         terms = self.terms.with_similarities([t.similarity.without_arm(index) for t in self.terms])
-        self._restart(terms, self.regression.history.without_arm(index))
+        self.regression = self.regression.without_arm(self._settings(self._same_kernels(terms)), index)
+        self.terms = terms
         self._drop_arm(arm)
 
     def _with_arm(self, value: Similarity, given: dict[str, Any]) -> Similarity:
@@ -253,6 +272,8 @@ class KMTLUCB(Policy):
             "weighting": self.weighting,
             "cold_start": self.cold_start,
             "engine": self.engine,
+            "budget": self.budget,
+            "memory": self.memory,
             "reward_range": self.reward_range,
             "epsilon": self.epsilon,
             "tie_break": self.tie_break,
@@ -262,13 +283,12 @@ class KMTLUCB(Policy):
         }
 
     def _learned(self, spec: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        h = self.regression.history
-        data = {"fitted": spec(self.regression.settings.terms), "n_arms": h.n_arms}
-        return data, {"arms": h.arms.astype(np.int64), "contexts": h.contexts, "rewards": h.rewards}
+        data, arrays = self.regression.to_data()
+        return {"fitted": spec(self.regression.settings.terms), **data}, arrays
 
     def _relearn(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]], value: Callable[[Any], Any]) -> None:
-        history = History.of(data["n_arms"], arrays["arms"].astype(np.intp), arrays["contexts"], arrays["rewards"])
-        self.regression = make_regression(self.engine, self._settings(value(data["fitted"])), history)
+        settings = self._settings(value(data["fitted"]))
+        self.regression = restore_regression(self.engine, settings, data, arrays)
 
     def copy(self) -> Self:
         """An independent copy: same knowledge, same open decisions, same random state."""
@@ -298,30 +318,32 @@ class KMTLUCB(Policy):
     def _start(self, terms: Terms, history: History) -> None:
         self.regression = make_regression(self.engine, self._settings(terms.fitted(history)), history)
 
-    def _restart(self, terms: Terms, history: History) -> None:
+    def _same_kernels(self, terms: Terms) -> Terms:
         """Other arms, same kernels: those read off the data stay as they are."""
         kernels = [t.context_kernel for t in self.regression.settings.terms]
-        fitted = Terms(tuple(t.replace(context_kernel=k) for t, k in zip(terms, kernels, strict=True)))
-        self.regression = self.regression.rebuilt(self._settings(fitted), history)
-        self.terms = terms
+        return Terms(tuple(t.replace(context_kernel=k) for t, k in zip(terms, kernels, strict=True)))
 
     def _settings(self, fitted: Terms) -> Ridge:
         cold_start = self.cold_start
         if cold_start == "auto":
             describes = any(t.similarity.describes_arms for t in fitted)
             cold_start = "borrow" if describes else "explore"
-        return Ridge(fitted, self.ridge, self.weighting, cold_start)
+        return Ridge(fitted, self.ridge, self.weighting, cold_start, self.memory, self.budget)
 
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
         scaled = self._scaled(rewards)
-        history = self.regression.history
-        if self.terms.refits(len(history), len(history) + len(arms)):
-            grown = history.copy()
+        n = self.regression.n_observations
+        if self.terms.refits(n, n + len(arms)) and self.regression.keeps_all_rows:
+            grown = self.regression.history.copy()
             grown.append(arms, contexts, scaled)
             settings = self._settings(self.terms.fitted(grown))
+            if self.memory is not None and self.memory.rows is not None:
+                grown = grown.recent(self.memory.rows)
             self.regression = self.regression.rebuilt(settings, grown)
         else:
             self.regression.observe(arms, contexts, scaled)
+        if self.engine == "auto":
+            self.regression = changed_over(self.regression)
 
     def _leaders(self, query: Query, first_round: int, tolerance: float) -> tuple[NDArray[np.bool_], None]:
         # Algorithm 1: p_{a,t} = mean + beta * s; choose argmax p_{a,t}
@@ -347,7 +369,7 @@ class KMTLUCB(Policy):
 
     @property
     def _features_seen(self) -> int | None:
-        return self.regression.history.n_features
+        return self.regression.n_features
 
     def _check_features(self, n_features: int) -> None:
         for term in self.terms:

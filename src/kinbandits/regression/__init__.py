@@ -1,23 +1,51 @@
 """Multi-task kernel ridge regression: one contract (`base`), several engines.
 
 ``naive`` is the paper's formula, dense and literal. ``exact`` gives the same answers from cached parts.
+``budgeted`` has constant cost and memory. ``auto`` starts exact and ends budgeted.
 """
 
+from typing import Any
+
+from numpy.typing import NDArray
+
 from kinbandits.history import History
+from kinbandits.regression.auto import budgeted_settings, changed_over
 from kinbandits.regression.base import Prediction, Query, Regression, Ridge
+from kinbandits.regression.budgeted import BudgetedRegression
 from kinbandits.regression.dense import DenseRegression
 from kinbandits.regression.exact import ExactRegression
 from kinbandits.regression.naive import NaiveRegression
 
-__all__ = ["ENGINES", "Prediction", "Query", "Regression", "Ridge", "make_regression"]
+__all__ = [
+    "ENGINES",
+    "Prediction",
+    "Query",
+    "Regression",
+    "Ridge",
+    "changed_over",
+    "make_regression",
+    "restore_regression",
+]
 
 ENGINES: dict[str, type[Regression]] = {
     "naive": NaiveRegression,
     "exact": ExactRegression,
     "refactorise": DenseRegression,
+    "budgeted": BudgetedRegression,
 }
 
 
 def make_regression(engine: str, settings: Ridge, history: History) -> Regression:
-    """The engine of this name; ``"auto"`` is ``"exact"``."""
-    return ENGINES["exact" if engine == "auto" else engine](settings, history)
+    """The engine of this name; ``"auto"`` is ``"exact"`` until it has `auto.CHANGEOVER` rows."""
+    regression = ENGINES["exact" if engine == "auto" else engine](settings, history)
+    return changed_over(regression) if engine == "auto" else regression
+
+
+def restore_regression(
+    engine: str, settings: Ridge, data: dict[str, Any], arrays: dict[str, NDArray[Any]]
+) -> Regression:
+    """The engine of this name with what `Regression.to_data` gave."""
+    empty = History(data["n_arms"])
+    if engine == "auto" and "warned" in data:  # it had changed over
+        engine, settings = "budgeted", budgeted_settings(settings, data["n_arms"])
+    return make_regression(engine, settings, empty).restored(data, arrays)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinbandits.history import History
+from kinbandits.memory import Memory
 from kinbandits.terms import Terms
 
 Vector = NDArray[np.float64]
@@ -77,18 +78,23 @@ class Ridge:
         weighting: ``"per_arm"``, eta = 1/n_a, or ``"uniform"``.
         cold_start: an arm without rows has mean 0 and prior width (``"explore"``, the paper), or the ordinary
             posterior through k_Z (``"borrow"``).
+        memory: what becomes of old rows; None remembers them all.
+        budget: dictionary points, for the engines that have a dictionary.
     """
 
     terms: Terms
     ridge: float
     weighting: Weighting
     cold_start: ColdStart
+    memory: Memory | None = None
+    budget: int = 256
 
     def noise(self, arms: Indices, counts: Indices) -> Vector:
         """lambda eta^-1: what is added to the diagonal of K, row by row."""
-        if self.weighting == "uniform":
-            return np.full(len(arms), self.ridge)
-        return np.asarray(self.ridge * counts[arms], dtype=np.float64)
+        noise = np.full(len(arms), self.ridge)
+        if self.weighting == "per_arm":
+            noise *= counts[arms]
+        return noise if self.memory is None else noise / self.memory.weights(len(arms))
 
     def width(self, prior: Vector, explained: Vector) -> Vector:
         """s = sqrt((prior - explained) / lambda); rounding may not make it imaginary."""
@@ -138,10 +144,61 @@ class Regression(ABC):
     def log_det(self) -> float:
         """log det(I + diag(noise)^-1 K); with uniform weights the paper's log g."""
 
+    # -- the rows it has learned from -----------------------------------------------------------
+
+    @property
+    def n_observations(self) -> int:
+        """How many rows were learned, whether they are still kept or not."""
+        return len(self.history) + self.history.forgotten
+
+    @property
+    def counts(self) -> Indices:
+        """Rows per arm, n_a."""
+        return self.history.counts
+
+    @property
+    def n_features(self) -> int | None:
+        """Columns of a context, once there is one."""
+        return self.history.n_features
+
+    @property
+    def keeps_all_rows(self) -> bool:
+        """Whether ``history`` holds every row learned."""
+        return not self.history.forgotten
+
+    def with_arm(self, settings: Ridge) -> Self:
+        """The same knowledge with one arm more, which ``settings`` know."""
+        history = self.history.copy()
+        history.n_arms += 1
+        return self.rebuilt(settings, history)
+
+    def without_arm(self, settings: Ridge, arm: int) -> Self:
+        """The same knowledge without this arm and its rows."""
+        return self.rebuilt(settings, self.history.without_arm(arm))
+
+    def to_data(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What was learned, as JSON data and arrays."""
+        h = self.history
+        arrays = {"arms": h.arms.astype(np.int64), "contexts": h.contexts, "rewards": h.rewards}
+        return {"n_arms": h.n_arms, "forgotten": h.forgotten}, arrays
+
+    def restored(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """This engine with these settings, and what `to_data` gave learned."""
+        rows = arrays["arms"].astype(np.intp), arrays["contexts"], arrays["rewards"]
+        history = History.of(data["n_arms"], *rows)
+        history.forgotten = data.get("forgotten", 0)
+        return self.rebuilt(self.settings, history)
+
     # -- common to all --------------------------------------------------------------------------
 
     def observe(self, arms: Indices, contexts: Matrix, rewards: Vector) -> None:
         """Learn from rows. If that fails, the regression is as it was before."""
+        memory = self.settings.memory
+        if memory is not None and memory.rows is not None and len(self.history) + len(arms) > memory.rows:
+            grown = self.history.copy()
+            grown.append(arms, contexts, rewards)
+            self.__dict__ = self.rebuilt(self.settings, grown.recent(memory.rows)).__dict__
+            return
         start = len(self.history)
         self.history.append(arms, contexts, rewards)
         try:
@@ -240,7 +297,7 @@ class Regression(ABC):
         """Which of these arms are to be explored without looking at others."""
         if self.settings.cold_start == "borrow":
             return np.zeros(len(arms), dtype=bool)
-        return np.asarray(self.history.counts[arms] == 0)
+        return np.asarray(self.counts[arms] == 0)
 
     def _prior(self, query: Query) -> Matrix:
         rounds, given = query.contexts.shape[:2]

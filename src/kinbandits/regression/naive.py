@@ -32,6 +32,8 @@ class NaiveRegression(Regression):
             eta = np.diag(1.0 / h.counts[h.arms])
         else:
             eta = np.eye(len(h))
+        if self.settings.memory is not None:
+            eta = eta @ np.diag(self.settings.memory.weights(len(h)))
         return eta @ K + self.settings.ridge * np.eye(len(h)), eta
 
     def _cross(self, arms: Indices, contexts: Matrix) -> Matrix:

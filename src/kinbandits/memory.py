@@ -1,0 +1,107 @@
+"""How long a policy remembers, as frozen values: for worlds that change.
+
+``None`` (the default) remembers everything. `Window` keeps the last rows only; `Forgetting` keeps them all but
+trusts a row the less the older it is. Age is counted in rows learned, of whatever arm.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits._value import Value, positive
+from kinbandits.errors import InvalidInputError, InvalidTypeError
+
+Vector = NDArray[np.float64]
+
+__all__ = ["Forgetting", "Memory", "Window"]
+
+LEAST_WEIGHT = 1e-12  # a row's weight never falls below this: its noise stays finite
+
+
+class Memory(Value, ABC):
+    """What becomes of old rows."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> int | None:
+        """How many rows are remembered; None for no limit."""
+
+    @property
+    @abstractmethod
+    def decay(self) -> float:
+        """What a row's weight is multiplied by with each later row."""
+
+    def weights(self, n: int) -> Vector:
+        """The weight of each of the last ``n`` rows, oldest first."""
+        if self.decay == 1.0:
+            return np.ones(n)
+        return np.asarray(np.maximum(self.decay ** np.arange(n - 1, -1, -1.0), LEAST_WEIGHT))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Window(Memory):
+    """Learn from the last ``size`` rows only. Counts, weights and estimated similarities are theirs alone.
+
+    >>> Window(size=500).rows
+    500
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.size, bool) or not isinstance(self.size, int | np.integer):
+            raise InvalidTypeError(f"size of a Window must be a whole number of rows, got {self.size!r}")
+        if self.size < 1:
+            raise InvalidInputError(f"size of a Window must be at least 1, got {self.size!r}")
+        object.__setattr__(self, "size", int(self.size))
+
+    @property
+    def rows(self) -> int:
+        """The size."""
+        return self.size
+
+    @property
+    def decay(self) -> float:
+        """None: rows count fully until they leave."""
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Forgetting(Memory):
+    """Halve the weight of a row each time ``half_life`` more rows have been learned.
+
+    The weight divides the row's noise: a row of weight w has noise ridge / w. Counts n_a and estimated
+    similarities are those of all rows.
+
+    >>> Forgetting(half_life=2).weights(5).round(3)
+    array([0.25 , 0.354, 0.5  , 0.707, 1.   ])
+    """
+
+    half_life: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "half_life", positive("half_life", self.half_life))
+
+    @property
+    def rows(self) -> None:
+        """No limit."""
+        return
+
+    @property
+    def decay(self) -> float:
+        """0.5 ** (1 / half_life)."""
+        return float(0.5 ** (1.0 / self.half_life))
+
+
+def as_memory(memory: object) -> Memory | None:
+    """``memory`` if it is one."""
+    if memory is None or isinstance(memory, Memory):
+        return memory
+    raise InvalidTypeError(
+        f"memory must be None (remember everything), kb.Window(size=...) or kb.Forgetting(half_life=...), "
+        f"got {memory!r}"
+    )

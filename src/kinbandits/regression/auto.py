@@ -1,0 +1,31 @@
+"""``engine="auto"``: exact while that is affordable, then budgeted.
+
+At `CHANGEOVER` rows all of them are still there, so the dictionary is built from every row, in order: the budgeted
+engine then knows what it would know had it been there from the start, with `LEAST_BUDGET` points at least. How far
+the decisions agree across the change is a test (`tests/regression/test_auto.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kinbandits.regression.base import Regression, Ridge
+from kinbandits.regression.budget_model import largest_budget
+from kinbandits.regression.budgeted import BudgetedRegression
+
+CHANGEOVER = 5000  # rows: the paper's longest experiments (T = 4000) stay exact
+LEAST_BUDGET = 1000
+
+
+def changed_over(regression: Regression) -> Regression:
+    """The regression to go on with: itself, or budgeted if it has passed `CHANGEOVER` rows."""
+    if isinstance(regression, BudgetedRegression) or len(regression.history) <= CHANGEOVER:
+        return regression
+    settings = budgeted_settings(regression.settings, regression.history.n_arms)
+    return BudgetedRegression(settings, regression.history)
+
+
+def budgeted_settings(settings: Ridge, n_arms: int) -> Ridge:
+    """The settings after the change: as many points as asked for, `LEAST_BUDGET` at least, if they fit."""
+    budget = max(settings.budget, LEAST_BUDGET)
+    return dataclasses.replace(settings, budget=min(budget, largest_budget(settings, n_arms)))

@@ -1,0 +1,155 @@
+"""How good a dictionary is: measured on the rows that are still kept.
+
+residual            prior - k' P k of a row: the variance the dictionary cannot see, at most the prior
+effective dimension sum of mu / (mu + ridge) over the eigenvalues mu of the kernel matrix of all rows; those of the
+                    rows kept, times (rows learned / rows kept), stand for them
+error               the same rows fitted twice, exactly and by the dictionary, and compared on rows left out
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from kinbandits.errors import BudgetWarning
+from kinbandits.regression.linalg import posterior_inverse
+
+if TYPE_CHECKING:
+    from kinbandits.regression.budget_model import BudgetModel
+    from kinbandits.regression.budgeted import BudgetedRegression
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+TOO_BLIND = 0.2  # of the prior variance: a mean residual above this and the budget is too small
+_MOST = 1000  # rows looked at
+_OVERHEAD = 1.5  # points for one principal component: chosen rows are not eigenvectors
+
+
+def budget_report(regression: BudgetedRegression) -> dict[str, Any]:
+    """What `KMTLUCB.engine_report` gives for the budgeted engine."""
+    model, settings = regression.model, regression.settings
+    report: dict[str, Any] = {
+        "budget": settings.budget,
+        "rows": regression.n_observations,
+        "points": 0 if model is None else model.size,
+    }
+    if model is None:
+        return report
+    residuals, priors = _residuals(model, _sample(model))
+    mu = _spectrum(model)
+    mean_error, width_error = _held_out(model)
+    needed, at_least = _needed(mu)
+    follower_error = max(f.error(model.counts) for f in model.followers)
+    return report | {
+        "rows_kept": len(model.kept),
+        "swaps": model.swaps,
+        "refreshes": model.refreshes,
+        "largest_residual": float(residuals.max()),
+        "mean_residual": float(residuals.mean()),
+        "mean_prior": float(priors.mean()),
+        "effective_dimension": float((mu / (mu + settings.ridge * len(mu) / max(model.n, len(mu)))).sum()),
+        "effective_dimension_seen": _seen(model),
+        "mean_error": mean_error,
+        "width_error": width_error,
+        "budget_needed": needed,
+        "budget_needed_is_a_lower_bound": at_least,
+        "budget_is_enough": bool(residuals.mean() <= TOO_BLIND * priors.mean()),
+        "embedding_error": follower_error,
+    }
+
+
+def warn_if_small(model: BudgetModel) -> bool:
+    """Warn if the dictionary is blind to too much of the prior variance; gives whether it did."""
+    residuals, priors = _residuals(model, _sample(model, 200))
+    blind = float(residuals.mean() / priors.mean())
+    if blind <= TOO_BLIND:
+        return False
+    needed, at_least = _needed(_spectrum(model))
+    warnings.warn(
+        f"budget={model.settings.budget} is too small for this kernel: its points miss {blind:.0%} of the variance of "
+        f"the last rows (at most {TOO_BLIND:.0%} is fine), so means are flat and arms are explored without end. "
+        f"budget={needed} {'or more ' if at_least else ''}would do, or a wider length_scale; "
+        "engine_report() has the figures",
+        BudgetWarning,
+        stacklevel=6,
+    )
+    return True
+
+
+def _sample(model: BudgetModel, most: int = _MOST) -> Indices:
+    """Which rows kept to look at: all, or evenly spread ones."""
+    n = len(model.kept)
+    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.intp))
+
+
+def _at_points(model: BudgetModel, rows: Indices) -> Matrix:
+    """k of these rows kept, (n, rows), with the similarity in force."""
+    kept, d = model.kept, model.dictionary
+    return d.pairs(model.K_arms, kept.arms[rows], d.values(kept.contexts[rows]))
+
+
+def _residuals(model: BudgetModel, rows: Indices) -> tuple[Vector, Vector]:
+    """Residual and prior variance of these rows kept."""
+    kept = model.kept
+    prior = model.settings.terms.prior(model.K_arms, kept.arms[rows], kept.contexts[rows])
+    k = _at_points(model, rows)
+    return np.maximum(prior - np.einsum("ij,ij->j", k, model.P.matrix @ k), 0.0), prior
+
+
+def _spectrum(model: BudgetModel) -> Vector:
+    """Eigenvalues of the kernel matrix of the rows kept, largest first."""
+    kept, rows = model.kept, _sample(model)
+    a, X = kept.arms[rows], kept.contexts[rows]
+    mu = np.linalg.eigvalsh(model.settings.terms.gram(model.K_arms, a, X, a, X))[::-1]
+    return np.asarray(np.maximum(mu, 0.0))
+
+
+def _needed(mu: Vector) -> tuple[int, bool]:
+    """Points that would see all but `TOO_BLIND` of the variance, and whether that is only a lower bound.
+
+    It is one when the rows looked at are too few to tell: their spectrum has hardly begun to fall.
+    """
+    left = 1.0 - np.cumsum(mu) / mu.sum()
+    rank = int(np.searchsorted(-left, -TOO_BLIND) + 1)
+    return int(np.ceil(_OVERHEAD * rank)), rank > len(mu) // 3
+
+
+def _seen(model: BudgetModel) -> float:
+    """tr(S~ A) = n - ridge tr(K A): the effective dimension within the dictionary, at most its size."""
+    K = model.dictionary.gram(model.K_arms)
+    return float(model.size - model.settings.ridge * np.einsum("ij,ij->", K, model.A.matrix))
+
+
+def _held_out(model: BudgetModel) -> tuple[float, float]:
+    """Root mean square difference of means and of widths, dictionary against exact, on rows left out.
+
+    Every other row kept is learned, from scratch, by both; the rest is predicted.
+    """
+    settings, kept = model.settings, model.kept
+    rows = _sample(model, 600)
+    learn, test = rows[::2], rows[1::2]
+    if not len(test):
+        return 0.0, 0.0
+    arms, X, rewards = kept.arms[learn], kept.contexts[learn], kept.rewards[learn]
+    noise = settings.noise(arms, np.bincount(arms, minlength=model.n_arms))
+    K = settings.terms.gram(model.K_arms, arms, X, arms, X)
+    cross = settings.terms.gram(model.K_arms, arms, X, kept.arms[test], kept.contexts[test])
+    prior = settings.terms.prior(model.K_arms, kept.arms[test], kept.contexts[test])
+    M = cho_factor(K + np.diag(noise), lower=True)
+    mean = cross.T @ cho_solve(M, rewards)
+    width = settings.width(prior, np.einsum("ij,ij->j", cross, cho_solve(M, cross)))
+    k, k_test = _at_points(model, learn), _at_points(model, test)
+    weighted = k * (settings.ridge / noise)
+    gram = model.dictionary.gram(model.K_arms)
+    P, A = posterior_inverse(gram, weighted @ k.T, settings.ridge)
+    gap = P - settings.ridge * A
+    mean_dictionary = k_test.T @ (A @ (weighted @ rewards))
+    width_dictionary = settings.width(prior, np.einsum("ij,ij->j", k_test, gap @ k_test))
+    errors = (mean - mean_dictionary, width - width_dictionary)
+    return tuple(float(np.sqrt(np.mean(e * e))) for e in errors)  # type: ignore[return-value]

@@ -1,0 +1,247 @@
+"""Similarity matrices followed in constant memory.
+
+A similarity that does not depend on the data is its matrix. `Estimated` needs the inner products of mean
+embeddings, that is G[a, b] = sum of k'(x, x') over rows of a and b; here k' is replaced by random features for
+every pair of rows of which one is no longer kept:
+
+    G = Psi Psi' + Delta,    Psi[a] = sum of phi(x) over rows of arm a,    Delta = (exact - features) of the pairs
+                             that were both kept when the first row was let go.
+
+So k_Z is exact until then, does not jump there, and the error of phi enters slowly. phi(x) = sqrt(1/F) (cos, sin) of
+F random frequencies: phi(x) . phi(x) = k'(x, x) exactly, so the self-pairs of the V-statistic carry no error, and
+the standard error of any squared distance is its standard deviation over the frequencies over sqrt(F): `error`.
+
+Any other similarity is computed from the rows kept alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits.history import History
+from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Product, Scaled, Sum
+from kinbandits.similarity import Estimated, Similarity
+from kinbandits.terms import Term
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+FREQUENCIES = 256
+_SEED = 20171204  # of the frequencies: the same for every policy, so that a policy's decisions repeat
+
+
+class FixedFollower:
+    """A similarity that is the same whatever the data."""
+
+    exact = True
+
+    def __init__(self, similarity: Similarity, n_arms: int) -> None:
+        self._matrix = similarity.matrix(History(n_arms))
+
+    def prepare(self, context: Vector, arms: Indices, contexts: Matrix) -> Matrix | None:
+        """What a new row needs, given the rows kept, before anything changes."""
+        return None
+
+    def observe(self, arm: int, prepared: Matrix | None, sign: float = 1.0) -> None:
+        """Nothing to learn."""
+
+    def let_go(self) -> None:
+        """Nothing depends on rows."""
+
+    def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
+        """The similarity matrix."""
+        return self._matrix
+
+    def error(self, counts: Indices) -> float:
+        """None."""
+        return 0.0
+
+    def to_arrays(self) -> dict[str, Matrix]:
+        """Nothing to save."""
+        return {}
+
+    def restore(self, arrays: dict[str, Matrix]) -> None:
+        """Nothing to restore."""
+
+
+class KeptFollower(FixedFollower):
+    """A similarity read off the rows kept."""
+
+    exact = False
+
+    def __init__(self, similarity: Similarity) -> None:
+        self._similarity = similarity
+
+    def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
+        """From its definition, on the rows kept."""
+        return self._similarity.matrix(kept())
+
+
+class EmbeddingFollower(FixedFollower):
+    """`Estimated`: exact while all rows are kept, then by random features."""
+
+    exact = False
+
+    def __init__(self, similarity: Estimated, n_arms: int, n_features: int) -> None:
+        self._similarity = similarity
+        self._map = FeatureMap(similarity.embedding_kernel, n_features)
+        self._Psi = np.zeros((n_arms, self._map.size))
+        self._G: Matrix | None = np.zeros((n_arms, n_arms))  # exact sums, while all rows are kept
+        self._Delta = np.zeros((n_arms, n_arms))
+
+    def prepare(self, context: Vector, arms: Indices, contexts: Matrix) -> Matrix:
+        """The features of a new row, then (while all rows are kept) its kernel sums with each arm."""
+        phi = self._map(context[None, :])[0]
+        if self._G is None:
+            return phi
+        sums = np.zeros(len(self._Psi) + 1)
+        sums[-1] = self._similarity.embedding_kernel.diag(context[None, :])[0]
+        if len(arms):
+            k = self._similarity.embedding_kernel(context[None, :], contexts)[0]
+            sums[:-1] = np.bincount(arms, weights=k, minlength=len(self._Psi))
+        return np.concatenate([phi, sums])
+
+    def observe(self, arm: int, prepared: Matrix | None, sign: float = 1.0) -> None:
+        """A row of ``arm`` came (sign 1), or left a window (sign -1; prepared against the others that stay)."""
+        assert prepared is not None
+        self._Psi[arm] += sign * prepared[: self._map.size]
+        if self._G is not None:
+            sums, own = prepared[self._map.size : -1], prepared[-1]
+            self._G[arm] += sign * sums
+            self._G[:, arm] += sign * sums
+            self._G[arm, arm] += sign * own
+
+    def let_go(self) -> None:
+        """A row is about to be dropped from those kept though it still counts: features from here on."""
+        if self._G is not None:
+            self._Delta, self._G = self._G - self._Psi @ self._Psi.T, None
+
+    def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
+        """k_Z of the sums."""
+        G = self._Psi @ self._Psi.T + self._Delta if self._G is None else self._G
+        return self._similarity.from_sums(G, counts)
+
+    def error(self, counts: Indices) -> float:
+        """The largest standard error of a squared distance of two embeddings (of at most 50 arms)."""
+        if self._G is not None:
+            return 0.0
+        means = (self._Psi / np.maximum(counts, 1)[:, None])[np.argsort(-counts)[:50]]
+        worst = 0.0
+        for a in range(len(means)):
+            worst = max(worst, self._map.standard_error((means[:a] - means[a]) ** 2))
+        return worst
+
+    def with_arm(self) -> None:
+        """One arm more, without rows."""
+        self._Psi = np.vstack([self._Psi, np.zeros((1, self._map.size))])
+        self._Delta = np.pad(self._Delta, (0, 1))
+        self._G = None if self._G is None else np.pad(self._G, (0, 1))
+
+    def without_arm(self, arm: int) -> None:
+        """One arm fewer."""
+        self._Psi = np.delete(self._Psi, arm, axis=0)
+        self._Delta = _without(self._Delta, arm)
+        self._G = None if self._G is None else _without(self._G, arm)
+
+    def to_arrays(self) -> dict[str, Matrix]:
+        """What a saved file holds."""
+        exact = {} if self._G is None else {"G": self._G}
+        return {"Psi": self._Psi, "Delta": self._Delta, **exact}
+
+    def restore(self, arrays: dict[str, Matrix]) -> None:
+        """From what `to_arrays` gave."""
+        self._Psi, self._Delta, self._G = arrays["Psi"].copy(), arrays["Delta"].copy(), arrays.get("G")
+        self._G = None if self._G is None else self._G.copy()
+
+
+class FeatureMap:
+    """phi with phi(x) . phi(x') near k(x, x'): explicit where the kernel has features, else random."""
+
+    def __init__(self, kernel: Kernel, n_features: int) -> None:
+        self._kernel = kernel
+        self._random = kernel.features(np.zeros((1, n_features))) is None
+        if self._random:
+            rng = np.random.default_rng(_SEED)
+            self._frequencies, self._amplitude = frequencies(kernel, n_features, FREQUENCIES, rng)
+        self.size = self(np.zeros((1, n_features))).shape[1]
+
+    def __call__(self, X: Matrix) -> Matrix:
+        """(rows, size)."""
+        if not self._random:
+            return np.asarray(self._kernel.features(X))
+        angles = X @ self._frequencies.T
+        scale = self._amplitude / math.sqrt(len(self._frequencies))
+        return np.asarray(np.hstack([np.cos(angles), np.sin(angles)]) * scale)
+
+    def standard_error(self, squares: Matrix) -> float:
+        """The largest standard error of a sum over features, given its terms (rows, size)."""
+        if not self._random or not len(squares):
+            return 0.0
+        F = len(self._frequencies)
+        per_frequency = F * (squares[:, :F] + squares[:, F:])
+        return float(per_frequency.std(axis=1).max() / math.sqrt(F))
+
+
+def frequencies(kernel: Kernel, d: int, n: int, rng: np.random.Generator) -> tuple[Matrix, float]:
+    """n draws (n, d) from the spectral density of a stationary kernel, and the root of k(x, x).
+
+    RBF: normal with deviation 1/ell. Matern: that, over the root of a chi-square of 2 nu degrees over 2 nu. A product
+    of kernels is the sum of their frequencies.
+    """
+    if isinstance(kernel, RBF | Matern):
+        draws = rng.standard_normal((n, d)) / np.asarray(kernel.length_scale)
+        if isinstance(kernel, Matern):
+            draws /= np.sqrt(rng.chisquare(2.0 * kernel.nu, size=(n, 1)) / (2.0 * kernel.nu))
+        return draws, 1.0
+    if isinstance(kernel, Scaled):
+        draws, amplitude = frequencies(kernel.kernel, d, n, rng)
+        return draws, amplitude * math.sqrt(kernel.factor)
+    if isinstance(kernel, Constant):
+        return np.zeros((n, d)), math.sqrt(kernel.value)
+    if isinstance(kernel, Product):
+        first, a = frequencies(kernel.first, d, n, rng)
+        second, b = frequencies(kernel.second, d, n, rng)
+        return first + second, a * b
+    if isinstance(kernel, Sum):
+        first, a = frequencies(kernel.first, d, n, rng)
+        second, b = frequencies(kernel.second, d, n, rng)
+        share = a * a / (a * a + b * b)
+        chosen = np.where((rng.random(n) < share)[:, None], first, second)
+        return chosen, math.sqrt(a * a + b * b)
+    raise TypeError(kernel)
+
+
+def has_features(kernel: Kernel, n_features: int) -> bool:
+    """Whether `FeatureMap` knows this kernel."""
+    if kernel.features(np.zeros((1, n_features))) is not None:
+        return True
+    if isinstance(kernel, Sum | Product):
+        parts = (kernel.first, kernel.second)
+        return all(not _has_linear(p) and has_features(p, n_features) for p in parts)
+    if isinstance(kernel, Scaled):
+        return has_features(kernel.kernel, n_features)
+    return isinstance(kernel, RBF | Matern)
+
+
+def _has_linear(kernel: Kernel) -> bool:
+    return isinstance(kernel, Linear) or any(_has_linear(part) for part in kernel._parts())
+
+
+def make_follower(term: Term, n_arms: int, n_features: int) -> FixedFollower:
+    """What follows the similarity of this term."""
+    similarity = term.similarity
+    if similarity.fixed:
+        return FixedFollower(similarity, n_arms)
+    columns = n_features if term.columns is None else len(term.columns)
+    if isinstance(similarity, Estimated) and has_features(similarity.embedding_kernel, columns):
+        return EmbeddingFollower(similarity, n_arms, columns)
+    return KeptFollower(similarity)
+
+
+def _without(matrix: Matrix, arm: int) -> Matrix:
+    return np.delete(np.delete(matrix, arm, axis=0), arm, axis=1)

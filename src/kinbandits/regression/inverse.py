@@ -1,0 +1,73 @@
+"""The explicit inverse of a symmetric positive definite matrix that grows, shrinks and takes rank-one terms.
+
+Every change costs n^2. Rounding accumulates, so the owner sets it afresh now and then. Rows are slots: when one is
+removed, the last takes its place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+
+class Inverse:
+    """P = M^-1 in a buffer of fixed capacity."""
+
+    def __init__(self, capacity: int) -> None:
+        self._buffer: Matrix = np.zeros((capacity, capacity))
+        self.size = 0
+
+    @property
+    def matrix(self) -> Matrix:
+        """P (a view)."""
+        return self._buffer[: self.size, : self.size]
+
+    def set(self, P: Matrix) -> None:
+        """Start again from a known inverse."""
+        self.size = len(P)
+        self._buffer[: self.size, : self.size] = P
+
+    def border(self, column: Vector, corner: float, least: float) -> bool:
+        """M gains a row: ``column`` and ``corner``. False, and nothing changed, if the Schur complement < least.
+
+        With u = P m and s = corner - m'u:  M^-1 = [[P + u u'/s, -u/s], [-u'/s, 1/s]].
+        """
+        n, P = self.size, self.matrix
+        u = P @ column
+        s = float(corner - column @ u)
+        if not s >= least:
+            return False
+        P += np.outer(u, u / s)
+        self._buffer[n, :n] = self._buffer[:n, n] = -u / s
+        self._buffer[n, n] = 1.0 / s
+        self.size = n + 1
+        return True
+
+    def remove(self, j: int) -> None:
+        """M loses row and column j: the rest of P minus g g' / g_j, g the column of j."""
+        move_last(self._buffer, j, self.size, axes=(0, 1))
+        n = self.size - 1
+        g = self._buffer[:n, n].copy()
+        self._buffer[:n, :n] -= np.outer(g, g / self._buffer[n, n])
+        self.size = n
+
+    def add(self, k: Vector, weight: float = 1.0) -> bool:
+        """M gains weight * k k' (Sherman and Morrison). False, and nothing changed, if M would be singular."""
+        u = self.matrix @ k
+        s = 1.0 + weight * float(k @ u)
+        if not s > 1e-8:
+            return False
+        P = self.matrix
+        P -= np.outer(u, (weight / s) * u)
+        return True
+
+
+def move_last(array: NDArray[np.float64], j: int, size: int, axes: tuple[int, ...]) -> None:
+    """Exchange slot j with the last of ``size`` slots, along the given axes, in place."""
+    for axis in axes:
+        view = np.moveaxis(array, axis, 0)
+        if j != size - 1:
+            view[[j, size - 1]] = view[[size - 1, j]]

@@ -1,0 +1,121 @@
+"""The rows that the budgeted engine still has: the last ones, raw, with their values at the dictionary.
+
+They make new dictionary points exact for the recent past, say how wrong the dictionary is, and leave one by one
+when there is a window. Buffers hold twice as many rows as are kept, so that dropping the oldest is rarely a copy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits.history import History
+from kinbandits.regression.inverse import move_last
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+class Kept:
+    """The last ``limit`` rows.
+
+    Attributes:
+        kinds: feature kinds per row (Q of `statistics`).
+        slots: capacity of the dictionary.
+    """
+
+    def __init__(self, limit: int, kinds: int, slots: int) -> None:
+        self.limit = limit
+        self._capacity = 2 * limit
+        self._shape = kinds, slots
+        self._low = self._high = 0
+        self._arms: Indices = np.zeros(self._capacity, dtype=np.intp)
+        self._rewards: Vector = np.zeros(self._capacity)
+        self._weights: Vector = np.zeros(self._capacity)  # in the stored units of `Statistics`
+        self._contexts: Matrix = np.zeros((0, 0))
+        self._kappa: Matrix = np.zeros((kinds, 0, slots))
+
+    def __len__(self) -> int:
+        return self._high - self._low
+
+    @property
+    def _live(self) -> slice:
+        return slice(self._low, self._high)
+
+    @property
+    def arms(self) -> Indices:
+        """(rows,), oldest first (a view, as all here)."""
+        return self._arms[self._live]
+
+    @property
+    def contexts(self) -> Matrix:
+        """(rows, d)."""
+        return self._contexts[self._live]
+
+    @property
+    def rewards(self) -> Vector:
+        """(rows,)."""
+        return self._rewards[self._live]
+
+    @property
+    def weights(self) -> Vector:
+        """(rows,)."""
+        return self._weights[self._live]
+
+    def kappa(self, size: int) -> Matrix:
+        """(Q, rows, size): values at the first ``size`` slots."""
+        return self._kappa[:, self._live, :size]
+
+    def append(self, arm: int, context: Vector, reward: float, weight: float, kappa: Matrix) -> None:
+        """One row more. The oldest must have been dropped if there were ``limit``."""
+        if not self._contexts.size:
+            self._contexts = np.zeros((self._capacity, len(context)))
+            self._kappa = np.zeros((self._shape[0], self._capacity, self._shape[1]))
+        if self._high == self._capacity:
+            self._compact()
+        i = self._high
+        self._arms[i], self._contexts[i], self._rewards[i], self._weights[i] = arm, context, reward, weight
+        self._kappa[:, i, : kappa.shape[1]] = kappa
+        self._high = i + 1
+
+    def drop_oldest(self) -> None:
+        """One row fewer."""
+        self._low += 1
+
+    def drop_arm(self, arm: int) -> None:
+        """The rows of an arm leave; later arms move down by one."""
+        keep = np.flatnonzero(self.arms != arm) + self._low
+        n = len(keep)
+        arms = self._arms[keep]
+        self._arms[:n] = np.where(arms > arm, arms - 1, arms)
+        self._rewards[:n], self._weights[:n] = self._rewards[keep], self._weights[keep]
+        if self._contexts.size:
+            self._contexts[:n] = self._contexts[keep]
+            self._kappa[:, :n] = self._kappa[:, keep]
+        self._low, self._high = 0, n
+
+    def rescale(self, factor: float) -> None:
+        """`Statistics` changed its stored units."""
+        self._weights *= factor
+
+    def set_slot(self, j: int, values: Matrix) -> None:
+        """The values (Q, rows) at a new dictionary point."""
+        self._kappa[:, self._live, j] = values
+
+    def remove_slot(self, j: int, size: int) -> None:
+        """The dictionary loses slot j."""
+        move_last(self._kappa, j, size, axes=(2,))
+
+    def history(self, n_arms: int) -> History:
+        """These rows, as a history."""
+        if not len(self):
+            return History(n_arms)
+        return History.of(n_arms, self.arms, self.contexts, self.rewards)
+
+    def _compact(self) -> None:
+        n = len(self)
+        for array in (self._arms, self._rewards, self._weights, self._contexts):
+            array[:n] = array[self._low : self._high].copy()
+        self._kappa[:, :n] = self._kappa[:, self._low : self._high].copy()
+        self._low, self._high = 0, n
