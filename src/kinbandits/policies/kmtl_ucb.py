@@ -16,7 +16,7 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import Median
 from kinbandits.memory import Memory, as_memory
-from kinbandits.policies.base import Policy, TieBreak, whole, whole
+from kinbandits.policies.base import Policy, TieBreak, whole
 from kinbandits.policies.decision import ArmName, Decision
 from kinbandits.policies.explanation import Explanation, explain
 from kinbandits.policies.ledger import Ledger
@@ -24,6 +24,7 @@ from kinbandits.regression import (
     ENGINES,
     Prediction,
     Query,
+    Regression,
     Ridge,
     changed_over,
     make_regression,
@@ -168,7 +169,7 @@ class KMTLUCB(Policy):
         return self.regression.log_det()
 
     def engine_report(self) -> dict[str, Any]:
-        """What the engine did and how far it can be trusted, as plain numbers. What is in it depends on the engine."""
+        """What the engine did and how far it can be trusted; what is in it depends on the engine."""
         return {"engine": self.engine, **self.regression.report()}
 
     def covariance(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Matrix:
@@ -316,7 +317,8 @@ class KMTLUCB(Policy):
     # -- the machinery --------------------------------------------------------------------------
 
     def _start(self, terms: Terms, history: History) -> None:
-        self.regression = make_regression(self.engine, self._settings(terms.fitted(history)), history)
+        settings = self._settings(terms.fitted(history))
+        self.regression: Regression = make_regression(self.engine, settings, history)
 
     def _same_kernels(self, terms: Terms) -> Terms:
         """Other arms, same kernels: those read off the data stay as they are."""

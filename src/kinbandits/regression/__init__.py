@@ -46,6 +46,6 @@ def restore_regression(
 ) -> Regression:
     """The engine of this name with what `Regression.to_data` gave."""
     empty = History(data["n_arms"])
-    if engine == "auto" and "warned" in data:  # it had changed over
+    if engine == "auto" and "next_check" in data:  # it had changed over
         engine, settings = "budgeted", budgeted_settings(settings, data["n_arms"])
     return make_regression(engine, settings, empty).restored(data, arrays)

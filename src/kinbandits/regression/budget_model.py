@@ -18,8 +18,8 @@ A row becomes a point while there is room and its residual exceeds a hundredth o
 full it takes the place of the point that is missed least, if it is missed more itself. How much point j is missed
 is what the posterior loses without it: the rise of the regularised squared error, w_j^2 / A_jj, plus a tenth of the
 mean squared reward times the prior variance that rows lose, (P S~ P)_jj / P_jj. For a row outside, the same two are
-(reward - mean)^2 delta / (delta + ridge) and sum e_i^2 / delta, e_i its residual covariance with the rows kept, scaled
-up to all rows.
+(reward - mean)^2 delta / (delta + ridge) and sum e_i^2 / delta, e_i its residual covariance with the rows kept,
+scaled up to all rows.
 
 When a point enters, the sums it needs are exact for the rows kept and projections on the span of the dictionary for
 older ones; when a point leaves, the others' sums are untouched.
@@ -27,6 +27,7 @@ older ones; when a point leaves, the others' sums are untouched.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from kinbandits.history import History
 from kinbandits.regression.base import Indices, Matrix, Ridge, Vector
 from kinbandits.regression.dictionary import Dictionary
 from kinbandits.regression.embeddings import EmbeddingFollower, FixedFollower, make_follower
-from kinbandits.regression.inverse import Inverse, move_last
+from kinbandits.regression.inverse import Inverse
 from kinbandits.regression.kept import Kept
 from kinbandits.regression.linalg import posterior_inverse
 from kinbandits.regression.statistics import Statistics
@@ -46,8 +47,26 @@ FOLLOWED = 256  # rows for which similarity and weights are followed at every ro
 LAG, LONGEST_LAG = 0.05, 1000
 NOVEL = 1e-2  # of the ridge: a residual below this is no reason for a point
 VARIANCE_SHARE = 0.1
+SAMPLE = 128  # rows kept that are asked how much a newcomer would be missed
 MARGIN = 1.1  # a newcomer must be missed this much more
 MOST_SUMS = 2**25  # numbers kept per arm in all (256 MB); beyond that the sums are pooled
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """A row that is to become a point: its values at the dictionary, at itself, and at the rows kept."""
+
+    arm: int
+    context: Vector
+    values: Matrix
+    own: Vector
+    columns: Matrix
+
+    def without(self, j: int) -> Newcomer:
+        """After slot j was given up."""
+        values = self.values.copy()
+        values[:, j] = values[:, -1]
+        return replace(self, values=values[:, :-1])
 
 
 class BudgetModel:
@@ -101,29 +120,26 @@ class BudgetModel:
 
     def learn(self, arm: int, context: Vector, reward: float) -> None:
         """One row more. If a kernel fails, nothing has changed."""
-        terms, ridge, kept = self.settings.terms, self.settings.ridge, self.kept
-        X, n = context[None, :], self.size
+        terms, ridge, kept, n = self.settings.terms, self.settings.ridge, self.kept, self.size
+        X, one = context[None, :], np.array([arm])
         # All that asks a kernel comes before anything changes.
         values = self.dictionary.values(X)[:, :, 0]  # (P, n)
         own = np.array([t.context_kernel.diag(t.select(X))[0] for t in terms])
-        k = self.dictionary.pairs(self.K_arms, np.array([arm]), values[:, :, None])[:, 0]
+        k = self.dictionary.pairs(self.K_arms, one, values[:, :, None])[:, 0]
         prior = sum(float(K[arm, arm] * o) for K, o in zip(self.K_arms, own, strict=True))
         u = self.P.matrix @ k
         delta = prior - float(k @ u)
-        leaves = len(kept) == kept.limit
-        start = 1 if leaves else 0
+        leaves = int(len(kept) == kept.limit)
         farewell = self._notes(kept.contexts[0], 1) if leaves and self.window is not None else None
-        novel = delta > NOVEL * ridge
-        columns = None
-        if novel:
-            past = kept.contexts[start:]
-            columns = np.zeros((len(terms), len(past) + 1))
-            columns[:, -1] = own
-            if len(past):
-                for p, t in enumerate(terms):
-                    columns[p, :-1] = t.context_kernel(t.select(past), t.select(X))[:, 0]
-        prepared = self._notes(context, start)
-        mean = float(k @ self.w)
+        prepared = self._notes(context, leaves)
+        weight = 1.0 if self.settings.weighting == "uniform" else 1.0 / float(self.counts[arm] + 1)
+        point, gives_way = None, None
+        if delta > NOVEL * ridge:
+            surprise = weight * (reward - float(k @ self.w)) ** 2 * delta / (delta + ridge / weight)
+            if n == self.settings.budget:
+                gives_way = self._least_missed(arm, X, u, delta, surprise)
+            if n < self.settings.budget or gives_way is not None:
+                point = Newcomer(arm, context, values, own, self._columns(X, leaves, own))
         # From here on nothing can fail.
         if leaves:
             self._let_go(farewell)
@@ -137,7 +153,6 @@ class BudgetModel:
             self.v[:n] *= memory.decay
         stored = 1.0 / self.sums.scale
         kappa = k[None, :] if self.sums.pooled else values
-        weight = 1.0 if self.settings.weighting == "uniform" else 1.0 / float(self.counts[arm])
         self.sums.add(arm, kappa, reward, stored)
         kept.append(arm, context, reward, stored, kappa)
         sound = self.A.add(k, weight)
@@ -145,9 +160,12 @@ class BudgetModel:
         self._usage[:n] += weight * u * u
         for follower, note in zip(self.followers, prepared, strict=True):
             follower.observe(arm, note)
-        if columns is not None:
-            surprise = weight * (reward - mean) ** 2 * delta / (delta + ridge / weight)
-            sound &= self._admit(arm, context, values, own, columns, surprise)
+        if point is not None:
+            if gives_way is not None:
+                self._evict(gives_way)
+                self.swaps += 1
+                point = point.without(gives_way)
+            sound &= self._enter(point)
         self.w = self._solution()
         if not sound or self._due():
             self.refresh()
@@ -184,88 +202,79 @@ class BudgetModel:
         if not self.A.add(k, -weight):
             self.refresh()
 
-    def _admit(
-        self, arm: int, context: Vector, values: Matrix, own: Vector, columns: Matrix, surprise: float
-    ) -> bool:
-        """Make the row just learned a point, if there is room or it is missed more than another. False: refresh."""
-        d, kept = self.dictionary, self.kept
+    def _columns(self, X: Matrix, start: int, own: Vector) -> Matrix:
+        """k_X of a new row with the rows kept from ``start`` on and with itself, (P, rows + 1)."""
+        past = self.kept.contexts[start:]
+        columns = np.empty((len(own), len(past) + 1))
+        columns[:, -1] = own
+        if len(past):
+            for p, t in enumerate(self.settings.terms):
+                columns[p, :-1] = t.context_kernel(t.select(past), t.select(X))[:, 0]
+        return columns
+
+    def _least_missed(self, arm: int, X: Matrix, u: Vector, delta: float, surprise: float) -> int | None:
+        """The point to give way to this row, if the row would be missed more."""
         share = VARIANCE_SHARE * self._squares / self.n
-        pair = self._kept_pairs(arm, columns)
-        if d.size == self.settings.budget:
-            k = d.pairs(self.K_arms, np.array([arm]), values[:, :, None])[:, 0]
-            e = pair - self.kept_rows() @ (self.P.matrix @ k)
-            weights = self.sums.scale * kept.weights * self.arm_weights()[kept.arms]
-            scale_up = (self.n if self.window is None else len(kept)) / len(kept)
-            gain = surprise + share * scale_up * float(weights @ (e * e)) / max(float(e[-1]), 1e-300)
-            missed = self._missed(share)
-            j = int(np.argmin(missed))
-            if not gain > MARGIN * missed[j]:
-                return True
-            self._evict(j)
-            self.swaps += 1
-            values = self._dictionary_row(values, j)
-        return self._enter(arm, context, values, own, columns, pair)
-
-    def _missed(self, share: float) -> Vector:
-        """What the posterior would lose with each point."""
-        n = self.size
         P, A = np.diag(self.P.matrix), np.diag(self.A.matrix)
-        return np.asarray(self._solution() ** 2 / A + share * self._usage[:n] / P)
-
-    def _dictionary_row(self, values: Matrix, j: int) -> Matrix:
-        """Values at the points after slot j was removed."""
-        moved = values.copy()
-        moved[:, j] = values[:, -1]
-        return moved[:, :-1]
+        missed = self.w**2 / A + share * self._usage[: self.size] / P
+        j = int(np.argmin(missed))
+        kept, rows = self.kept, slice(max(0, len(self.kept) - SAMPLE), len(self.kept))
+        e = np.zeros(rows.stop - rows.start)
+        for K_arm, t in zip(self.K_arms, self.settings.terms, strict=True):
+            e += K_arm[arm, kept.arms[rows]] * t.context_kernel(t.select(kept.contexts[rows]), t.select(X))[:, 0]
+        e -= self.kept_rows(rows) @ u
+        weights = self.sums.scale * kept.weights[rows] * self.arm_weights()[kept.arms[rows]]
+        scale_up = (self.n if self.window is None else len(kept)) / len(e)
+        gain = surprise + share * (delta + scale_up * float(weights @ (e * e)) / delta)
+        return j if gain > MARGIN * missed[j] else None
 
     def _evict(self, j: int) -> None:
-        n = self.size
+        last = self.size - 1
         for array in (self.v, self._usage):
-            move_last(array, j, n, axes=(0,))
-        self.kept.remove_slot(j, n)
+            array[j] = array[last]
+        self.kept.remove_slot(j, self.size)
         self.sums.remove(j)
         self.P.remove(j)
         self.A.remove(j)
         self.dictionary.remove(j)
 
-    def _enter(self, arm: int, context: Vector, values: Matrix, own: Vector, columns: Matrix, pair: Vector) -> bool:
+    def _enter(self, new: Newcomer) -> bool:
+        """The row just learned becomes a point. False: A could not follow and must be refreshed."""
         d, kept, n, ridge = self.dictionary, self.kept, self.size, self.settings.ridge
-        k = d.pairs(self.K_arms, np.array([arm]), values[:, :, None])[:, 0]
+        k = d.pairs(self.K_arms, np.array([new.arm]), new.values[:, :, None])[:, 0]
+        lent = np.stack([K_arm[new.arm, kept.arms] for K_arm in self.K_arms])
+        pair = (lent * new.columns).sum(axis=0)  # the kernel between the new point and the rows kept
         prior = float(pair[-1])
         u = self.P.matrix @ k
-        e = pair - self.kept_rows() @ u
         if not self.P.border(k, prior, 0.5 * NOVEL * ridge):
-            return True  # an eviction changed nothing for it: the point is one too many after all
+            return True  # no gain: another point already says the same
         kappa = kept.kappa(n)
-        new = pair[None, :] if self.sums.pooled else columns
-        projections = u[None, :] if self.sums.pooled else d.project(values)
-        errors = new - np.einsum("prn,pn->pr", kappa, projections)
+        at_new = pair[None, :] if self.sums.pooled else new.columns
+        projections = u[None, :] if self.sums.pooled else d.project(new.values)
+        errors = at_new - np.matmul(kappa, projections[:, :, None])[:, :, 0]
         self.sums.border(projections, errors, kappa, kept.arms, kept.rewards, kept.weights)
-        kept.set_slot(n, new)
-        d.add(arm, context, values, own)
+        rows = slice(max(0, len(kept) - SAMPLE), len(kept))
+        e = pair[rows] - self.kept_rows(rows) @ u
+        kept.set_slot(n, at_new)
+        d.add(new.arm, new.context, new.values, new.own)
         weights = self.arm_weights()
         line, self.v[n] = self.sums.line(n, d.lending(self.K_arms), weights)
-        column = line.copy()
-        column[:n] += ridge * k
-        column[n] += ridge * prior
-        delta = max(float(e[-1]), NOVEL * ridge)
-        self._usage[n] = float(self.sums.scale * (kept.weights * weights[kept.arms]) @ (e * e)) / delta**2
-        return self.A.border(column[:n], float(column[n]), 1e-3 * NOVEL * ridge**2)
+        line[:n] += ridge * k
+        line[n] += ridge * prior
+        energy = float((kept.weights[rows] * weights[kept.arms[rows]]) @ (e * e)) * len(kept) / len(e)
+        self._usage[n] = self.sums.scale * energy / max(prior - float(k @ u), NOVEL * ridge) ** 2
+        return self.A.border(line[:n], float(line[n]), 1e-3 * NOVEL * ridge**2)
 
-    def kept_rows(self) -> Matrix:
-        """k of the rows kept, (rows, n)."""
-        d, kappa = self.dictionary, self.kept.kappa(self.size)
+    def kept_rows(self, rows: slice) -> Matrix:
+        """k of some of the rows kept, (rows, n)."""
+        kappa = self.kept.kappa(self.size)[:, rows]
         if self.sums.pooled:
-            return kappa[0]
-        total = self.K_arms[0][np.ix_(self.kept.arms, d.arms)] * kappa[0]
+            return np.asarray(kappa[0])
+        arms, points = self.kept.arms[rows], self.dictionary.arms
+        total = self.K_arms[0][:, points][arms] * kappa[0]
         for K_arm, values in zip(self.K_arms[1:], kappa[1:], strict=True):
-            total += K_arm[np.ix_(self.kept.arms, d.arms)] * values
+            total += K_arm[:, points][arms] * values
         return np.asarray(total)
-
-    def _kept_pairs(self, arm: int, columns: Matrix) -> Vector:
-        """The kernel between (arm, context) and the rows kept, given the context-kernel values."""
-        lent = np.stack([K_arm[arm, self.kept.arms] for K_arm in self.K_arms])
-        return np.asarray((lent * columns).sum(axis=0))
 
     # -- following what changes all of D --------------------------------------------------------
 
@@ -338,8 +347,8 @@ class BudgetModel:
         mine = np.flatnonzero(self.kept.arms == arm)
         if len(mine) < self.counts[arm]:
             raise InvalidInputError(
-                f"the arm has {self.counts[arm]} rows, of which {len(mine)} are still kept: with {self.n_arms} arms "
-                "the sums are pooled and the data of one arm cannot be taken out. retire_arm() stops choosing it"
+                f"the arm has {self.counts[arm]} rows, of which {len(mine)} are still kept: with {self.n_arms} "
+                "arms the sums are pooled, and the data of one arm cannot be taken out. retire_arm() retires it"
             )
         kappa = self.kept.kappa(self.size)
         for i in mine:

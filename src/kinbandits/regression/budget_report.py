@@ -64,22 +64,21 @@ def budget_report(regression: BudgetedRegression) -> dict[str, Any]:
     }
 
 
-def warn_if_small(model: BudgetModel) -> bool:
-    """Warn if the dictionary is blind to too much of the prior variance; gives whether it did."""
+def warn_if_small(model: BudgetModel) -> None:
+    """Warn if the dictionary is blind to too much of the prior variance."""
     residuals, priors = _residuals(model, _sample(model, 200))
     blind = float(residuals.mean() / priors.mean())
     if blind <= TOO_BLIND:
-        return False
+        return
     needed, at_least = _needed(_spectrum(model))
     warnings.warn(
-        f"budget={model.settings.budget} is too small for this kernel: its points miss {blind:.0%} of the variance of "
-        f"the last rows (at most {TOO_BLIND:.0%} is fine), so means are flat and arms are explored without end. "
+        f"budget={model.settings.budget} is too small for this kernel: its points miss {blind:.0%} of the "
+        f"variance of the last rows (at most {TOO_BLIND:.0%} is fine), so means are flat and arms are explored without end. "
         f"budget={needed} {'or more ' if at_least else ''}would do, or a wider length_scale; "
         "engine_report() has the figures",
         BudgetWarning,
         stacklevel=6,
     )
-    return True
 
 
 def _sample(model: BudgetModel, most: int = _MOST) -> Indices:

@@ -29,14 +29,12 @@ class BudgetedRegression(Regression):
         self.settings = settings
         self._n_arms = history.n_arms
         self.model: BudgetModel | None = None  # from the first row on, which settles the number of columns
-        self._warned = False
+        self._next_check = 2 * settings.budget  # rows at which the budget is looked at again
         self._K_arms = settings.terms.matrices(History(history.n_arms))
         self._gap: Matrix | None = None
         self._root: Matrix | None = None
         self._root_at = -1  # the refresh it belongs to
-        self._teach(history.arms, history.contexts, history.rewards)
-        if self.model is not None:
-            self.model.n += history.forgotten
+        self._teach(history.arms, history.contexts, history.rewards, history.forgotten)
 
     # -- what the contract asks -----------------------------------------------------------------
 
@@ -83,17 +81,19 @@ class BudgetedRegression(Regression):
     def _absorb(self, start: int) -> None:
         raise NotImplementedError("the budgeted engine has no history to follow")
 
-    def _teach(self, arms: Indices, contexts: Matrix, rewards: Vector) -> None:
+    def _teach(self, arms: Indices, contexts: Matrix, rewards: Vector, forgotten: int = 0) -> None:
         if not len(arms):
             return
         if self.model is None:
             self.model = BudgetModel(self.settings, self._n_arms, contexts.shape[1])
+            self.model.n = forgotten
         model = self.model
         self._gap = None
         for arm, context, reward in zip(arms.tolist(), contexts, rewards.tolist(), strict=True):
             model.learn(arm, context, reward)
-        if not self._warned and model.size == self.settings.budget and model.n >= 2 * model.size:
-            self._warned = warn_if_small(model)
+        if model.n >= self._next_check and model.size == self.settings.budget:
+            self._next_check = 2 * model.n
+            warn_if_small(model)
 
     def with_arm(self, settings: Ridge) -> Self:
         """The same knowledge with one arm more."""
@@ -106,7 +106,7 @@ class BudgetedRegression(Regression):
     def _resettled(self, settings: Ridge, n_arms: int, change: Callable[[BudgetModel], None]) -> Self:
         other = type(self)(settings, History(n_arms))
         other.model = copy.deepcopy(self.model)
-        other._warned = self._warned
+        other._next_check = self._next_check
         if other.model is not None:
             change(other.model)
         return other
@@ -191,13 +191,13 @@ class BudgetedRegression(Regression):
 
     def to_data(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """All of it, inverses included, so that a loaded policy makes the same decisions."""
-        data = {"n_arms": self._n_arms, "warned": self._warned}
+        data = {"n_arms": self._n_arms, "next_check": self._next_check}
         return data, {} if self.model is None else self.model.to_arrays()
 
     def restored(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """From what `to_data` gave."""
         other = type(self)(self.settings, History(data["n_arms"]))
-        other._warned = bool(data["warned"])
+        other._next_check = int(data["next_check"])
         if "dictionary_contexts" in arrays:
             other.model = BudgetModel(self.settings, data["n_arms"], arrays["dictionary_contexts"].shape[1])
             other.model.restore(arrays)

@@ -48,8 +48,8 @@ class Dictionary:
         return self._contexts[: self.size]
 
     @property
-    def K_x(self) -> Matrix:
-        """(P, n, n)."""
+    def grams(self) -> Matrix:
+        """K_x, (P, n, n)."""
         return self._K_x[:, : self.size, : self.size]
 
     def values(self, contexts: Matrix) -> Matrix:
@@ -67,7 +67,7 @@ class Dictionary:
 
     def gram(self, K_arms: list[Matrix]) -> Matrix:
         """K."""
-        return self.pairs(K_arms, self.arms, self.K_x)
+        return self.pairs(K_arms, self.arms, self.grams)
 
     def lending(self, K_arms: list[Matrix]) -> Matrix:
         """q[a, p, j] = K_arm_p[a, b_j], (N, P, n)."""
@@ -95,8 +95,8 @@ class Dictionary:
 
     def remove(self, j: int) -> None:
         """A point fewer."""
-        move_last(self._K_x, j, self.size, axes=(1, 2))
         last = self.size - 1
+        move_last(self._K_x, j, last, axes=(1, 2))
         self._arms[j], self._contexts[j] = self._arms[last], self._contexts[last]
         for G in self.G:
             G.remove(j)
@@ -108,7 +108,7 @@ class Dictionary:
 
     def refresh(self) -> None:
         """G anew, which rids it of rounding."""
-        for G, K_x in zip(self.G, self.K_x, strict=False):
+        for G, K_x in zip(self.G, self.grams, strict=False):
             if len(K_x):
                 G.set(np.linalg.inv(K_x + np.diag(_TINY * np.diag(K_x))))
 

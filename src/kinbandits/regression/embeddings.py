@@ -7,8 +7,8 @@ every pair of rows of which one is no longer kept:
     G = Psi Psi' + Delta,    Psi[a] = sum of phi(x) over rows of arm a,    Delta = (exact - features) of the pairs
                              that were both kept when the first row was let go.
 
-So k_Z is exact until then, does not jump there, and the error of phi enters slowly. phi(x) = sqrt(1/F) (cos, sin) of
-F random frequencies: phi(x) . phi(x) = k'(x, x) exactly, so the self-pairs of the V-statistic carry no error, and
+So k_Z is exact until then, does not jump there, and the error of phi enters slowly. phi(x) = sqrt(1/F) (cos, sin)
+of F random frequencies: phi(x) . phi(x) = k'(x, x) exactly, so the self-pairs of the V-statistic carry no error, and
 the standard error of any squared distance is its standard deviation over the frequencies over sqrt(F): `error`.
 
 Any other similarity is computed from the rows kept alone.
@@ -124,7 +124,7 @@ class EmbeddingFollower(FixedFollower):
     def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
         """k_Z of the sums."""
         G = self._Psi @ self._Psi.T + self._Delta if self._G is None else self._G
-        return self._similarity.from_sums(G, counts)
+        return np.asarray(self._similarity.from_sums(G, counts))
 
     def error(self, counts: Indices) -> float:
         """The largest standard error of a squared distance of two embeddings (of at most 50 arms)."""
@@ -190,8 +190,8 @@ class FeatureMap:
 def frequencies(kernel: Kernel, d: int, n: int, rng: np.random.Generator) -> tuple[Matrix, float]:
     """n draws (n, d) from the spectral density of a stationary kernel, and the root of k(x, x).
 
-    RBF: normal with deviation 1/ell. Matern: that, over the root of a chi-square of 2 nu degrees over 2 nu. A product
-    of kernels is the sum of their frequencies.
+    RBF: normal with deviation 1/ell. Matern: that, over the root of a chi-square of 2 nu degrees over 2 nu. A
+    product of kernels is the sum of their frequencies.
     """
     if isinstance(kernel, RBF | Matern):
         draws = rng.standard_normal((n, d)) / np.asarray(kernel.length_scale)

@@ -18,6 +18,7 @@ class Inverse:
 
     def __init__(self, capacity: int) -> None:
         self._buffer: Matrix = np.zeros((capacity, capacity))
+        self._scratch: Matrix = np.empty(capacity * capacity)  # fresh memory each time costs more than the sum
         self.size = 0
 
     @property
@@ -35,12 +36,12 @@ class Inverse:
 
         With u = P m and s = corner - m'u:  M^-1 = [[P + u u'/s, -u/s], [-u'/s, 1/s]].
         """
-        n, P = self.size, self.matrix
-        u = P @ column
+        n = self.size
+        u = self.matrix @ column
         s = float(corner - column @ u)
         if not s >= least:
             return False
-        P += np.outer(u, u / s)
+        self._add_outer(u, u / s)
         self._buffer[n, :n] = self._buffer[:n, n] = -u / s
         self._buffer[n, n] = 1.0 / s
         self.size = n + 1
@@ -48,11 +49,11 @@ class Inverse:
 
     def remove(self, j: int) -> None:
         """M loses row and column j: the rest of P minus g g' / g_j, g the column of j."""
-        move_last(self._buffer, j, self.size, axes=(0, 1))
-        n = self.size - 1
-        g = self._buffer[:n, n].copy()
-        self._buffer[:n, :n] -= np.outer(g, g / self._buffer[n, n])
-        self.size = n
+        g = self.matrix[:, j].copy()
+        self._add_outer(g, -g / g[j])
+        last = self.size - 1
+        move_last(self._buffer, j, last, axes=(0, 1))
+        self.size = last
 
     def add(self, k: Vector, weight: float = 1.0) -> bool:
         """M gains weight * k k' (Sherman and Morrison). False, and nothing changed, if M would be singular."""
@@ -60,14 +61,18 @@ class Inverse:
         s = 1.0 + weight * float(k @ u)
         if not s > 1e-8:
             return False
-        P = self.matrix
-        P -= np.outer(u, (weight / s) * u)
+        self._add_outer(u, (-weight / s) * u)
         return True
 
+    def _add_outer(self, left: Vector, right: Vector) -> None:
+        product = self._scratch[: self.size**2].reshape(self.size, self.size)
+        np.multiply(left[:, None], right, out=product)
+        P = self.matrix
+        P += product
 
-def move_last(array: NDArray[np.float64], j: int, size: int, axes: tuple[int, ...]) -> None:
-    """Exchange slot j with the last of ``size`` slots, along the given axes, in place."""
+
+def move_last(array: NDArray[np.float64], j: int, last: int, axes: tuple[int, ...]) -> None:
+    """Slot ``last`` takes the place of slot j, along each of the axes, in place."""
     for axis in axes:
         view = np.moveaxis(array, axis, 0)
-        if j != size - 1:
-            view[[j, size - 1]] = view[[size - 1, j]]
+        view[j] = view[last]

@@ -105,7 +105,7 @@ class Kept:
 
     def remove_slot(self, j: int, size: int) -> None:
         """The dictionary loses slot j."""
-        move_last(self._kappa, j, size, axes=(2,))
+        move_last(self._kappa, j, size - 1, axes=(2,))
 
     def history(self, n_arms: int) -> History:
         """These rows, as a history."""

@@ -32,6 +32,7 @@ class Statistics:
         self.pooled = pooled
         self.S: Matrix = np.zeros((1 if pooled else n_arms, kinds, kinds, capacity, capacity))
         self.v: Matrix = np.zeros((n_arms, kinds, capacity))
+        self._scratch: Matrix = np.empty(capacity * capacity)
         self.scale = 1.0
         self.size = 0
 
@@ -39,9 +40,11 @@ class Statistics:
         """One row more (``weight`` in stored units), or one less with a negative weight. Costs m^2."""
         n = self.size
         group = 0 if self.pooled else arm
+        product = self._scratch[: n * n].reshape(n, n)
         for p, left in enumerate(kappa):
             for q, right in enumerate(kappa):
-                self.S[group, p, q, :n, :n] += np.outer(weight * left, right)
+                np.multiply((weight * left)[:, None], right, out=product)
+                self.S[group, p, q, :n, :n] += product
         self.v[arm, :, :n] += weight * reward * kappa
 
     def forget(self, decay: float) -> float:
@@ -56,9 +59,9 @@ class Statistics:
 
     def remove(self, j: int) -> None:
         """The dictionary loses slot j. Exact: the other sums do not depend on it."""
+        self.size -= 1
         move_last(self.S, j, self.size, axes=(3, 4))
         move_last(self.v, j, self.size, axes=(2,))
-        self.size -= 1
 
     def border(
         self,
@@ -83,30 +86,23 @@ class Statistics:
         """
         n = self.size
         kinds = len(projections)
-        order = np.argsort(arms, kind="stable")
-        present, starts = np.unique(arms[order], return_index=True)
+        by_arm = _Sums(arms, len(self.v))
 
-        def per_arm(values: Matrix) -> Matrix:
-            sums = np.zeros((len(self.v), *values.shape[1:]))
-            if len(present):
-                sums[present] = np.add.reduceat(values[order], starts, axis=0)
-            return sums
-
-        def per_group(values: Matrix) -> Matrix:
-            return np.asarray(values.sum(axis=0, keepdims=True)) if self.pooled else per_arm(values)
+        def per_group(factors: Vector, values: Matrix) -> Matrix:
+            return (factors @ values)[None] if self.pooled else by_arm(factors, values)
 
         projected = [k @ z for k, z in zip(kappa, projections, strict=True)]  # projection . kappa of the rows kept
         lines = np.empty((len(self.S), kinds, kinds, n))
         corners = np.empty((len(self.S), kinds, kinds))
+        ones = np.ones((len(arms), 1))
         for p in range(kinds):
             we = weights * errors[p]
             for q in range(kinds):
-                block = self.S[:, p, q, :n, :n]
-                lines[:, p, q] = projections[p] @ block + per_group(we[:, None] * kappa[q])
-                inner = (projections[p] @ block) @ projections[q]
+                line = projections[p] @ self.S[:, p, q, :n, :n]
                 cross = we * (projected[q] + errors[q]) + weights * projected[p] * errors[q]
-                corners[:, p, q] = inner + per_group(cross)
-            self.v[:, p, n] = self.v[:, p, :n] @ projections[p] + per_arm(we * rewards)
+                lines[:, p, q] = line + per_group(we, kappa[q])
+                corners[:, p, q] = line @ projections[q] + per_group(cross, ones)[:, 0]
+            self.v[:, p, n] = self.v[:, p, :n] @ projections[p] + by_arm(we * rewards, ones)[:, 0]
         for p in range(kinds):
             for q in range(kinds):
                 self.S[:, p, q, n, :n] = lines[:, p, q]
@@ -162,3 +158,26 @@ class Statistics:
         self.size = n = arrays["v"].shape[-1]
         self.S[..., :n, :n], self.v[..., :n] = arrays["S"], arrays["v"]
         self.scale = float(arrays["scale"])
+
+
+class _Sums:
+    """Weighted sums of rows, arm by arm."""
+
+    def __init__(self, arms: Indices, n_arms: int) -> None:
+        self._n_arms = n_arms
+        self._few = n_arms <= 64
+        if self._few:
+            self._indicator = (arms == np.arange(n_arms)[:, None]).astype(np.float64)
+        else:
+            self._order = np.argsort(arms, kind="stable")
+            self._present, self._starts = np.unique(arms[self._order], return_index=True)
+
+    def __call__(self, factors: Vector, values: Matrix) -> Matrix:
+        """(N, columns): sum over rows of each arm of factor * values."""
+        if self._few:
+            return np.asarray((self._indicator * factors) @ values
+        sums = np.zeros((self._n_arms, values.shape[1]))
+        if len(self._present):
+            products = factors[self._order, None] * values[self._order]
+            sums[self._present] = np.add.reduceat(products, self._starts, axis=0)
+        return sums
