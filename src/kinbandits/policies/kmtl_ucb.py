@@ -81,6 +81,8 @@ class KMTLUCB(Policy):
     exploration 0.1 with ridge 0.01 explores more than the authors' scripts, which halves the regret.
     """
 
+    regression: Regression
+
     def __init__(
         self,
         arms: int | Iterable[ArmName],
@@ -318,7 +320,7 @@ class KMTLUCB(Policy):
 
     def _start(self, terms: Terms, history: History) -> None:
         settings = self._settings(terms.fitted(history))
-        self.regression: Regression = make_regression(self.engine, settings, history)
+        self.regression = make_regression(self.engine, settings, history)
 
     def _same_kernels(self, terms: Terms) -> Terms:
         """Other arms, same kernels: those read off the data stay as they are."""

@@ -14,7 +14,7 @@ With all rows in the dictionary this is the exact posterior. Rows enter one by o
 A similarity that is estimated, weights 1/n_a and forgetting change all of D; they are followed at every row for the
 first `FOLLOWED` rows and then lag by at most 5 % of the rows and 1,000 rows (`_due`).
 
-A row becomes a point while there is room and its residual exceeds a hundredth of the ridge. When the dictionary is
+A row becomes a point while there is room and its residual exceeds a twentieth of the ridge. When the dictionary is
 full it takes the place of the point that is missed least, if it is missed more itself. How much point j is missed
 is what the posterior loses without it: the rise of the regularised squared error, w_j^2 / A_jj, plus a tenth of the
 mean squared reward times the prior variance that rows lose, (P S~ P)_jj / P_jj. For a row outside, the same two are
@@ -45,7 +45,7 @@ from kinbandits.regression.statistics import Statistics
 
 FOLLOWED = 256  # rows for which similarity and weights are followed at every row
 LAG, LONGEST_LAG = 0.05, 1000
-NOVEL = 1e-2  # of the ridge: a residual below this is no reason for a point
+NOVEL = 0.05  # of the ridge: a residual below this is no reason for a point
 VARIANCE_SHARE = 0.1
 SAMPLE = 128  # rows kept that are asked how much a newcomer would be missed
 MARGIN = 1.1  # a newcomer must be missed this much more
@@ -286,7 +286,7 @@ class BudgetModel:
 
     def _due(self) -> bool:
         if not self._lags:
-            return self._since >= LONGEST_LAG
+            return self._since >= max(100, self.settings.budget // 2)  # rids the inverses of rounding
         lag = min(LAG * (self.n - FOLLOWED), LONGEST_LAG)
         memory = self.settings.memory
         if memory is not None and memory.decay < 1.0:

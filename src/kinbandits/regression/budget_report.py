@@ -26,9 +26,8 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-TOO_BLIND = 0.2  # of the prior variance: a mean residual above this and the budget is too small
+TOO_BLIND = 0.1  # of the prior variance: a mean residual above this and the budget is too small
 _MOST = 1000  # rows looked at
-_OVERHEAD = 1.5  # points for one principal component: chosen rows are not eigenvectors
 
 
 def budget_report(regression: BudgetedRegression) -> dict[str, Any]:
@@ -44,7 +43,7 @@ def budget_report(regression: BudgetedRegression) -> dict[str, Any]:
     residuals, priors = _residuals(model, _sample(model))
     mu = _spectrum(model)
     mean_error, width_error = _held_out(model)
-    needed, at_least = _needed(mu)
+    needed, guessed = _needed(model)
     follower_error = max(f.error(model.counts) for f in model.followers)
     return report | {
         "rows_kept": len(model.kept),
@@ -58,7 +57,7 @@ def budget_report(regression: BudgetedRegression) -> dict[str, Any]:
         "mean_error": mean_error,
         "width_error": width_error,
         "budget_needed": needed,
-        "budget_needed_is_a_lower_bound": at_least,
+        "budget_needed_is_extrapolated": guessed,
         "budget_is_enough": bool(residuals.mean() <= TOO_BLIND * priors.mean()),
         "embedding_error": follower_error,
     }
@@ -70,12 +69,12 @@ def warn_if_small(model: BudgetModel) -> None:
     blind = float(residuals.mean() / priors.mean())
     if blind <= TOO_BLIND:
         return
-    needed, at_least = _needed(_spectrum(model))
+    needed, guessed = _needed(model)
     warnings.warn(
-        f"budget={model.settings.budget} is too small for this kernel: its points miss {blind:.0%} of the "
-        f"variance of the last rows (at most {TOO_BLIND:.0%} is fine), so means are flat and arms are explored without end. "
-        f"budget={needed} {'or more ' if at_least else ''}would do, or a wider length_scale; "
-        "engine_report() has the figures",
+        f"budget={model.settings.budget} is too small for this kernel: its points miss {blind:.0%} of the variance "
+        f"of the last rows (up to {TOO_BLIND:.0%} is fine), so means are flat and arms are explored without end. "
+        f"{'About ' if guessed else ''}budget={needed} would do, or a wider length_scale; engine_report() has the "
+        "figures",
         BudgetWarning,
         stacklevel=6,
     )
@@ -109,14 +108,35 @@ def _spectrum(model: BudgetModel) -> Vector:
     return np.asarray(np.maximum(mu, 0.0))
 
 
-def _needed(mu: Vector) -> tuple[int, bool]:
-    """Points that would see all but `TOO_BLIND` of the variance, and whether that is only a lower bound.
+def _needed(model: BudgetModel) -> tuple[int, bool]:
+    """Points that would miss no more than `TOO_BLIND`, and whether the rows kept were too few to see it.
 
-    It is one when the rows looked at are too few to tell: their spectrum has hardly begun to fall.
+    Of every two rows kept one may become a point (the one of the largest residual, again and again: pivoted
+    Cholesky) and the other is a judge. Where the judges' mean residual does not fall so far, it is continued as a
+    power of the number of points.
     """
-    left = 1.0 - np.cumsum(mu) / mu.sum()
-    rank = int(np.searchsorted(-left, -TOO_BLIND) + 1)
-    return int(np.ceil(_OVERHEAD * rank)), rank > len(mu) // 3
+    kept, rows = model.kept, _sample(model)
+    a, X = kept.arms[rows], kept.contexts[rows]
+    K = model.settings.terms.gram(model.K_arms, a, X, a, X)
+    may, judge = np.arange(0, len(rows), 2), np.arange(1, len(rows), 2)
+    residual = K.diagonal().copy()
+    wanted = TOO_BLIND * float(residual.mean())
+    columns = np.zeros((len(rows), len(may)))
+    curve: list[float] = []
+    for r in range(len(may)):
+        pivot = may[int(np.argmax(residual[may]))]
+        if residual[pivot] <= 1e-12:
+            return max(r, 1), False
+        column = K[:, pivot] - columns[:, :r] @ columns[pivot, :r]
+        columns[:, r] = column / np.sqrt(residual[pivot])
+        residual = np.maximum(residual - columns[:, r] ** 2, 0.0)
+        curve.append(float(residual[judge].mean()) if len(judge) else 0.0)
+        if curve[-1] <= wanted:
+            return r + 1, False
+    half, end = max(1, len(curve) // 2), len(curve)
+    slope = np.log(curve[half - 1] / curve[-1]) / np.log(end / half) if end > half else 0.0
+    more = (curve[-1] / wanted) ** (1.0 / max(slope, 0.05))
+    return int(min(np.ceil(end * more), 10 * model.n)), True
 
 
 def _seen(model: BudgetModel) -> float:

@@ -131,6 +131,8 @@ class DenseRegression(Regression):
 
     def frozen(self) -> Regression:
         """Laid out for reading."""
+        if self.settings.memory is not None:  # its rows are in another order, where age would be lost
+            return self.copy()
         return FrozenRegression(self.settings, self.history, self.similarity_matrices)
 
     def dual(self) -> Vector:

@@ -8,8 +8,8 @@ every pair of rows of which one is no longer kept:
                              that were both kept when the first row was let go.
 
 So k_Z is exact until then, does not jump there, and the error of phi enters slowly. phi(x) = sqrt(1/F) (cos, sin)
-of F random frequencies: phi(x) . phi(x) = k'(x, x) exactly, so the self-pairs of the V-statistic carry no error, and
-the standard error of any squared distance is its standard deviation over the frequencies over sqrt(F): `error`.
+of F random frequencies: phi(x) . phi(x) = k'(x, x) exactly, so the self-pairs of the V-statistic carry no error,
+and the standard error of any squared distance is its standard deviation over the frequencies over sqrt(F): `error`.
 
 Any other similarity is computed from the rows kept alone.
 """
@@ -88,7 +88,7 @@ class EmbeddingFollower(FixedFollower):
     exact = False
 
     def __init__(self, similarity: Estimated, n_arms: int, n_features: int) -> None:
-        self._similarity = similarity
+        self._estimated = similarity
         self._map = FeatureMap(similarity.embedding_kernel, n_features)
         self._Psi = np.zeros((n_arms, self._map.size))
         self._G: Matrix | None = np.zeros((n_arms, n_arms))  # exact sums, while all rows are kept
@@ -100,9 +100,9 @@ class EmbeddingFollower(FixedFollower):
         if self._G is None:
             return phi
         sums = np.zeros(len(self._Psi) + 1)
-        sums[-1] = self._similarity.embedding_kernel.diag(context[None, :])[0]
+        sums[-1] = self._estimated.embedding_kernel.diag(context[None, :])[0]
         if len(arms):
-            k = self._similarity.embedding_kernel(context[None, :], contexts)[0]
+            k = self._estimated.embedding_kernel(context[None, :], contexts)[0]
             sums[:-1] = np.bincount(arms, weights=k, minlength=len(self._Psi))
         return np.concatenate([phi, sums])
 
@@ -124,7 +124,8 @@ class EmbeddingFollower(FixedFollower):
     def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
         """k_Z of the sums."""
         G = self._Psi @ self._Psi.T + self._Delta if self._G is None else self._G
-        return np.asarray(self._similarity.from_sums(G, counts))
+        matrix: Matrix = self._estimated.from_sums(G, counts)
+        return matrix
 
     def error(self, counts: Indices) -> float:
         """The largest standard error of a squared distance of two embeddings (of at most 50 arms)."""

@@ -32,6 +32,8 @@ class ExactRegression(Regression):
         self._core: Regression = self._pick()(settings, history)
 
     def _pick(self) -> type[Regression]:
+        if self.settings.memory is not None:  # rows leave, or their noise changes with each: nothing to reuse
+            return DenseRegression
         t = len(self.history)
         if self._feature_rows is None and t:
             self._feature_rows = FeatureRegression.pays_from(self.settings, self.history)
@@ -61,8 +63,15 @@ class ExactRegression(Regression):
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
         return self._core._covariance(arms, contexts)
 
+    @property
+    def grows(self) -> bool:
+        """Whether a round costs the more the more rows there are; in feature space it does not."""
+        return not isinstance(self._core, FeatureRegression)
+
     def frozen(self) -> Regression:
         """Laid out for reading."""
+        if self.settings.memory is not None:
+            return self.copy()
         return FrozenRegression(self.settings, self.history, self.similarity_matrices)
 
     def dual(self) -> Vector:

@@ -56,10 +56,14 @@ class Inverse:
         self.size = last
 
     def add(self, k: Vector, weight: float = 1.0) -> bool:
-        """M gains weight * k k' (Sherman and Morrison). False, and nothing changed, if M would be singular."""
+        """M gains weight * k k' (Sherman and Morrison). False, and nothing changed, if rounding has taken over.
+
+        It has when k'P k is negative, or, with a negative weight, when M would no longer be positive definite.
+        """
         u = self.matrix @ k
-        s = 1.0 + weight * float(k @ u)
-        if not s > 1e-8:
+        q = float(k @ u)
+        s = 1.0 + weight * q
+        if not (q >= -1e-9 and s > 1e-8):
             return False
         self._add_outer(u, (-weight / s) * u)
         return True

@@ -175,7 +175,7 @@ class _Sums:
     def __call__(self, factors: Vector, values: Matrix) -> Matrix:
         """(N, columns): sum over rows of each arm of factor * values."""
         if self._few:
-            return np.asarray((self._indicator * factors) @ values
+            return np.asarray((self._indicator * factors) @ values)
         sums = np.zeros((self._n_arms, values.shape[1]))
         if len(self._present):
             products = factors[self._order, None] * values[self._order]
