@@ -48,7 +48,7 @@ LAG, LONGEST_LAG = 0.05, 1000
 NOVEL = 0.05  # of the ridge: a residual below this is no reason for a point
 VARIANCE_SHARE = 0.1
 SAMPLE = 128  # rows kept that are asked how much a newcomer would be missed
-MARGIN = 1.1  # a newcomer must be missed this much more
+MARGIN = 2.0  # a newcomer must be missed this much more
 MOST_SUMS = 2**25  # numbers kept per arm in all (256 MB); beyond that the sums are pooled
 
 
@@ -135,9 +135,9 @@ class BudgetModel:
         weight = 1.0 if self.settings.weighting == "uniform" else 1.0 / float(self.counts[arm] + 1)
         point, gives_way = None, None
         if delta > NOVEL * ridge:
-            surprise = weight * (reward - float(k @ self.w)) ** 2 * delta / (delta + ridge / weight)
             if n == self.settings.budget:
-                gives_way = self._least_missed(arm, X, u, delta, surprise)
+                rise = weight * (reward - float(k @ self.w)) ** 2 * delta / (delta + ridge / weight)
+                gives_way = self._least_missed(arm, X, u, delta, rise)
             if n < self.settings.budget or gives_way is not None:
                 point = Newcomer(arm, context, values, own, self._columns(X, leaves, own))
         # From here on nothing can fail.
@@ -155,8 +155,11 @@ class BudgetModel:
         kappa = k[None, :] if self.sums.pooled else values
         self.sums.add(arm, kappa, reward, stored)
         kept.append(arm, context, reward, stored, kappa)
-        sound = self.A.add(k, weight)
+        Ak = self.A.matrix @ k
+        surprise = reward - float(k @ self.w)
+        sound = self.A.add(k, weight, Ak)
         self.v[:n] += weight * reward * k
+        self.w = self.w + (weight * surprise / (1.0 + weight * float(k @ Ak))) * Ak  # that is A v~ of now
         self._usage[:n] += weight * u * u
         for follower, note in zip(self.followers, prepared, strict=True):
             follower.observe(arm, note)
@@ -166,7 +169,9 @@ class BudgetModel:
                 self.swaps += 1
                 point = point.without(gives_way)
             sound &= self._enter(point)
-        self.w = self._solution()
+            self.w = self._solution()
+        elif farewell is not None or self._lags:
+            self.w = self._solution()
         if not sound or self._due():
             self.refresh()
 
@@ -212,7 +217,7 @@ class BudgetModel:
                 columns[p, :-1] = t.context_kernel(t.select(past), t.select(X))[:, 0]
         return columns
 
-    def _least_missed(self, arm: int, X: Matrix, u: Vector, delta: float, surprise: float) -> int | None:
+    def _least_missed(self, arm: int, X: Matrix, u: Vector, delta: float, rise: float) -> int | None:
         """The point to give way to this row, if the row would be missed more."""
         share = VARIANCE_SHARE * self._squares / self.n
         P, A = np.diag(self.P.matrix), np.diag(self.A.matrix)
@@ -225,7 +230,7 @@ class BudgetModel:
         e -= self.kept_rows(rows) @ u
         weights = self.sums.scale * kept.weights[rows] * self.arm_weights()[kept.arms[rows]]
         scale_up = (self.n if self.window is None else len(kept)) / len(e)
-        gain = surprise + share * (delta + scale_up * float(weights @ (e * e)) / delta)
+        gain = rise + share * (delta + scale_up * float(weights @ (e * e)) / delta)
         return j if gain > MARGIN * missed[j] else None
 
     def _evict(self, j: int) -> None:

@@ -32,6 +32,7 @@ class BudgetedRegression(Regression):
         self._next_check = 2 * settings.budget  # rows at which the budget is looked at again
         self._K_arms = settings.terms.matrices(History(history.n_arms))
         self._gap: Matrix | None = None
+        self._buffer: Vector = np.empty(settings.budget**2)
         self._root: Matrix | None = None
         self._root_at = -1  # the refresh it belongs to
         self._teach(history.arms, history.contexts, history.rewards, history.forgotten)
@@ -116,7 +117,11 @@ class BudgetedRegression(Regression):
     def _gap_matrix(self, model: BudgetModel) -> Matrix:
         """P / ridge - A: width^2 = prior / ridge - k' (P / ridge - A) k."""
         if self._gap is None:
-            self._gap = model.P.matrix / self.settings.ridge - model.A.matrix
+            n = model.size
+            gap = self._buffer[: n * n].reshape(n, n)
+            np.multiply(model.P.matrix, 1.0 / self.settings.ridge, out=gap)
+            gap -= model.A.matrix
+            self._gap = gap
         return self._gap
 
     def _low_rank(self, model: BudgetModel) -> Matrix | None:

@@ -96,7 +96,7 @@ class EmbeddingFollower(FixedFollower):
 
     def prepare(self, context: Vector, arms: Indices, contexts: Matrix) -> Matrix:
         """The features of a new row, then (while all rows are kept) its kernel sums with each arm."""
-        phi = self._map(context[None, :])[0]
+        phi: Vector = self._map(context[None, :])[0]
         if self._G is None:
             return phi
         sums = np.zeros(len(self._Psi) + 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dger
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -55,12 +56,13 @@ class Inverse:
         move_last(self._buffer, j, last, axes=(0, 1))
         self.size = last
 
-    def add(self, k: Vector, weight: float = 1.0) -> bool:
+    def add(self, k: Vector, weight: float = 1.0, u: Vector | None = None) -> bool:
         """M gains weight * k k' (Sherman and Morrison). False, and nothing changed, if rounding has taken over.
 
-        It has when k'P k is negative, or, with a negative weight, when M would no longer be positive definite.
+        ``u`` is P k, if it is known. Rounding has taken over when k'P k is negative, or, with a negative weight,
+        when M would no longer be positive definite.
         """
-        u = self.matrix @ k
+        u = self.matrix @ k if u is None else u
         q = float(k @ u)
         s = 1.0 + weight * q
         if not (q >= -1e-9 and s > 1e-8):
@@ -69,10 +71,17 @@ class Inverse:
         return True
 
     def _add_outer(self, left: Vector, right: Vector) -> None:
-        product = self._scratch[: self.size**2].reshape(self.size, self.size)
-        np.multiply(left[:, None], right, out=product)
-        P = self.matrix
-        P += product
+        add_outer(self.matrix, left, right, self._scratch)
+
+
+def add_outer(M: Matrix, left: Vector, right: Vector, scratch: Vector) -> None:
+    """M += left right', in place: one pass by BLAS where M is contiguous, else by way of ``scratch``."""
+    if M.size and M.flags.c_contiguous:
+        dger(1.0, right, left, a=M.T, overwrite_a=1)  # M.T is what Fortran calls a matrix
+        return
+    product = scratch[: M.size].reshape(M.shape)
+    np.multiply(left[:, None], right, out=product)
+    M += product
 
 
 def move_last(array: NDArray[np.float64], j: int, last: int, axes: tuple[int, ...]) -> None:

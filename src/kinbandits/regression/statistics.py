@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits.regression.inverse import move_last
+from kinbandits.regression.inverse import add_outer, move_last
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -40,11 +40,9 @@ class Statistics:
         """One row more (``weight`` in stored units), or one less with a negative weight. Costs m^2."""
         n = self.size
         group = 0 if self.pooled else arm
-        product = self._scratch[: n * n].reshape(n, n)
         for p, left in enumerate(kappa):
             for q, right in enumerate(kappa):
-                np.multiply((weight * left)[:, None], right, out=product)
-                self.S[group, p, q, :n, :n] += product
+                add_outer(self.S[group, p, q, :n, :n], weight * left, right, self._scratch)
         self.v[arm, :, :n] += weight * reward * kappa
 
     def forget(self, decay: float) -> float:
