@@ -40,7 +40,7 @@ class KorsUCB:
         self.model[a] = C, np.linalg.inv(K), A, A @ (k @ np.array(self.rewards[a]))
 
     def _leverage(self, a, x):
-        """tau = (1 + eps)/ridge (k(x,x) - k' (K W + ridge I)^-1 W k), with the dictionary's weights W, and x in it."""
+        """(1 + eps)/ridge (k(x,x) - k' (K W + ridge I)^-1 W k), W the weights of the dictionary, x in it."""
         X = np.array([*self.points[a], x])
         w = np.sqrt(np.array([*self.weights[a], 1.0]))
         K = self.kernel(X, X)
