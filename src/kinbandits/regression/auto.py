@@ -2,7 +2,8 @@
 
 At `CHANGEOVER` rows all of them are still there, so the dictionary is built from every row, in order: the budgeted
 engine then knows what it would know had it been there from the start, with `LEAST_BUDGET` points at least. How far
-the decisions agree across the change is a test (`tests/regression/test_auto.py`).
+the decisions agree across the change is a test (`tests/regression/test_auto.py`). Kernels with a finite feature map
+stay exact: there the exact engine's cost does not grow either.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import dataclasses
 from kinbandits.regression.base import Regression, Ridge
 from kinbandits.regression.budget_model import largest_budget
 from kinbandits.regression.budgeted import BudgetedRegression
+from kinbandits.regression.exact import ExactRegression
 
 CHANGEOVER = 5000  # rows: the paper's longest experiments (T = 4000) stay exact
 LEAST_BUDGET = 1000
@@ -19,7 +21,9 @@ LEAST_BUDGET = 1000
 
 def changed_over(regression: Regression) -> Regression:
     """The regression to go on with: itself, or budgeted if it has passed `CHANGEOVER` rows."""
-    if isinstance(regression, BudgetedRegression) or len(regression.history) <= CHANGEOVER:
+    if not isinstance(regression, ExactRegression) or not regression.grows:
+        return regression
+    if len(regression.history) <= CHANGEOVER:
         return regression
     settings = budgeted_settings(regression.settings, regression.history.n_arms)
     return BudgetedRegression(settings, regression.history)
