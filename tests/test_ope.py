@@ -37,23 +37,56 @@ def cross_fitted(types: np.ndarray, chosen: np.ndarray, rewards: np.ndarray) -> 
     return q
 
 
-def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
-    rng = np.random.default_rng(7)
-    covered = dict.fromkeys(("ips", "snips", "direct", "dr"), 0)
-    errors: dict[str, list[float]] = {name: [] for name in covered}
-    for _ in range(500):
-        types, chosen, rewards = simulated(2000, rng)
+def coverage(n: int, logs: int, seed: int) -> tuple[dict[str, float], dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """How often each interval covers the truth; the errors, and the standard errors that were claimed."""
+    rng = np.random.default_rng(seed)
+    names = ("ips", "snips", "direct", "dr")
+    covered, errors, claimed = ({name: [] for name in names} for _ in range(3))
+    warned = 0
+    for _ in range(logs):
+        types, chosen, rewards = simulated(n, rng)
         q = cross_fitted(types, chosen, rewards)
         found = estimate(rewards, LOGGING[types, chosen], chosen, TARGET[types], q)
-        assert not found.warnings
+        warned += bool(found.warnings)
         for name, e in found.estimates.items():
-            covered[name] += e.low <= TRUTH <= e.high
+            covered[name].append(e.low <= TRUTH <= e.high)
             errors[name].append(e.value - TRUTH)
-    for name, n in covered.items():
-        assert 0.93 <= n / 500 <= 0.97, (name, n / 500)
-        assert abs(np.mean(errors[name])) < 0.005, name
-    assert np.std(errors["dr"]) < np.std(errors["ips"])  # the model helps
-    assert np.std(errors["snips"]) < np.std(errors["ips"])
+            claimed[name].append(e.standard_error)
+    assert warned <= 0.01 * logs  # there is full support; a warning is a false alarm
+    return (
+        {name: float(np.mean(c)) for name, c in covered.items()},
+        {name: np.array(e) for name, e in errors.items()},
+        {name: np.array(c) for name, c in claimed.items()},
+    )
+
+
+@pytest.mark.slow
+def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+    """95 % intervals over logs of 8,000 rounds cover between 93 and 97 %.
+
+    Of 1,000 logs, not 500: a share of 500 has a standard error of one point, so that one batch in five puts one of
+    four estimators outside the band by chance (15 batches of 500 were tried: 3 did, and the 7,500 logs together
+    gave ips 0.952, snips 0.949, direct 0.946, dr 0.946). With 1,000 the band is
+    three standard errors wide.
+    """
+    logs = 1000
+    covered, errors, claimed = coverage(n=8000, logs=logs, seed=0)
+    for name, share in covered.items():
+        assert 0.93 <= share <= 0.97, (name, share)
+        assert abs(errors[name].mean()) < 4 * errors[name].std() / logs**0.5, name
+        assert claimed[name].mean() == pytest.approx(errors[name].std(), rel=0.1), name
+    assert errors["dr"].std() < errors["ips"].std()  # the model helps
+    assert errors["snips"].std() < errors["ips"].std()
+
+
+def test_small_logs_cover_a_little_less_than_they_say() -> None:
+    """Normal intervals are for many rows. With 2,000 rounds of this kind they cover about 94 % (3,000 logs gave ips
+    0.951, snips 0.939, direct 0.937, dr 0.940), though standard errors are right. The documentation says so.
+    """
+    covered, errors, claimed = coverage(n=2000, logs=300, seed=0)
+    for name, share in covered.items():
+        assert 0.89 <= share <= 0.99, (name, share)
+        assert claimed[name].mean() == pytest.approx(errors[name].std(), rel=0.15), name
 
 
 def test_by_hand() -> None:
