@@ -96,6 +96,22 @@ def test_news_is_the_formula(seed, n_arms, reading, high):
         assert np.array_equal(round.rewards, round.means)
 
 
+def test_the_start_rows_of_both_readings():
+    e = SyntheticNews(seed=3, start=True)
+    _, X, rewards = e.start_rows()
+    for a in range(5):  # five users: turn the context back, and the reward is his
+        c, s = math.cos(e.theta[a]), math.sin(e.theta[a])
+        u = np.array([[c, s], [-s, c]]) @ X[a]
+        assert rewards[a] == pytest.approx(1 - (u[0] - (a + 1) / 5 + 0.5) ** 2)
+    _, X, rewards = e.replace(reward="scripts").start_rows()
+    assert np.allclose(np.linalg.norm(X, axis=1), np.linalg.norm(X[0]))  # one user
+    for a, turns in enumerate([0, 1, 3, 6, 10]):  # rotated further and further
+        angle = turns * math.pi / 25
+        x = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]) @ X[0]
+        assert np.allclose(X[a], x)
+        assert rewards[a] == pytest.approx(1 - (X[0, 0] - a / 5 + 0.5) ** 2)
+
+
 def test_users_fill_the_ellipse_evenly():
     users = np.array([round.context[0] for round in SyntheticNews(seed=3, horizon=4000).rounds()])
     radius = (users[:, 0] / 0.5) ** 2 + users[:, 1] ** 2  # uniform on [0, 1] if the users are

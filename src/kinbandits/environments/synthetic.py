@@ -40,7 +40,9 @@ class SyntheticNews(Value):
         angles: (smallest, largest) angle; articles are spaced evenly between them. The default is the
             scripts' a pi/25 for five articles; the text allows up to pi/2.
         noise: standard deviation of normal noise on the rewards (none in the paper).
-        start: give every arm one random user with its reward before round 1.
+        start: give every arm one row before round 1: in the text's reading a random user with his reward. The
+            scripts give one user to all arms, rotate him for arm a by theta_0 + ... + theta_a and pay by his own
+            coordinate, unlike in the rounds that follow; ``reward="scripts"`` does the same.
 
     Example:
         >>> environment = SyntheticNews(seed=0, horizon=3)
@@ -97,6 +99,10 @@ class SyntheticNews(Value):
         if not self.start:
             return no_rows()
         _, _, rng = seeded(self.seed, 3)
+        if self.reward == "scripts":
+            (u,) = _users(rng, 1)
+            rewards = 1.0 - (u[0] - np.arange(self.n_arms) / self.n_arms + 0.5) ** 2
+            return self.arms, _rotated(u, np.cumsum(self.theta)), rewards
         users = _users(rng, self.n_arms)
         contexts = np.stack([self.contexts(u)[a] for a, u in enumerate(users)])
         return self.arms, contexts, np.array([self.means(u)[a] for a, u in enumerate(users)])
@@ -112,8 +118,7 @@ class SyntheticNews(Value):
 
     def contexts(self, user: Vector) -> Matrix:
         """The user rotated by each article's angle, (N, 2)."""
-        cos, sin = np.cos(self.theta), np.sin(self.theta)
-        return np.stack([cos * user[0] - sin * user[1], sin * user[0] + cos * user[1]], axis=1)
+        return _rotated(user, self.theta)
 
     def means(self, user: Vector) -> Vector:
         """The reward of each article for this user, (N,)."""
@@ -121,6 +126,12 @@ class SyntheticNews(Value):
         if self.reward == "text":
             return np.asarray(1.0 - (user[0] - (a + 1) / self.n_arms + 0.5) ** 2)
         return np.asarray(1.0 - (self.contexts(user)[:, 0] - a / self.n_arms + 0.5) ** 2)
+
+
+def _rotated(user: Vector, angles: Vector) -> Matrix:
+    """The user rotated by each angle, (N, 2)."""
+    cos, sin = np.cos(angles), np.sin(angles)
+    return np.stack([cos * user[0] - sin * user[1], sin * user[0] + cos * user[1]], axis=1)
 
 
 def _users(rng: np.random.Generator, n: int) -> Matrix:
