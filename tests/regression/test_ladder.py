@@ -43,9 +43,8 @@ def games(draw: st.DrawFn) -> tuple[Ridge, int, int, float, np.random.Generator]
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n_arms, d = draw(st.integers(1, 6)), draw(st.integers(1, 3))
     length_scale = 10.0 ** draw(st.floats(-1.0, 1.5))
-    terms = Terms(
-        (Term(similarity(draw(st.sampled_from(KINDS)), n_arms, rng), kernel(draw(st.integers(0, 3)), length_scale)),)
-    )
+    first = similarity(draw(st.sampled_from(KINDS)), n_arms, rng)
+    terms = Terms((Term(first, kernel(draw(st.integers(0, 3)), length_scale)),))
     if draw(st.booleans()) and draw(st.booleans()):
         other = similarity(draw(st.sampled_from(KINDS)), n_arms, rng)
         terms = terms + Term(other, kb.RBF(1.0), columns=[0])
@@ -99,7 +98,8 @@ def test_a_hundred_thousand_intervals_hold() -> None:
     while CASES["held"] < 100_000:
         rng = np.random.default_rng(seed)
         n_arms = int(rng.integers(2, 7))
-        term = Term(similarity(KINDS[seed % 6], n_arms, rng), kernel(int(rng.integers(4)), 10 ** rng.uniform(-1, 1.5)))
+        length_scale = 10 ** rng.uniform(-1, 1.5)
+        term = Term(similarity(KINDS[seed % 6], n_arms, rng), kernel(int(rng.integers(4)), length_scale))
         ridge = 10 ** rng.uniform(-4, 1)
         game = Ridge(Terms((term,)), ridge, kinds[seed // 6 % 2], "borrow")  # type: ignore[arg-type]
         play((game, n_arms, int(rng.integers(1, 4)), 10 ** rng.uniform(-2, 0.5) * np.sqrt(ridge), rng), rounds=40)
