@@ -18,9 +18,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from kinbandits._version import __version__
-from kinbandits.policies.explanation import explain
 from kinbandits.service import schemas as s
-from kinbandits.service.chooser import chosen_context
+from kinbandits.service.chooser import explain_record
 from kinbandits.service.dashboard import add_pages
 from kinbandits.service.engine import Engine
 from kinbandits.service.guard import Guard
@@ -193,19 +192,9 @@ def _add_decisions(app: FastAPI, engine: Engine) -> None:
 def explanation_of(engine: Engine, identifier: str) -> s.ExplanationAnswer | None:
     """The explanation of a logged decision; None if there is no such decision or its arm has gone."""
     record = engine.store.record(identifier)
-    policy = engine.serving.policy
-    if record is None or record.body["arm"] not in policy.arms:
+    e = None if record is None else explain_record(record, engine.serving.policy)
+    if e is None:
         return None
-    import numpy as np
-
-    e = explain(
-        policy.regression,
-        policy.arms,
-        policy.arms.index(record.body["arm"]),
-        np.array(chosen_context(record.body), dtype=np.float64),
-        policy._reward_scale,
-        policy._reward_offset,
-    )
     return s.ExplanationAnswer(
         arm=e.arm,
         mean=e.mean,

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from kinbandits.errors import KinbanditsError
-from kinbandits.service.events import number_of, uniform_draws
+from kinbandits.policies import KMTLUCB, Explanation
+from kinbandits.policies.explanation import explain
+from kinbandits.service.events import Record, number_of, uniform_draws
 from kinbandits.service.learner import Serving
 from kinbandits.service.problems import Problem
 from kinbandits.service.requests import Decide
@@ -119,3 +121,17 @@ def chosen_context(body: Body) -> list[float]:
     if not isinstance(context[0], list):
         return list(context)
     return list(context[body["index"] if len(context) > 1 else 0])
+
+
+def explain_record(record: Record, policy: KMTLUCB) -> Explanation | None:
+    """Why a logged decision came out so, by what the policy knows now; None if its arm has gone."""
+    if record.body["arm"] not in policy.arms:
+        return None
+    return explain(
+        policy.regression,
+        policy.arms,
+        policy.arms.index(record.body["arm"]),
+        np.array(chosen_context(record.body), dtype=np.float64),
+        policy._reward_scale,
+        policy._reward_offset,
+    )

@@ -1,0 +1,231 @@
+"""The dashboard: pages for people, drawn on the server, kept up to date by a small script of our own.
+
+Nothing is fetched from elsewhere. Each panel is a fragment under ``/view/``, which the script asks for again every
+few seconds; without the script the page shows the state it was loaded with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from jinja2 import Environment, PackageLoader, select_autoescape
+from markupsafe import Markup
+
+from kinbandits._version import __version__
+from kinbandits.service.chooser import explain_record
+from kinbandits.service.dashboard import charts
+from kinbandits.service.engine import Engine
+from kinbandits.service.guard import COOKIE
+from kinbandits.service.problems import Problem
+from kinbandits.service.schemas import ID
+from kinbandits.service.state import DELAY_EDGES
+from kinbandits.service.tokens import Keyring
+
+PANELS = ("summary", "rewards", "regret", "arms", "similarity", "widths", "delays", "decisions", "engine")
+_STATIC = Path(__file__).parent / "static"
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+def add_pages(app: FastAPI, engine: Engine, keyring: Keyring) -> None:
+    """Add the pages to the service."""
+    pages = Pages(engine)
+
+    async def home(request: Request) -> Response:
+        return HTMLResponse(await asyncio.to_thread(pages.home))
+
+    async def panel(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in PANELS:
+            raise Problem(404, "not_found", "there is nothing here")
+        return HTMLResponse(await asyncio.to_thread(pages.panel, name))
+
+    async def explain(request: Request) -> Response:
+        return HTMLResponse(await asyncio.to_thread(pages.explain, request.query_params.get("id", "").strip()))
+
+    async def login_form(request: Request) -> Response:
+        return HTMLResponse(pages.render("login.html", failed=False))
+
+    async def login(request: Request) -> Response:
+        body = (await request.body())[:1000].decode("ascii", "replace")
+        found = await asyncio.to_thread(keyring.find, body.removeprefix("token=").strip())
+        if found is None or not {"read", "admin"}.intersection(found.roles):
+            return HTMLResponse(pages.render("login.html", failed=True), 401)
+        response = RedirectResponse("/", 303)
+        secure = request.url.scheme == "https"
+        session = await asyncio.to_thread(keyring.open_session, found)
+        response.set_cookie(COOKIE, session, httponly=True, samesite="strict", secure=secure)
+        return response
+
+    async def static(request: Request) -> Response:
+        path = _STATIC / request.path_params["name"]
+        if path.parent != _STATIC or path.suffix not in _TYPES or not path.is_file():
+            raise Problem(404, "not_found", "there is nothing here")
+        return FileResponse(path, media_type=_TYPES[path.suffix])
+
+    routes: list[tuple[str, Any, str]] = [
+        ("/", home, "GET"),
+        ("/view/explain", explain, "GET"),
+        ("/view/{name}", panel, "GET"),
+        ("/login", login_form, "GET"),
+        ("/login", login, "POST"),
+        ("/static/{name}", static, "GET"),
+    ]
+    for path, endpoint, method in routes:
+        app.add_api_route(path, endpoint, methods=[method], include_in_schema=False)
+
+
+class Pages:
+    """Templates, filled with what the engine knows."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._jinja = Environment(
+            loader=PackageLoader("kinbandits.service.dashboard"), autoescape=select_autoescape(default=True)
+        )
+        self._jinja.filters |= {"ago": _ago, "number": charts.number, "short": _short}
+
+    def render(self, template: str, **values: Any) -> str:
+        """A page."""
+        return self._jinja.get_template(template).render(version=__version__, **values)
+
+    def home(self) -> str:
+        """The whole page, with all panels filled."""
+        return self.render("home.html", panels={name: Markup(self.panel(name)) for name in PANELS})
+
+    def panel(self, name: str) -> str:
+        """One panel."""
+        return self.render(f"{name}.html", **getattr(self, f"_{name}")())
+
+    # -- what each panel shows ------------------------------------------------------------------
+
+    def _summary(self) -> dict[str, Any]:
+        engine = self.engine
+        state = engine.learner.state
+        counters = dict.fromkeys(("duplicate", "conflicting", "dangling"), 0) | engine.store.counters()
+        return {"state": state, "counters": counters, "policy": engine.serving.policy, "ready": engine.ready}
+
+    def _rewards(self) -> dict[str, Any]:
+        x, column = self._curve()
+        sums = zip(column("rewards"), column("reward"), column("reward2"), strict=True)
+        bands = [_band(n, total, square) for n, total, square in sums]
+        low, mean, high = ([b[i] for b in bands] for i in range(3))
+        curve = charts.Line("mean reward (95 % band)", mean, 1, low, high)
+        title = "Mean reward over time"
+        return {"chart": Markup(charts.lines(x, [curve], title=title, x_label="decisions", y_label="reward"))}
+
+    def _regret(self) -> dict[str, Any]:
+        x, column = self._curve()
+        estimated = list(itertools.accumulate(column("regret")))
+        most = list(itertools.accumulate(column("regret_most")))
+        curve = charts.Line("estimated (band: at most)", estimated, 3, estimated, most)
+        title = "Estimated regret, summed up"
+        return {"chart": Markup(charts.lines(x, [curve], title=title, x_label="decisions", y_label="regret"))}
+
+    def _widths(self) -> dict[str, Any]:
+        x, column = self._curve()
+        pairs = zip(column("width"), column("decisions"), strict=True)
+        curve = charts.Line("mean width of the arms chosen", [w / n if n else None for w, n in pairs], 2)
+        title = "Width at decisions"
+        return {"chart": Markup(charts.lines(x, [curve], title=title, x_label="decisions", y_label="width"))}
+
+    def _curve(self) -> tuple[list[float], Any]:
+        curve = self.engine.learner.state.curve
+        return list(itertools.accumulate(curve.column("decisions"))), curve.column
+
+    def _arms(self) -> dict[str, Any]:
+        rows = self.engine.learner.state.arm_table()
+        policy = self.engine.serving.policy
+        widths = {}
+        if self.engine.n_features is not None:
+            recent = self.engine.store.recent(1)
+            if recent:
+                context = recent[0].body["context"]
+                x = context[0] if isinstance(context[0], list) else context
+                mean, width = policy.predict(x, list(policy.arms))
+                widths = dict(zip(policy.arms, zip(mean.tolist(), width.tolist(), strict=True), strict=True))
+        most = max([1, *(r["pulls"] for r in rows)])
+        return {"rows": rows, "widths": widths, "most": most, "now": time.time()}
+
+    def _similarity(self) -> dict[str, Any]:
+        policy = self.engine.serving.policy
+        matrix = policy.similarity_matrix(0).tolist()
+        order = charts.blocks(matrix)
+        names = [str(policy.arms[i]) for i in order]
+        ordered = [[matrix[i][j] for j in order] for i in order]
+        return {"chart": Markup(charts.heatmap(names, ordered, title="Similarity of arms")), "n": len(names)}
+
+    def _delays(self) -> dict[str, Any]:
+        counts = self.engine.learner.state.delays
+        names = [_seconds(edge) for edge in DELAY_EDGES] + ["more"]
+        title = "Delay of rewards"
+        chart = charts.bars(names, counts, title=title, x_label="seconds, at most", y_label="rewards")
+        return {"chart": Markup(chart)}
+
+    def _decisions(self) -> dict[str, Any]:
+        return {"records": self.engine.store.recent(12), "now": time.time()}
+
+    def _engine(self) -> dict[str, Any]:
+        engine = self.engine
+        policy = engine.serving.policy
+        events = engine.store.last_seq()
+        return {
+            "rows": [
+                ("Policy", repr(policy).partition("  #")[0]),
+                ("Rows learned", f"{policy.n_observations:,}"),
+                ("Rows refused", f"{engine.learner.refused:,}"),
+                ("Events in the log", f"{events:,}"),
+                ("Not yet learned", f"{max(0, events - engine.serving.seq):,} events"),
+                ("Last round of learning", f"{1000 * engine.learn_seconds:.0f} ms"),
+                ("Requests waiting", f"{engine.waiting:,}"),
+                ("Exploration floor", f"epsilon {policy.epsilon:g}"),
+                ("Log", engine.store.url),
+            ],
+            "deterministic": policy.epsilon == 0.0,
+        }
+
+    def explain(self, identifier: str) -> str:
+        """One decision, taken apart."""
+        record = self.engine.store.record(identifier) if re.fullmatch(ID[1:-1], identifier) else None
+        if record is None:
+            return self.render("explain.html", record=None, asked=bool(identifier))
+        explanation = explain_record(record, self.engine.serving.policy)
+        lent = list(explanation.lent.items())[:12] if explanation is not None else []
+        largest = max([1e-12, *(abs(v) for _, v in lent)])
+        return self.render(
+            "explain.html", record=record, explanation=explanation, lent=lent, largest=largest, now=time.time()
+        )
+
+
+def _band(n: float, total: float, square: float) -> tuple[float | None, float | None, float | None]:
+    """Mean of a bucket's rewards between the ends of its 95 % interval."""
+    if not n:
+        return None, None, None
+    mean = total / n
+    error = 1.96 * math.sqrt(max(0.0, square / n - mean * mean) / n)
+    return mean - error, mean, mean + error
+
+
+def _ago(then: float | None, now: float) -> str:
+    if then is None:
+        return "never"
+    seconds = max(0.0, now - then)
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
+
+
+def _seconds(edge: float) -> str:
+    return f"{edge:g}" if edge < 1000 else f"{edge / 1000:g}k"
+
+
+def _short(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
