@@ -169,7 +169,7 @@ class Store:
     def done(self) -> set[str]:
         """Ids of the finished cells: names in a directory, nothing is read."""
         with contextlib.suppress(FileNotFoundError):
-            return {n[:-4] for n in os.listdir(self.cells) if n.endswith(".npz") and not n.startswith(".")}
+            return {n[:-4] for n in os.listdir(self.cells) if n.endswith(".npz")}
         return set()
 
     def write_cell(self, cell: Cell, result: CellResult, timing: Mapping[str, Any]) -> None:
