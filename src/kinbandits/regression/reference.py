@@ -190,12 +190,13 @@ class FactorReference(Reference):
 
     name = "factor"
 
-    def __init__(self, owner: LadderRegression) -> None:
+    def __init__(self, owner: LadderRegression, growth: float = 1.5) -> None:
         super().__init__(owner)
+        self._growth = growth
         self._factor: GrowingCholesky | None = None
         self._K_arms: list[Matrix] = []
         self._counts = owner.history.counts
-        self._size_at_refresh = 0
+        self.size_at_refresh = 0
         self._behind: list[tuple[int, list[Vector]]] = []
         self._tired = False
         self._shift = 0.0
@@ -205,7 +206,7 @@ class FactorReference(Reference):
         """The factor for all rows: refreshed when a solve was slow or much was appended, else extended."""
         owner = self._owner
         t = len(owner.history)
-        if self._factor is None or self._tired or t > 1.5 * self._size_at_refresh + 64:
+        if self._factor is None or self._tired or t > self._growth * self.size_at_refresh + 32:
             self._refresh()
         elif self._behind:
             try:
@@ -234,7 +235,7 @@ class FactorReference(Reference):
                 break
             except np.linalg.LinAlgError:
                 continue
-        self._size_at_refresh, self._behind, self._tired = len(arms), [], False
+        self.size_at_refresh, self._behind, self._tired = len(arms), [], False
         self.refreshes += 1
 
     def _extend(self) -> None:

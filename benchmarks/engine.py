@@ -1,0 +1,237 @@
+"""How fast is the exact engine? Ratios to two named baselines, measured in one run; equal arms are checked first.
+
+    naive        the paper's formula, everything built anew at every call
+    refactorise  the context-kernel matrix cached, one Cholesky factor of the present matrix a round, one triangular
+                 solve: what a careful implementer would write
+
+Usage: python benchmarks/engine.py [--quick] [--out DIR]
+
+Problems: Digits with the published settings (Estimated similarity, per_arm weights), Pendigits and Letter likewise
+(where KINBANDITS_DATA has them), the synthetic news problem with a context per arm, Known similarity with 100 arms,
+near-singular similarities, Independent, and Lin-UCB. Whole games are timed in CPU seconds of one thread. Where a
+baseline would take too long, its cost is measured at some sizes t and interpolated (marked ~).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+import kinbandits as kb
+from kinbandits.environments import Classification, HiddenDescriptors, SyntheticNews
+from kinbandits.errors import KinbanditsError
+from kinbandits.presets import paper_settings
+
+Settings = dict[str, Any]
+
+
+@dataclass
+class Problem:
+    """One game: start rows, rounds, settings."""
+
+    name: str
+    environment: Any
+    settings: Settings
+    horizon: int
+
+    def policy(self, engine: str) -> kb.KMTLUCB:
+        policy = kb.KMTLUCB(**{**self.settings, "engine": engine, "tie_break": "first"})
+        arms, contexts, rewards = self.environment.start_rows()
+        if len(arms):
+            policy.observe(arms, contexts, rewards)
+        return policy
+
+    def play(self, engine: str, horizon: int) -> tuple[list[Any], np.ndarray]:
+        """Arms, and CPU seconds of each round (choose and update)."""
+        policy = self.policy(engine)
+        names = list(policy.arms)
+        arms, seconds = [], np.zeros(horizon)
+        for t, round_ in zip(range(horizon), self.environment.rounds(), strict=False):
+            before = time.process_time()
+            decision = policy.choose(round_.context)
+            policy.update(decision, float(round_.rewards[names.index(decision.arm)]))
+            seconds[t] = time.process_time() - before
+            arms.append(decision.arm)
+        self.last = policy
+        return arms, seconds
+
+
+def one_round_cost(problem: Problem, engine: str, t: int, arms: list[Any], repeats: int) -> float:
+    """Median CPU seconds of a round after the first t rounds, played as the exact engine played them."""
+    rounds = [r for r, _ in zip(problem.environment.rounds(), range(t + repeats + 1), strict=False)]
+    policy = problem.policy(engine)
+    names = list(policy.arms)
+    contexts = np.array(
+        [
+            r.context if np.ndim(r.context) == 1 else r.context[names.index(a)]
+            for r, a in zip(rounds[:t], arms[:t], strict=True)
+        ]
+    )
+    rewards = [float(r.rewards[names.index(a)]) for r, a in zip(rounds[:t], arms[:t], strict=True)]
+    policy.observe(arms[:t], contexts, rewards)
+    policy.choose(rounds[0].context)
+    costs = []
+    for i in range(repeats):
+        r, arm = rounds[t + i], arms[t + i]
+        before = time.process_time()
+        decision = policy.choose(r.context)
+        policy.update(decision, float(r.rewards[names.index(decision.arm)]))
+        costs.append(time.process_time() - before)
+        if decision.arm != arm:
+            print(f"    note: {engine} plays {decision.arm!r} at t={t + i}, exact {arm!r}")
+    return float(np.median(costs))
+
+
+def slope(seconds: np.ndarray, low: int, high: int) -> float:
+    """Slope of log cost per round against log t, from medians of eight stretches between low and high."""
+    edges = np.geomspace(low, min(high, len(seconds)), 9).astype(int)
+    middle = [np.mean(seconds[a:b]) for a, b in pairwise(edges)]
+    return float(np.polyfit(np.log((edges[:-1] + edges[1:]) / 2), np.log(middle), 1)[0])
+
+
+def compare(problem: Problem, checked: int, sizes: tuple[int, ...]) -> dict[str, Any]:
+    """Equal arms first, then costs."""
+    horizon = problem.horizon
+    arms, seconds = problem.play("exact", horizon)
+    baseline, slow = problem.play("refactorise", min(checked, horizon))
+    differ = [t for t, (a, b) in enumerate(zip(arms, baseline, strict=False)) if a != b]
+    row: dict[str, Any] = {"problem": problem.name, "T": horizon, "checked": len(baseline), "differ": len(differ)}
+    if len(baseline) == horizon:
+        total, mark = float(slow.sum()), ""
+    else:
+        points = {t: one_round_cost(problem, "refactorise", t, arms, 3) for t in sizes if t < horizon}
+        grid = np.arange(1, horizon + 1)
+        total = float(np.exp(np.interp(np.log(grid), np.log(list(points)), np.log(list(points.values())))).sum())
+        mark = "~"
+    row["refactorise / exact"] = total / float(seconds.sum())
+    row["mark"] = mark
+    row["ms a round"] = 1000.0 * float(seconds.mean())
+    row["slope"] = slope(seconds, max(200, horizon // 4), horizon)
+    naive = one_round_cost(problem, "naive", min(400, horizon - 4), arms, 2)
+    row["naive / exact at t=400"] = naive / float(np.median(seconds[max(0, min(380, horizon - 40)) :][:40]))
+    row["report"] = dict(problem.last.engine_report())
+    return row
+
+
+def problems(quick: bool) -> list[tuple[Problem, int, tuple[int, ...]]]:
+    """What is measured, how many rounds are checked, and where baselines are sampled."""
+    chosen: list[tuple[Problem, int, tuple[int, ...]]] = []
+    sizes = (250, 500, 1000, 2000, 3000, 4000)
+
+    def real(name: str, method: str, horizon: int, checked: int, **changes: Any) -> None:
+        try:
+            environment = Classification(data=name, protocol="paper", seed=0)
+        except KinbanditsError as error:
+            print(f"left out: {name} ({str(error).splitlines()[0]})")
+            return
+        settings = {**paper_settings(name, method), "arms": environment.arms, **changes}
+        label = f"{name}, {method}" + (f", {changes}" if changes else "")
+        chosen.append((Problem(label, environment, settings, min(horizon, environment.horizon)), checked, sizes))
+
+    real("digits", "KMTL-UCB-Est", 400 if quick else 1230, 400 if quick else 1230)
+    if not quick:
+        real("pendigits", "KMTL-UCB-Est", 4000, 1500)
+        real("letter", "KMTL-UCB-Est", 2000, 600)
+        real("pendigits", "Kernel-UCB-Ind", 4000, 600)
+        wide = paper_settings("pendigits", "KMTL-UCB-Est")["similarity"]
+        for similarity in (kb.Pooled(), kb.Mixed(0.95), wide.replace(length_scale=30 * wide.length_scale)):
+            real("pendigits", "KMTL-UCB-Est", 2000, 400, similarity=similarity)
+    news = SyntheticNews(seed=0, horizon=400 if quick else 1000)
+    news_settings = {**paper_settings("synthetic", "KMTL-UCB-Est"), "arms": news.arms}
+    chosen.append((Problem("synthetic news, context per arm", news, news_settings, news.horizon), 400, sizes))
+    hidden = HiddenDescriptors(seed=0, n_arms=100, horizon=300 if quick else 1000)
+    described = {
+        "arms": hidden.arms,
+        "similarity": kb.Known(kb.RBF(0.2), hidden.descriptors),
+        "context_kernel": kb.RBF(1.5),
+    }
+    chosen.append((Problem("Known, 100 arms, uniform weights", hidden, described, hidden.horizon), 300, sizes))
+    linear = HiddenDescriptors(seed=1, n_arms=20, horizon=600 if quick else 4000)
+    lin_settings = {"arms": linear.arms, "context_kernel": kb.Linear(), "ridge": 1.0, "exploration": 1.0}
+    chosen.append((Problem("LinUCB, 20 arms", linear, lin_settings, linear.horizon), 200, sizes))
+    return chosen
+
+
+def thousand_arms() -> float:
+    """A decision among 1,000 arms with 2,000 observations, over one (1000 x 2000) @ (2000 x 2000) product."""
+    rng = np.random.default_rng(0)
+    policy = kb.KMTLUCB(
+        arms=1000, context_kernel=kb.RBF(3.0), similarity=kb.Known(kb.RBF(0.2), rng.uniform(size=(1000, 2)))
+    )
+    policy.observe(rng.integers(1000, size=2000), rng.normal(size=(2000, 20)), rng.normal(size=2000))
+    A, B = rng.normal(size=(1000, 2000)), rng.normal(size=(2000, 2000))
+
+    def median(run: Callable[[], Any]) -> float:
+        run()
+        costs = []
+        for _ in range(5):
+            before = time.process_time()
+            run()
+            costs.append(time.process_time() - before)
+        return float(np.median(costs))
+
+    product = median(lambda: A @ B)
+    return median(lambda: policy.choose(rng.normal(size=20))) / product
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Bars of the ratios."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    fig, ax = plt.subplots(figsize=(8, 0.5 * len(rows) + 1.4), constrained_layout=True)
+    labels = [f"{r['problem']} (T={r['T']})" for r in rows]
+    values = [r["refactorise / exact"] for r in rows]
+    bars = ax.barh(labels, values, color="#0072B2")
+    ax.bar_label(bars, [f"{r['mark']}{v:.0f}x" for r, v in zip(rows, values, strict=True)], padding=3)
+    ax.set_xscale("log")
+    ax.invert_yaxis()
+    ax.set_xlim(1, max(values) * 3)
+    ax.set_xlabel("times faster than re-factorising each round (CPU time of the whole game, one thread)")
+    fig.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="where JSON and plot go")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    small = SyntheticNews(seed=1, horizon=230)  # imports and first calls are not measured
+    Problem("warm-up", small, {**paper_settings("synthetic", "KMTL-UCB-Est"), "arms": small.arms}, 230).play(
+        "exact", 230
+    )
+    print(f"{'problem':58s} {'T':>5s} {'refact/exact':>13s} {'naive/exact':>12s} {'slope':>6s} {'differ':>12s}")
+    for problem, checked, sizes in problems(arguments.quick):
+        row = compare(problem, checked, sizes)
+        rows.append(row)
+        print(
+            f"{row['problem'][:58]:58s} {row['T']:5d} {row['mark']}{row['refactorise / exact']:12.1f} "
+            f"{row['naive / exact at t=400']:12.0f} {row['slope']:6.2f} {row['differ']:5d} of {row['checked']}",
+            flush=True,
+        )
+    ratio = thousand_arms()
+    print(
+        f"1,000 arms, 2,000 observations: a decision costs {ratio:.2f} of a (1000 x 2000) @ (2000 x 2000) product"
+    )
+    result = {"rows": rows, "thousand arms": ratio}
+    (arguments.out / "engine.json").write_text(json.dumps(result, indent=1, default=str))
+    draw(rows, arguments.out / "engine.png")
+
+
+if __name__ == "__main__":
+    main()

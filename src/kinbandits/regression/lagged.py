@@ -1,0 +1,80 @@
+"""The lagged engine: answers from a factor that is behind by a stated amount. Not exact, and it says how far off.
+
+B is M as it was at the last refresh, with new rows appended; it is refreshed when the history has grown by a fifth.
+Mean and width are computed with B in place of M (the kernel vector k is up to date):
+
+    mean = k' B^-1 y,     width = sqrt((prior - k' B^-1 k) / ridge)
+
+For fixed similarities and uniform weights B = M, and the answers are exact. Otherwise `report` bounds the error of
+every mean by sqrt(k(x, x)) eta, where eta^2 = sum res_i^2 / noise_i and res = y - M B^-1 y (see `ladder`): t^2 when
+asked. Prefer ``engine="exact"``, which is faster for most similarities; this one has a steadier cost.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Vector
+from kinbandits.regression.ladder import LadderRegression
+from kinbandits.regression.reference import FactorReference
+
+GROWTH = 1.2  # refresh when the history is this many times what it was
+
+
+class LaggedRegression(LadderRegression):
+    """Mean and width from a lagged factor: t^2 a decision and an update, t^3 / 3 a refresh."""
+
+    _reference: FactorReference
+
+    def _choose_reference(self) -> None:
+        self._reference = FactorReference(self, growth=GROWTH)
+        self._spread = math.nan
+        self._next_check = 2**62
+
+    def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
+        return Regression.leaders(self, query, exploration, tolerance)
+
+    def _scores(self, query: Query, exploration: Vector) -> Matrix:
+        return Regression._scores(self, query, exploration)
+
+    def dual(self) -> Vector:
+        """B^-1 y."""
+        if not len(self.history):
+            return np.zeros(0)
+        return self._reference.apply(self.history.rewards[:, None])[:, 0]
+
+    def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
+        prior = self._prior(query)
+        if not len(self.history):
+            return np.zeros(query.shape), self.settings.width(prior, np.zeros(1))
+        k = self._cross(*query.points())
+        mean = (self.dual() @ k).reshape(query.shape)
+        explained = np.einsum("ij,ij->j", k, self._reference.apply(k)).reshape(query.shape)
+        return mean, self.settings.width(prior, explained)
+
+    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
+        gram = self.settings.terms.gram(self.similarity_matrices, arms, contexts, arms, contexts)
+        if not len(self.history):
+            return gram
+        k = self._cross(arms, contexts)
+        return gram - k.T @ self._reference.apply(k)
+
+    def mean_error(self) -> float:
+        """A bound on how far a mean can be from the exact one, for k(x, x) up to the largest seen."""
+        if not len(self.history):
+            return 0.0
+        res = self.history.rewards - self.times_matrix(self.dual()[:, None])[:, 0]
+        return math.sqrt(self._kernel_bound * float((res**2) @ self._lift))
+
+    def report(self) -> dict[str, Any]:
+        low, high = self._reference.bounds() if len(self.history) else (1.0, 1.0)
+        return {
+            "refreshes": self._reference.refreshes,
+            "rows since refresh": len(self.history) - self._reference.size_at_refresh,
+            "mean error bound": self.mean_error(),
+            "explained within": (1.0 / high, 1.0 / low) if low > 0.0 else None,
+            "bytes": sum(s.nbytes for s in self._strips) + self._reference.nbytes,
+        }
