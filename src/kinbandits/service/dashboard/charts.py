@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 WIDTH, HEIGHT = 640, 260
-LEFT, RIGHT, TOP, BOTTOM = 58, 12, 14, 40
+LEFT, RIGHT, TOP, BOTTOM = 58, 12, 32, 40
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ def lines(x: Sequence[float], curves: Sequence[Line], *, title: str, x_label: st
     for i, curve in enumerate(curves):
         at = LEFT + 10 + 190 * i
         dash = "" if curve.colour % 2 else ' stroke-dasharray="6 3"'
-        body.append(f'<line class="line c{curve.colour}"{dash} x1="{at}" x2="{at + 24}" y1="20" y2="20"/>')
-        body.append(f'<text x="{at + 30}" y="24">{escape(curve.name)}</text>')
+        body.append(f'<line class="line c{curve.colour}"{dash} x1="{at}" x2="{at + 24}" y1="12" y2="12"/>')
+        body.append(f'<text x="{at + 30}" y="16">{escape(curve.name)}</text>')
     return _svg(title, body, axes)
 
 
@@ -132,7 +132,7 @@ def heatmap(names: Sequence[str], matrix: Sequence[Sequence[float]], *, title: s
                 f'height="{side:.1f}" fill-opacity="{abs(value) / most:.3f}">'
                 f"{_tip(f'{names[i]} and {names[j]}: {value:.3f}')}</rect>"
             )
-    step = max(1, math.ceil(9.0 / side))
+    step = max(1, math.ceil(13.0 / side))
     for i in range(0, n, step):
         at = label + (i + 0.5) * side
         short = escape(_short(names[i]))

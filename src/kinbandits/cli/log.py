@@ -1,0 +1,186 @@
+"""``kinbandits log``, ``backup``, ``restore`` and ``evaluate``: what can be done with the service's log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kinbandits.cli.output import print_json
+
+Store = Annotated[str, typer.Argument(help="The log: a file (SQLite), or postgresql://user@host/database.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    log = typer.Typer(no_args_is_help=True, help="Export, import, replay or verify the log of a service.")
+    log.command("export")(export)
+    log.command("import")(import_)
+    log.command("replay")(replay)
+    log.command("verify")(verify)
+    app.add_typer(log, name="log")
+    app.command()(backup)
+    app.command()(restore)
+    app.command()(evaluate)
+
+
+def export(store: Store, path: Annotated[Path, typer.Argument(help="A .jsonl, .csv or .parquet file.")]) -> None:
+    """Write one row per decision. Fits beside a running service.
+
+    \b
+    Examples:
+      kinbandits log export news.sqlite3 news.csv
+      kinbandits log export postgresql://kin@localhost/news news.parquet
+    """
+    from kinbandits.service import exchange
+    from kinbandits.service.store import open_store
+
+    log = open_store(store, readonly=True)
+    try:
+        print(f"{exchange.export_log(log, path):,} decisions in {path}")
+    finally:
+        log.close()
+
+
+def import_(
+    store: Store,
+    path: Annotated[Path, typer.Argument(help="A .csv, .jsonl or .parquet file.")],
+    config: Annotated[Path, typer.Option(help="The service's TOML file, which names the arms.")],
+    arm: Annotated[str, typer.Option(help="Column of the arm.")] = "arm",
+    reward: Annotated[str, typer.Option(help="Column of the reward.")] = "reward",
+    context: Annotated[str, typer.Option(help="Columns of the context, with commas.")] = "context",
+    propensity: Annotated[str, typer.Option(help="Column of the propensity; empty: arms were drawn evenly.")] = "",
+    at: Annotated[str, typer.Option(help="Column of the time, seconds since 1970; empty: now.")] = "",
+) -> None:
+    """Append the rounds of an existing log, which the service then learns. Stop the service first (SQLite).
+
+    \b
+    Examples:
+      kinbandits log import news.sqlite3 old.csv --config news.toml --context age,hour --propensity p
+      kinbandits log import news.sqlite3 old.jsonl --config news.toml --arm article --reward clicked
+    """
+    from kinbandits.service import exchange
+    from kinbandits.service.config import load_settings
+    from kinbandits.service.store import open_store
+
+    arms = load_settings(config).build().arms
+    mapping = exchange.Mapping(arm, reward, tuple(context.split(",")), propensity or None, at or None)
+    log = open_store(store)
+    try:
+        print(f"{exchange.import_log(log, path, mapping, arms):,} rounds imported into {store}")
+    finally:
+        log.close()
+
+
+def replay(
+    store: Store,
+    config: Annotated[Path, typer.Argument(help="TOML file with the [policy] to teach.")],
+    out: Annotated[Path, typer.Argument(help="Where to save the policy; kb.load reads it.")],
+) -> None:
+    """Teach another policy with the whole log, and save it.
+
+    \b
+    Examples:
+      kinbandits log replay news.sqlite3 other.toml other.policy
+      kinbandits log replay postgresql://kin@localhost/news other.toml other.policy
+    """
+    from kinbandits.service import exchange
+    from kinbandits.service.config import load_settings
+    from kinbandits.service.store import open_store
+
+    log = open_store(store, readonly=True)
+    try:
+        learner = exchange.replay(log, load_settings(config))
+    finally:
+        log.close()
+    learner.policy.save(out)
+    print(f"{learner.policy.n_observations:,} rows learned, {learner.refused:,} refused; saved as {out}")
+
+
+def verify(store: Store) -> None:
+    """Check that nothing of the log was changed, lost or counted twice. Ends with 1 if something was.
+
+    \b
+    Examples:
+      kinbandits log verify news.sqlite3
+      kinbandits log verify postgresql://kin@localhost/news
+    """
+    from kinbandits.service import exchange
+    from kinbandits.service.store import open_store
+
+    log = open_store(store, readonly=True)
+    try:
+        problems = exchange.verify(log)
+        print("\n".join(problems) if problems else f"{log.last_seq():,} events, all in order.")
+    finally:
+        log.close()
+    if problems:
+        raise typer.Exit(1)
+
+
+def backup(store: Store, target: Annotated[Path, typer.Argument(help="A new file.")]) -> None:
+    """Copy an SQLite log, consistently, while the service runs; then verify the copy.
+
+    \b
+    Examples:
+      kinbandits backup news.sqlite3 /backups/news-monday.sqlite3
+      kinbandits backup /var/lib/kinbandits/news.sqlite3 copy.sqlite3
+    """
+    from kinbandits.service import exchange
+    from kinbandits.service.store import open_store
+
+    log = open_store(store, readonly=True)
+    try:
+        print(f"{exchange.backup(log, target):,} events in {target}, all in order.")
+    finally:
+        log.close()
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(help="A backup.")],
+    target: Annotated[Path, typer.Argument(help="Where the log shall be; nothing may be there.")],
+) -> None:
+    """Verify a backup and put it in place.
+
+    \b
+    Examples:
+      kinbandits restore /backups/news-monday.sqlite3 news.sqlite3
+      kinbandits restore copy.sqlite3 /var/lib/kinbandits/news.sqlite3
+    """
+    from kinbandits.service import exchange
+
+    print(f"{exchange.restore(source, target):,} events in {target}, all in order.")
+
+
+def evaluate(
+    store: Store,
+    config: Annotated[Path, typer.Argument(help="TOML file with the [policy] to evaluate.")],
+    train: Annotated[float, typer.Option(help="Which part of the log, from its start, teaches the policy.")] = 0.5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What another policy would earn, told from the log: IPS, SNIPS, direct, doubly robust, with intervals.
+
+    \b
+    Examples:
+      kinbandits evaluate news.sqlite3 other.toml
+      kinbandits evaluate news.sqlite3 other.toml --train 0.3 --json
+    """
+    from dataclasses import asdict
+
+    from kinbandits.ope import evaluate_policy
+    from kinbandits.service import exchange
+    from kinbandits.service.config import load_settings
+    from kinbandits.service.store import open_store
+
+    settings = load_settings(config)
+    log = open_store(store, readonly=True)
+    try:
+        rounds = exchange.logged_rounds(log)
+    finally:
+        log.close()
+    found = evaluate_policy(rounds, lambda: exchange.policy_for(settings, rounds), train=train)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        print(found)

@@ -1,0 +1,319 @@
+"""Logs in and out: export, import, verify, replay, backup and restore."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kinbandits.errors import FormatError, InvalidInputError
+from kinbandits.ope import LoggedRounds
+from kinbandits.policies import KMTLUCB
+from kinbandits.service.chooser import chosen_context
+from kinbandits.service.config import Settings
+from kinbandits.service.events import STATES, Draft, Record, decision_id, digest, to_text
+from kinbandits.service.learner import Learner
+from kinbandits.service.sqlite import SQLiteStore
+from kinbandits.service.store import Store
+
+FORMATS = (".jsonl", ".csv", ".parquet")
+_BATCH = 1000
+
+
+def rows(store: Store) -> Iterator[dict[str, Any]]:
+    """One flat row per decision, in order; what was learned stands in ``learned``."""
+    defaults = {
+        e.decision: e.body["reward"] for e in store.read_all() if e.kind == "default" and e.decision is not None
+    }
+    for record in records(store):
+        body = record.body
+        learned = record.reward if record.state == "rewarded" else defaults.get(record.id)
+        yield {
+            "id": record.id,
+            "at": record.at,
+            "state": record.state,
+            "arm": body["arm"],
+            "candidates": body["candidates"],
+            "index": body["index"],
+            "context": body["context"],
+            "propensity": body["propensity"],
+            "mean": body.get("mean"),
+            "width": body.get("width"),
+            "score": body.get("score"),
+            "reward": record.reward,
+            "learned": learned,
+        }
+
+
+def records(store: Store) -> Iterator[Record]:
+    """All decisions, in order."""
+    after = 0
+    while batch := store.records(after):
+        yield from batch
+        after = batch[-1].seq
+
+
+def export_log(store: Store, path: Path) -> int:
+    """Write one row per decision to a .jsonl, .csv or .parquet file; how many there were.
+
+    In CSV, lists are JSON text. Parquet needs pyarrow or duckdb.
+    """
+    if path.suffix not in FORMATS:
+        raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}")
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        n = _WRITERS[path.suffix](rows(store), partial)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return n
+
+
+def _jsonl(found: Iterator[dict[str, Any]], path: Path) -> int:
+    n = 0
+    with path.open("w", encoding="utf-8") as file:
+        for row in found:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            n += 1
+    return n
+
+
+_COLUMNS = ["id", "at", "state", "arm", "candidates", "index", "context", "propensity", "mean", "width", "score"]
+_COLUMNS += ["reward", "learned"]
+
+
+def _csv(found: Iterator[dict[str, Any]], path: Path) -> int:
+    n = 0
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, _COLUMNS)
+        writer.writeheader()
+        for row in found:
+            writer.writerow({k: _text(v) for k, v in row.items()})
+            n += 1
+    return n
+
+
+def _text(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list) else value
+
+
+def _parquet(found: Iterator[dict[str, Any]], path: Path) -> int:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise InvalidInputError("Parquet needs pyarrow: pip install pyarrow; or export .jsonl or .csv") from error
+    # Arms may be numbers or text, contexts lists or lists of lists: text holds them all.
+    flat = [
+        {k: json.dumps(v) if isinstance(v, list) else str(v) if k == "arm" else v for k, v in r.items()}
+        for r in found
+    ]
+    real = {"at", "propensity", "mean", "width", "score", "reward", "learned"}
+    schema = pa.schema(
+        [(c, pa.float64() if c in real else pa.int64() if c == "index" else pa.string()) for c in _COLUMNS]
+    )
+    pq.write_table(pa.Table.from_pylist(flat, schema=schema), path)
+    return len(flat)
+
+
+_WRITERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
+
+
+# -- import -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Which columns of a foreign log hold what.
+
+    Attributes:
+        arm, reward: their columns.
+        context: columns of the context, in order; or one column that holds a list.
+        propensity: its column; without it, propensities are taken to be ``1 / candidates``.
+        at: column of the time in seconds since 1970; without it, now.
+    """
+
+    arm: str
+    reward: str
+    context: tuple[str, ...]
+    propensity: str | None = None
+    at: str | None = None
+
+
+def import_log(store: Store, path: Path, mapping: Mapping, arms: Sequence[str | int]) -> int:
+    """Append decisions and rewards of a .csv, .jsonl or .parquet file to a log; how many rounds. All, or none."""
+    names = {str(a): a for a in arms}
+    number = store.last_number()
+    now = time.time()
+    drafts: list[Draft] = []
+    for line, row in enumerate(_read(path), 1):
+        try:
+            arm = names[str(row[mapping.arm])]
+            context = _context(row, mapping.context)
+            reward = float(row[mapping.reward])
+            propensity = 1.0 / len(arms) if mapping.propensity is None else float(row[mapping.propensity])
+            at = now if mapping.at is None else float(row[mapping.at])
+        except KeyError as error:
+            raise InvalidInputError(f"{path}, row {line}: there is no column or arm {error}") from None
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"{path}, row {line}: {error}") from None
+        if not all(map(math.isfinite, (*context, reward, at))) or not 0.0 < propensity <= 1.0:
+            raise InvalidInputError(f"{path}, row {line}: numbers must be finite, and propensities in (0, 1]")
+        number += 1
+        body = {"context": context, "candidates": list(arms), "arm": arm, "index": list(arms).index(arm)}
+        name = decision_id(store.slot, number)
+        drafts.append(Draft("decision", at, {**body, "propensity": propensity, "imported": True}, name))
+        drafts.append(Draft("reward", at, {"reward": reward, "arm": arm, "context": context, "delay": 0.0}, name))
+    with store.transaction() as tx:
+        for start in range(0, len(drafts), _BATCH):
+            tx.append(drafts[start : start + _BATCH])
+    return len(drafts) // 2
+
+
+def _context(row: dict[str, Any], columns: Sequence[str]) -> list[float]:
+    if len(columns) == 1:
+        value = row[columns[0]]
+        parsed = json.loads(value) if isinstance(value, str) else value
+        return [float(v) for v in (parsed if isinstance(parsed, list) else [parsed])]
+    return [float(row[c]) for c in columns]
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    if path.suffix == ".csv":
+        with path.open(encoding="utf-8", newline="") as file:
+            yield from csv.DictReader(file)
+    elif path.suffix == ".jsonl":
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                if line.strip():
+                    yield json.loads(line)
+    elif path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        yield from pq.read_table(path).to_pylist()
+    else:
+        raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}")
+
+
+# -- verify, replay, evaluate -----------------------------------------------------------------------
+
+
+def verify(store: Store) -> list[str]:
+    """What is wrong with a log: damage, gaps, changed events, decisions that are not what the events say."""
+    problems = store.check()
+    previous, expected_seq = "", 1
+    states: dict[str, str] = {}
+    for event in store.read_all():
+        if event.seq != expected_seq:
+            problems.append(f"event {expected_seq} is missing")
+        if event.digest != digest(previous, event.seq, event.kind, event.decision, event.at, to_text(event.body)):
+            problems.append(f"event {event.seq} was changed, or the one before it was")
+        previous, expected_seq = event.digest, event.seq + 1
+        if event.decision is not None:
+            before = states.get(event.decision)
+            after = _next_state(before, event.kind)
+            if after is None:
+                problems.append(f"event {event.seq}: {event.kind} of a decision that is {before or 'unknown'}")
+            else:
+                states[event.decision] = after
+        if len(problems) > 20:
+            return [*problems, "and more"]
+    for record in records(store):
+        said = states.pop(record.id, None)
+        if record.state != said:
+            problems.append(f"decision {record.id} is entered as {record.state}, but its events say {said}")
+    problems.extend(f"decision {name} is not entered in the table" for name in list(states)[:20])
+    return problems
+
+
+def _next_state(before: str | None, kind: str) -> str | None:
+    steps = {
+        (None, "decision"): "open",
+        ("open", "reward"): "rewarded",
+        ("open", "default"): "defaulted",
+        ("open", "void"): "void",
+        ("defaulted", "late"): "late",
+    }
+    found = steps.get((before, kind))
+    assert found is None or found in STATES
+    return found
+
+
+def replay(store: Store, settings: Settings) -> Learner:
+    """Teach a new policy with a whole log, as if it had been there."""
+    learner = Learner(settings)
+    learner.apply(store.read_all())
+    learner.publish()
+    return learner
+
+
+def logged_rounds(store: Store) -> LoggedRounds:
+    """The rewarded decisions of a log, for off-policy evaluation."""
+    found = [r for r in records(store) if r.state == "rewarded"]
+    return LoggedRounds(
+        contexts=[_shared(r) for r in found],
+        candidates=[r.body["candidates"] for r in found],
+        chosen=[r.body["index"] for r in found],
+        rewards=[float(r.reward) for r in found if r.reward is not None],
+        propensities=[r.body["propensity"] for r in found],
+    )
+
+
+def _shared(record: Record) -> Any:
+    context = record.body["context"]
+    return chosen_context(record.body) if isinstance(context[0], list) and len(context) == 1 else context
+
+
+def policy_for(settings: Settings, log: LoggedRounds) -> KMTLUCB:
+    """A new policy, with the log's arms that the settings do not name."""
+    policy = settings.build()
+    for arm in dict.fromkeys(a for names in log.candidates for a in names):
+        if arm not in policy.arms:
+            policy.add_arm(arm)
+    return policy
+
+
+# -- backup -----------------------------------------------------------------------------------------
+
+
+def backup(store: Store, target: Path) -> int:
+    """Copy an SQLite log while the service runs; how many events it holds."""
+    if not isinstance(store, SQLiteStore):
+        raise InvalidInputError("this backs up SQLite logs; for PostgreSQL use pg_dump, which is consistent too")
+    if target.exists():
+        raise InvalidInputError(f"{target} is there already; choose another name")
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        store.backup(partial)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return checked(target)
+
+
+def restore(source: Path, target: Path) -> int:
+    """Put a backup in place as a log; how many events it holds. An existing log is never overwritten."""
+    if target.exists():
+        raise InvalidInputError(f"{target} is there already; move it away first")
+    n = checked(source)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    return n
+
+
+def checked(path: Path) -> int:
+    """Events of a log that is in order; an error if it is not."""
+    store = SQLiteStore(path, readonly=True)
+    try:
+        problems = verify(store)
+        if problems:
+            raise FormatError(f"{path} is not in order: {problems[0]}")
+        return store.last_seq()
+    finally:
+        store.close()

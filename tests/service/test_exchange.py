@@ -1,0 +1,187 @@
+"""Export, import, verify, replay, backup, restore, evaluate: by the commands a user types."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import kinbandits as kb
+from kinbandits.cli import main
+from kinbandits.service import exchange
+from kinbandits.service.config import load_settings
+from kinbandits.service.engine import Engine
+from kinbandits.service.requests import Decide, Reward, Void
+from kinbandits.service.store import open_store
+
+TOML = """
+[policy]
+arms = ["a", "b", 3]
+context_kernel = { type = "RBF", length_scale = 1.0 }
+epsilon = 0.3
+[service]
+reward_wait = 0.0
+"""
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def command(*arguments: object, code: int = 0) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        assert ended.value.code == code, captured.out + captured.err
+        return captured.out + captured.err
+
+    return command
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "policy.toml"
+    path.write_text(TOML)
+    return path
+
+
+def fill(url: str, config: Path, rounds: int = 120) -> None:
+    rng = random.Random(0)
+    store = open_store(url)
+    engine = Engine(store, load_settings(config))
+    engine.start()
+    for i in range(rounds):
+        answer = engine.ask(Decide([rng.gauss(0, 1), rng.gauss(0, 1)]))
+        if i % 10 == 3:
+            engine.ask(Void(answer["id"], "no"))
+        elif i % 10 != 7:
+            engine.ask(Reward(answer["id"], float(answer["arm"] == "b")))
+    engine.stop()
+    store.close()
+
+
+def test_the_life_of_a_log(tmp_path: Path, config: Path, run: Run) -> None:
+    url = str(tmp_path / "log.sqlite3")
+    fill(url, config)
+    assert "all in order" in run("log", "verify", url)
+    # out
+    for suffix in exchange.FORMATS:
+        assert "120 decisions" in run("log", "export", url, tmp_path / f"log{suffix}")
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [r["state"] for r in lines[:8]] == ["rewarded"] * 3 + ["void"] + ["rewarded"] * 3 + ["open"]
+    with (tmp_path / "log.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert json.loads(table[5]["context"]) == lines[5]["context"]
+    assert float(table[5]["propensity"]) == lines[5]["propensity"]
+    # in again, elsewhere
+    rewarded = [r for r in table if r["state"] == "rewarded"]
+    with (tmp_path / "old.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["article", "clicked", "u", "v", "p"])
+        for r in rewarded:
+            writer.writerow([r["arm"], r["reward"], *json.loads(r["context"]), r["propensity"]])
+    other = str(tmp_path / "other.sqlite3")
+    options = [
+        "--config",
+        config,
+        "--arm",
+        "article",
+        "--reward",
+        "clicked",
+        "--context",
+        "u,v",
+        "--propensity",
+        "p",
+    ]
+    assert "96 rounds" in run("log", "import", other, tmp_path / "old.csv", *options)
+    assert "all in order" in run("log", "verify", other)
+    # another policy learns it
+    for log in (url, other):
+        saved = tmp_path / f"{Path(log).stem}.policy"
+        assert "96 rows learned, 0 refused" in run("log", "replay", log, config, saved)
+    mine, theirs = kb.load(tmp_path / "log.policy"), kb.load(tmp_path / "other.policy")
+    assert mine.predict([0.3, 0.4]).mean == pytest.approx(theirs.predict([0.3, 0.4]).mean)
+    # what it would have earned
+    assert "dr" in run("evaluate", url, config)
+    found = json.loads(run("evaluate", other, config, "--json", "--train", 0.4))
+    assert set(found["estimates"]) == {"ips", "snips", "direct", "dr"}
+    assert found["n"] == 96 - int(96 * 0.4)
+    # backup while it is open for writing, and back
+    held = open_store(url)
+    copy = tmp_path / "copy.sqlite3"
+    assert "all in order" in run("backup", url, copy)
+    held.close()
+    assert "is there already" in run("backup", url, copy, code=1)
+    assert "is there already" in run("restore", copy, url, code=1)
+    assert "all in order" in run("restore", copy, tmp_path / "new" / "log.sqlite3")
+    again = open_store(str(tmp_path / "new" / "log.sqlite3"))
+    first = open_store(url, readonly=True)
+    assert again.read(limit=10_000) == first.read(limit=10_000)
+    again.close()
+    first.close()
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        ("UPDATE events SET body = replace(body, '0.', '1.') WHERE seq = 1", "event 1 was changed"),
+        ("DELETE FROM events WHERE seq = 20", "event 20 is missing"),
+        ("UPDATE decisions SET state = 'open' WHERE id = '0-000000000001'", "entered as open"),
+        ("DELETE FROM decisions WHERE id = '0-000000000008'", "not entered"),
+    ],
+)
+def test_verify_notices(tmp_path: Path, config: Path, run: Run, harm: str, said: str) -> None:
+    url = tmp_path / "log.sqlite3"
+    fill(str(url), config, rounds=20)
+    with closing(sqlite3.connect(url)) as raw:
+        assert raw.execute(harm).rowcount == 1
+        raw.commit()
+    assert said in run("log", "verify", url, code=1)
+    assert "not in order" in run("restore", url, tmp_path / "never.sqlite3", code=1)
+    assert not (tmp_path / "never.sqlite3").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("arm,reward,context\nz,1,0.5\n", "row 1: there is no column or arm 'z'"),
+        ("arm,context\na,0.5\n", "no column or arm 'reward'"),
+        ("arm,reward,context\na,1,0.5\na,nan,0.5\n", "row 2: numbers must be finite"),
+        ("arm,reward,context\na,much,0.5\n", "could not convert"),
+    ],
+)
+def test_a_bad_import_changes_nothing(tmp_path: Path, config: Path, run: Run, content: str, said: str) -> None:
+    (tmp_path / "old.csv").write_text(content)
+    url = tmp_path / "log.sqlite3"
+    assert said in run("log", "import", url, tmp_path / "old.csv", "--config", config, code=1)
+    store = open_store(str(url))
+    assert store.last_seq() == 0
+    store.close()
+
+
+def test_what_cannot_be_done_is_said(tmp_path: Path, config: Path, run: Run) -> None:
+    assert "there is no log" in run("log", "verify", tmp_path / "none.sqlite3", code=1)
+    fill(str(tmp_path / "log.sqlite3"), config, rounds=3)
+    assert "must end in one of" in run("log", "export", tmp_path / "log.sqlite3", tmp_path / "x.xls", code=1)
+    assert "too few" in run("evaluate", tmp_path / "log.sqlite3", config, code=1)
+    bad = tmp_path / "bad.toml"
+    bad.write_text("[policy]\narms = 0\n")
+    assert "arms must be at least 1" in run("serve", bad, code=1)
+    bad.write_text("[service]\nreward_wait = -1.0\n")
+    assert "service.reward_wait" in run("serve", bad, code=1)
+    held = open_store(str(tmp_path / "log.sqlite3"))
+    assert "in use by another process" in run("serve", config, "--store", tmp_path / "log.sqlite3", code=1)
+    held.close()
+
+
+def test_postgres_logs_too(postgres_url: str, tmp_path: Path, config: Path, run: Run) -> None:
+    fill(postgres_url, config, rounds=30)
+    assert "all in order" in run("log", "verify", postgres_url)
+    assert "30 decisions" in run("log", "export", postgres_url, tmp_path / "x.jsonl")
+    assert "pg_dump" in run("backup", postgres_url, tmp_path / "x", code=1)
