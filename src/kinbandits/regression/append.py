@@ -12,15 +12,14 @@ Notation as in `base`; besides, for one family with n rows
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
-from kinbandits.errors import NumericalWarning, SingularMatrixError
+from kinbandits.errors import SingularMatrixError
 from kinbandits.history import History
 from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Ridge, Vector, best
-from kinbandits.regression.linalg import LARGEST_JITTER
+from kinbandits.regression.linalg import LARGEST_JITTER, SMALL_PIVOT, warn_singular
 from kinbandits.regression.panels import GrowingCholesky
 from kinbandits.regression.probe import Probe
 
@@ -37,6 +36,7 @@ class Family:
         self.z: Vector = np.empty(0)
         self.factor = GrowingCholesky()
         self.jitter = 0.0
+        self.warned = False
         self.alpha: Vector | None = np.empty(0)
 
     def solve(self) -> Vector:
@@ -107,6 +107,10 @@ class AppendRegression(Regression):
         except np.linalg.LinAlgError:
             self._refresh(family, np.append(family.rows, rows))
             family.z = np.empty(0)
+        smallest, largest = family.factor.smallest_pivot, float(np.diagonal(K, n).max())
+        if smallest < SMALL_PIVOT * largest and not family.warned:
+            family.warned = True
+            warn_singular(n + len(rows), f"its smallest pivot is {smallest:.3g}, so that few digits are certain")
         family.rows = np.append(family.rows, rows)
         family.z = family.factor.extend(family.z, self.history.rewards[family.rows])
         family.alpha = None
@@ -128,12 +132,8 @@ class AppendRegression(Regression):
                 continue
             family.factor, family.jitter = factor, jitter * scale
             self._refreshes += 1
-            warnings.warn(
-                f"the kernel matrix of {len(rows)} rows is singular in floating point (contexts repeat, or the "
-                f"ridge is tiny); added {jitter * scale:.3g} to its diagonal. Raise ridge to avoid this",
-                NumericalWarning,
-                stacklevel=2,
-            )
+            warn_singular(len(rows), f"{jitter * scale:.3g} was added to its diagonal")
+            family.warned = True
             return
         raise SingularMatrixError(
             f"the kernel matrix of {len(rows)} rows is not positive definite, even with {LARGEST_JITTER:g} of its "

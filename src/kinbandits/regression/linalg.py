@@ -16,7 +16,7 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 LARGEST_JITTER = 1e-6  # of the largest diagonal entry; more would change the answer
-_SMALL_PIVOT = 1e-11  # of the largest diagonal entry
+SMALL_PIVOT = 1e-11  # of the largest diagonal entry
 
 
 def factor(M: Matrix) -> Matrix:
@@ -35,8 +35,8 @@ def factor(M: Matrix) -> Matrix:
         pass
     else:
         smallest = float(L.diagonal().min()) ** 2
-        if smallest < _SMALL_PIVOT * scale:
-            _warn(M, f"its smallest pivot is {smallest:.3g}, so that few digits of the numbers are certain")
+        if smallest < SMALL_PIVOT * scale:
+            warn_singular(len(M), f"its smallest pivot is {smallest:.3g}, so that few digits are certain")
         return L
     jitter = 1e-14
     while jitter <= LARGEST_JITTER:
@@ -45,7 +45,7 @@ def factor(M: Matrix) -> Matrix:
         except np.linalg.LinAlgError:
             jitter *= 10.0
             continue
-        _warn(M, f"{jitter * scale:.3g} was added to its diagonal")
+        warn_singular(len(M), f"{jitter * scale:.3g} was added to its diagonal")
         return L
     raise SingularMatrixError(
         f"the kernel matrix of {len(M)} rows is not positive definite, even with {LARGEST_JITTER:g} of its "
@@ -69,9 +69,10 @@ def shifts(M: Matrix) -> Iterator[float]:
     )
 
 
-def _warn(M: Matrix, what: str) -> None:
+def warn_singular(rows: int, what: str) -> None:
+    """Tell that a kernel matrix is nearly singular, and what was done about it."""
     warnings.warn(
-        f"the kernel matrix of {len(M)} rows is singular or nearly so in floating point (contexts repeat, or the "
+        f"the kernel matrix of {rows} rows is singular or nearly so in floating point (contexts repeat, or the "
         f"ridge is tiny): {what}. Raise ridge to avoid this",
         NumericalWarning,
         stacklevel=3,

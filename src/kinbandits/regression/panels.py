@@ -36,6 +36,7 @@ class GrowingCholesky:
 
     def __init__(self) -> None:
         self.size = 0
+        self.smallest_pivot = np.inf
         self._left: list[Matrix] = []
         self._diagonal: list[Matrix] = []
 
@@ -81,6 +82,7 @@ class GrowingCholesky:
         self._diagonal[panel][offset : offset + m, :offset] = new[base:].T
         self._diagonal[panel][offset : offset + m, offset : offset + m] = corner
         self.size = start + m
+        self.smallest_pivot = min(self.smallest_pivot, float(corner.diagonal().min()) ** 2)
 
     def _truncate(self, size: int) -> None:
         panels = -(-size // _HEIGHT)
