@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: demo test test-quick lint types imports bench soak browser docs clean help
+.PHONY: demo test test-quick lint types imports bench bench-service soak soak-service browser docs clean help
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,12 @@ bench: $(STAMP)  ## speed against named baselines, as ratios
 soak: $(STAMP)  ## a sweep of 60 cells killed at 10 random moments, on loky and dask; the account goes to docs/paper/soak.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dask,ray]'
 	$(BIN)/python benchmarks/soak.py | tee docs/paper/soak.txt
+
+soak-service: $(STAMP)  ## the service killed 200 times, 100,000 deliveries, 10,000 malformed requests; the account goes to docs/soak-service.txt
+	$(BIN)/python tests/service/soak.py | tee docs/soak-service.txt
+
+bench-service: $(STAMP)  ## the service against a POST that does nothing, as ratios (needs wrk)
+	$(BIN)/python benchmarks/service.py
 
 browser:  ## Chromium for the browser tests, from apt, where it is missing and we may
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || test -n "$$KINBANDITS_CHROMIUM" || { \
