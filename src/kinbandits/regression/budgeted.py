@@ -71,8 +71,10 @@ class BudgetedRegression(Regression):
 
     def observe(self, arms: Indices, contexts: Matrix, rewards: Vector) -> None:
         """Learn rows, one after the other. If a kernel fails, the regression is as it was before."""
-        # One row changes nothing before all its kernel values are there; many need a way back.
-        before = self.model if len(arms) == 1 else copy.deepcopy(self.model)
+        # One row changes nothing before all its kernel values are there; many need a way back, and so does a
+        # warning that someone has turned into an error.
+        simple = len(arms) == 1 and self.n_observations + 1 < self._next_check
+        before = self.model if simple else copy.deepcopy(self.model)
         try:
             self._teach(arms, contexts, rewards)
         except BaseException:
@@ -176,17 +178,25 @@ class BudgetedRegression(Regression):
         return float(signs)
 
     def contributions(self, arm: int, context: Vector) -> Vector:
-        """How much of the mean of (arm, context) comes from each arm's rows, (N,): k' A v~ of its rows alone."""
+        """How much of the mean of (arm, context) comes from each arm's rows, (N,).
+
+        D w = v~, so k'w = k'P (v~ - S~ w) / ridge, and v~ and S~ are sums over arms. Pooled sums have no S~ of each
+        arm: there the mean is divided by whose rewards it is made of, k' A v~.
+        """
         model = self.model
         if model is None or self._cold(np.array([arm])).any():
             return np.zeros(self._n_arms)
         d, n = model.dictionary, model.size
         k = d.pairs(model.K_arms, np.array([arm]), d.values(context[None, :]))[:, 0]
-        solved = model.A.matrix @ k
-        v = model.sums.scale * model.sums.v[:, :, :n]
-        if not model.sums.pooled:
-            v = model.arm_weights()[:, None, None] * d.lending(model.K_arms) * v
-        return np.asarray(v.sum(axis=1) @ solved)
+        if model.sums.pooled:
+            return np.asarray(model.sums.scale * model.sums.v[:, 0, :n] @ (model.A.matrix @ k))
+        solved = model.P.matrix @ k / self.settings.ridge
+        q, weights = d.lending(model.K_arms), model.arm_weights()
+        lent = np.zeros(self._n_arms)
+        for a in np.flatnonzero(weights):
+            S, v = model.sums.system(q, np.where(np.arange(self._n_arms) == a, weights, 0.0))
+            lent[a] = solved @ (v - S @ model.w)
+        return lent
 
     def report(self) -> dict[str, Any]:
         """How good the dictionary is: see `budget_report`."""
