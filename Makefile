@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: demo test test-quick lint types imports bench bench-service soak soak-service browser docs clean help
+.PHONY: demo test test-quick lint types imports bench bench-service paper soak soak-service browser docs clean help
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,12 @@ types: $(STAMP)  ## mypy, strict
 
 bench: $(STAMP)  ## speed against named baselines, as ratios
 	$(BIN)/python benchmarks/engine.py
+
+paper: $(STAMP)  ## the whole paper on the reference streams; tables and figures go to docs/paper (stop and go on as you like)
+	$(BIN)/kinbandits paper --streams docs/paper/streams.npz --out runs/paper-reference
+	$(BIN)/kinbandits report runs/paper-reference --out docs/paper/report
+	cp runs/paper-reference/results.csv docs/paper/results.csv
+	$(BIN)/python benchmarks/paper_time.py runs/paper-reference | tee docs/paper/time.txt
 
 soak: $(STAMP)  ## a sweep of 60 cells killed at 10 random moments, on loky and dask; the account goes to docs/paper/soak.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dask,ray]'

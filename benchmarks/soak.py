@@ -99,7 +99,7 @@ def workers(driver: int) -> list[int]:
     for _ in range(4):
         below |= {p for p, parent in parents.items() if parent in below}
     for pid in below - {driver}:
-        if "tracker" not in names[pid] and "forkserver" not in names[pid]:
+        if "resource_tracker" not in names[pid] and "forkserver" not in names[pid]:
             found.append(pid)
     return sorted(found)
 

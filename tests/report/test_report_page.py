@@ -62,6 +62,11 @@ def test_the_summary_is_there_as_a_table(made):
     assert lines[0].startswith("environment,method,rounds,metric,mean,sd")
     assert len(lines) == 1 + 6
     assert lines[1].startswith("Synthetic news,KMTL-UCB,40,regret,")
+    claims = (made.page.parent / "claims.csv").read_text().splitlines()
+    assert claims[0] == "where,says,source,holds,runs,verdict,details"
+    assert len(claims) == 1 + 4
+    assert len((made.page.parent / "tests.csv").read_text().splitlines()) == 1 + 4
+    assert not (made.page.parent / "reference.csv").exists()  # other streams than the reference's
 
 
 def test_a_report_on_half_an_experiment_says_so(tmp_path):

@@ -6,7 +6,6 @@ import contextlib
 import csv
 import importlib.metadata
 import io
-import json
 import os
 import platform
 import time
@@ -66,7 +65,7 @@ def write_report(
 
     Args:
         directory: where `run_experiment` wrote.
-        out: where the page goes (``index.html``), with ``figures/`` and ``summary.csv``.
+        out: where the page goes (``index.html``), with ``figures/``, and the tables as CSV.
         command: the command that made the runs, to be shown.
         formats: of the figures beside the page.
     """
@@ -96,7 +95,9 @@ def write_report(
     )
     write_whole(place / "index.html", page.encode())
     write_whole(place / "summary.csv", _summary_csv(summaries).encode())
-    write_whole(place / "claims.json", json.dumps([c.__dict__ for c in claims], indent=1).encode())
+    for name, rows in (("claims", claims), ("reference", references), ("tests", comparisons)):
+        if rows:
+            write_whole(place / f"{name}.csv", _csv([row.__dict__ for row in rows]).encode())
     return Report(place / "index.html", summaries, comparisons, claims, references)
 
 
@@ -245,6 +246,15 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or "unknown processor"
+
+
+def _csv(rows: Sequence[dict[str, Any]]) -> str:
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
+    return stream.getvalue()
 
 
 def _summary_csv(summaries: Sequence[Summary]) -> str:
