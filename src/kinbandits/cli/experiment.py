@@ -164,6 +164,7 @@ def _run(
         scheduler=scheduler,
         stream=sys.stderr,
     )
+    (directory / "command.txt").write_text(command_line() + "\n", encoding="utf-8")
 
 
 def command_line() -> str:
@@ -178,7 +179,9 @@ def _present(name: str, directory: Path, out: Path | str | None, as_json: bool) 
     if out == "":
         print(directory / "results.csv")
         return
-    made = write_report(directory, out or None, command=command_line())
+    typed = directory / "command.txt"  # the command that made the runs, whichever makes the report
+    command = typed.read_text(encoding="utf-8").strip() if typed.exists() else ""
+    made = write_report(directory, out or None, command=command)
     present_report(name, directory, made, as_json)
 
 
