@@ -252,16 +252,16 @@ def cached_choices(
 # Seconds of one core for one seed of all methods of a data set at the paper's horizon (published settings), on a
 # machine on which `_probe` takes `_PROBE_SECONDS`; and for its cross-validation.
 SECONDS: dict[str, float] = {
-    "synthetic": 6.0,
-    "digits": 3.0,
-    "segment": 3.0,
-    "letter": 15.0,
-    "pendigits": 12.0,
-    "usps": 14.0,
-    "mnist": 18.0,
+    "synthetic": 12.0,
+    "digits": 4.3,
+    "segment": 5.4,
+    "letter": 90.0,
+    "pendigits": 25.0,
+    "usps": 28.0,
+    "mnist": 32.0,
 }
 CV_SECONDS: dict[str, float] = dict.fromkeys(DATA, 60.0) | {"letter": 700.0, "synthetic": 20.0}
-_PROBE_SECONDS = 0.0135
+_PROBE_SECONDS = 0.018
 
 
 def time_estimate(names: Sequence[str], seeds: int, cores: int, settings: str, horizon: int | None) -> str:
