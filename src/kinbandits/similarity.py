@@ -437,7 +437,7 @@ class _EstimatedTracker(Tracker):
                 sums[a] -= row[i]  # the pair of a row with itself stands once in G
                 G[:, a] += sums
         self._G, self._matrix = G, None
-        self._counts = self._history.counts
+        self._counts = self._counts + np.bincount(arms[start:], minlength=len(G))
 
 
 def embedding_distances(G: Matrix, counts: NDArray[Any]) -> Matrix:

@@ -84,6 +84,8 @@ class LadderRegression(Regression):
             self._rows.append(a, i)
         self._strips = [Strips(n_arms) for _ in self.settings.terms]
         self._kernel_bound = 0.0
+        self._every_arm = np.arange(n_arms)
+        self._row_sum = n_arms * float(max(K.diagonal().max() for K in self._K_arms))
         self._ones = 0.0
         self._largest_reward = float(np.abs(h.rewards).max(initial=0.0))
         for term, strips in zip(self.settings.terms, self._strips, strict=True):
@@ -114,15 +116,23 @@ class LadderRegression(Regression):
 
     def _forget(self) -> None:
         """What was computed for the present rows is no longer valid."""
-        self.noise = self.settings.noise(self.history.arms, self._rows.counts)
-        self._lift = 1.0 / self.noise  # M^-1 <= diag(lift)
-        self._lift_root = math.sqrt(self._lift.sum())
-        self._largest_noise = float(self.noise.max(initial=0.0))
-        self._row_sum = self.history.n_arms * float(max(K.diagonal().max() for K in self._K_arms))
+        counts = self._rows.counts
+        self._arm_noise = self.settings.noise(self._every_arm, np.maximum(counts, 1))
+        self._arm_lift = 1.0 / self._arm_noise  # M^-1 <= diag(lift)
+        self._lift_root = math.sqrt(counts @ self._arm_lift)
+        self._largest_noise = float(self._arm_noise.max())
+        self._noise_now: Vector | None = None
         self._res: Vector | None = None
         self._eta = 0.0
         self._dense_factor: tuple[Matrix, Vector] | None = None
         self._asked: tuple[Query, list[Matrix]] | None = None
+
+    @property
+    def noise(self) -> Vector:
+        """What is added to the diagonal of K, row by row."""
+        if self._noise_now is None:
+            self._noise_now = np.take(self._arm_noise, self.history.arms)
+        return self._noise_now
 
     @property
     def alpha(self) -> Vector:
@@ -178,13 +188,15 @@ class LadderRegression(Regression):
         self._rows.append(a, i)
         alpha, arms = self._alpha_buffer[:i], self.history.arms[:i]
         self._alpha_buffer[i] = 0.0
-        prior = 0.0
+        prior = own = 0.0
         for term, (strips, K) in enumerate(zip(self._strips, values, strict=True)):
             strips.append(self._rows, a, K)
             sums = np.bincount(arms, weights=K[:i] * alpha, minlength=self.history.n_arms)
             self._Y_buffers[term][:, i] = sums
-            prior += float(self.similarity_matrices[term][a, a] * K[i])
+            own = float(self._K_arms[term][a, a])
+            prior += own * float(K[i])
         self._kernel_bound = max(self._kernel_bound, prior)
+        self._row_sum = max(self._row_sum, self.history.n_arms * own)
         self._largest_reward = max(self._largest_reward, abs(float(self.history.rewards[i])))
         self._drift = max(self._drift, i * UNIT * self._kernel_bound * self._ones)
         self._reference.append(i, a, values)
@@ -242,19 +254,20 @@ class LadderRegression(Regression):
         for term, K_arm in enumerate(self.similarity_matrices):
             res -= np.einsum("bi,bi->i", self._sums(term), np.take(K_arm, h.arms, axis=1))
         self._res = res
+        self._ones = float(np.abs(self.alpha).sum())
         self._measure()
 
     def _measure(self) -> None:
-        """eta: what the residual and the rounding in it can do to a mean."""
+        """eta: what the residual and the rounding in it can do to a mean; and each arm's share of it."""
         assert self._res is not None
-        ones = float(np.abs(self.alpha).sum())
-        n = self.history.n_arms
-        summed = self._largest_reward + (2.0 * self._kernel_bound + self._largest_noise) * ones
-        entry = len(self._strips) * self._row_sum * self._drift + (n + 4) * UNIT * summed
-        self._eta = math.sqrt((self._res * self._lift) @ self._res) + entry * self._lift_root
-        self._floor = (len(self._res) + n) * UNIT * self._kernel_bound * ones
+        h = self.history
+        squares = np.bincount(h.arms, weights=self._res * self._res, minlength=h.n_arms)
+        self._shares = squares * self._arm_lift
+        summed = self._largest_reward + (2.0 * self._kernel_bound + self._largest_noise) * self._ones
+        entry = len(self._strips) * self._row_sum * self._drift + (h.n_arms + 4) * UNIT * summed
+        self._eta = math.sqrt(self._shares.sum()) + entry * self._lift_root
+        self._floor = (len(self._res) + h.n_arms) * UNIT * self._kernel_bound * self._ones
         self._rounding = entry
-        self._ones = ones
 
     def _drift_matters(self) -> bool:
         """Whether computing Y anew would make a difference: its own error is n u as well."""
@@ -284,7 +297,7 @@ class LadderRegression(Regression):
             self._sums(term)[arm] += z
             z *= np.take(K_arm[:, arm], h.arms)
             self._res -= z
-        self._res[rows] -= self.noise[rows] * d
+        self._res[rows] -= self._arm_noise[arm] * d
         self._ones += size
         self._drift += UNIT * self._kernel_bound * ((len(rows) + 2) * size + self._ones)
 
@@ -296,10 +309,10 @@ class LadderRegression(Regression):
             return super().leaders(query, exploration, tolerance)
         for bounds in self.rungs(query, float(exploration[0])):
             contenders = bounds.high >= bounds.low.max()
-            certain = bounds.low == bounds.high
-            if contenders.sum() == 1 or certain[contenders].all():
+            alone = np.count_nonzero(contenders) == 1
+            if alone or (bounds.low == bounds.high)[contenders].all():
                 self._counters[f"settled: {bounds.rung}"] += 1
-                if contenders.sum() == 1:
+                if alone:
                     return np.asarray(contenders[None, :])
                 leaders = np.zeros((1, len(contenders)), dtype=bool)
                 leaders[:, contenders] = best(bounds.low[None, contenders], tolerance)
@@ -320,21 +333,23 @@ class LadderRegression(Regression):
         cold = self._cold(query.arms)
         f = probe.dot(self.alpha)
         q_low = np.zeros(len(f))
-        q_high = np.minimum(probe.prior, probe.squares(self._lift))
+        q_high = np.minimum(probe.prior, probe.squares_by_arm(self._arm_lift))
+        reach = np.sqrt(q_high)
+        narrow, wide = self._bonuses(probe, exploration, q_low, q_high)
 
         def bounds(rung: str) -> Bounds:
-            error = np.sqrt(q_high) * self._eta + self._floor
-            return self._bounds(rung, probe, cold, exploration, f, error, q_low, q_high)
+            error = reach * self._eta + self._floor
+            return self._settle_cold(Bounds(rung, f - error + narrow, f + error + wide), probe, cold, exploration)
 
         self._largest_residual = max(self._largest_residual, self._eta)
         last = bounds("residual")
         yield last
-        if not self._open_without_error(last, probe):
+        if not self._open_without_error(last, reach):
             for improved in self._reference.steps(probe, f):
                 f = improved
                 last = bounds("steps")
                 yield last
-                if self._open_without_error(last, probe):
+                if self._open_without_error(last, reach):
                     break
         contenders = np.flatnonzero(_contenders(last))
         low, high = self._reference.bounds()
@@ -344,6 +359,8 @@ class LadderRegression(Regression):
             q_low = np.maximum(q_low, (Q - slack) / high)
             if low > 0.0:
                 q_high = np.minimum(q_high, (Q + slack) / low)
+            reach = np.sqrt(q_high)
+            narrow, wide = self._bonuses(probe, exploration, q_low, q_high)
             last = bounds("widths")
             yield last
             contenders = np.flatnonzero(_contenders(last))
@@ -386,7 +403,9 @@ class LadderRegression(Regression):
             q_high_new[ids] = np.minimum(q_high[ids], q + error + remainder_high)
             mean_error = np.sqrt(q_high) * self._eta + self._floor
             mean_error[ids] = np.sqrt(remainder_high) * self._eta + self._floor + size * self._rounding
-            bounds = self._bounds("cg", probe, cold, exploration, f_new, mean_error, q_low_new, q_high_new)
+            narrow, wide = self._bonuses(probe, exploration, q_low_new, q_high_new)
+            raw = Bounds("cg", f_new - mean_error + narrow, f_new + mean_error + wide)
+            bounds = self._settle_cold(raw, probe, cold, exploration)
             last = Bounds("cg", np.maximum(last.low, bounds.low), np.minimum(last.high, bounds.high))
             yield last
             spread = (last.high - last.low)[ids].max()
@@ -412,30 +431,26 @@ class LadderRegression(Regression):
             D = Z + ratio * D
             rho = fresh
 
-    def _bounds(
-        self,
-        rung: str,
-        probe: Probe,
-        cold: Mask,
-        exploration: float,
-        f: Vector,
-        error: Vector,
-        q_low: Vector,
-        q_high: Vector,
-    ) -> Bounds:
-        narrow = self.settings.bonus(probe.prior, q_high, exploration * (1.0 - 8.0 * UNIT))
-        wide = self.settings.bonus(probe.prior, np.maximum(q_low, 0.0), exploration * (1.0 + 8.0 * UNIT))
-        low, high = f - error + narrow, f + error + wide
+    def _bonuses(self, probe: Probe, exploration: float, q_low: Vector, q_high: Vector) -> tuple[Vector, Vector]:
+        """exploration * width at least and at most."""
+        bonus, slack = self.settings.bonus, 8.0 * UNIT
+        narrow = bonus(probe.prior, q_high, exploration * (1.0 - slack))
+        return narrow, bonus(probe.prior, np.maximum(q_low, 0.0), exploration * (1.0 + slack))
+
+    def _settle_cold(self, bounds: Bounds, probe: Probe, cold: Mask, exploration: float) -> Bounds:
+        """Arms to be explored without looking at others have a known score."""
         if cold.any():
             known = self.settings.bonus(probe.prior[cold], np.zeros(1), exploration)
-            low[cold] = high[cold] = known
-        return Bounds(rung, low, high)
+            bounds.low[cold] = bounds.high[cold] = known
+        return bounds
 
-    def _open_without_error(self, bounds: Bounds, probe: Probe) -> bool:
+    def _open_without_error(self, bounds: Bounds, reach: Vector) -> bool:
         """Whether the round would stay open if the means were exact: then widths are needed, not steps."""
-        error = np.sqrt(probe.prior) * self._eta + self._floor
+        error = reach * self._eta + self._floor
+        if error.max() >= 0.1 * (bounds.high - bounds.low).max():
+            return False
         low, high = bounds.low + error, bounds.high - error
-        return bool((high >= low.max()).sum() > 1 and error.max() < 0.1 * (bounds.high - bounds.low).max())
+        return bool(np.count_nonzero(high >= low.max()) > 1)
 
     def _probe(self, query: Query) -> Probe:
         X = self.history.contexts

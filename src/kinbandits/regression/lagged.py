@@ -67,7 +67,7 @@ class LaggedRegression(LadderRegression):
         if not len(self.history):
             return 0.0
         res = self.history.rewards - self.times_matrix(self.dual()[:, None])[:, 0]
-        return math.sqrt(self._kernel_bound * float((res**2) @ self._lift))
+        return math.sqrt(self._kernel_bound * float((res**2 / self.noise).sum()))
 
     def report(self) -> dict[str, Any]:
         low, high = self._reference.bounds() if len(self.history) else (1.0, 1.0)

@@ -65,6 +65,13 @@ class Probe:
             return np.asarray(self._lent[0] ** 2 @ self._by_arm(self._kx[0][0] ** 2 * v))
         return np.asarray(self.k**2 @ v)
 
+    def squares_by_arm(self, v: Vector) -> Vector:
+        """The same for a v that is constant on each arm's rows, given per arm (N,)."""
+        if self._fast:
+            kx = self._kx[0][0]
+            return np.asarray(self._lent[0] ** 2 @ (self._by_arm(kx * kx) * v))
+        return self.squares(v[self._arms])
+
     def largest(self, v: Vector) -> Vector:
         """max_i k_b[i]^2 v_i for every candidate (v >= 0)."""
         if self._fast:

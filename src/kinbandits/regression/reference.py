@@ -165,10 +165,9 @@ class ArmsReference(Reference):
     def steps(self, probe: Probe, f: Vector) -> Iterator[Vector]:
         """Exact solves on the arm with the largest share of the residual."""
         owner = self._owner
-        arms, n_arms = owner.history.arms, owner.history.n_arms
-        for _ in range(3 * n_arms + 8):
+        for _ in range(3 * owner.history.n_arms + 8):
             res = owner._residual()
-            arm = int(np.bincount(arms, weights=res**2 * owner._lift, minlength=n_arms).argmax())
+            arm = int(owner._shares.argmax())
             rows = owner._rows[arm]
             d = self.inverse(arm) @ res[rows]
             owner._change_alpha(arm, d)
@@ -280,12 +279,12 @@ class FactorReference(Reference):
         owner = self._owner
         for _ in range(3):
             res = owner._residual()
-            start = float((res**2) @ owner._lift)
+            start = float(owner._shares.sum())
             taken = 0
             V = np.zeros((len(res), 1))
             for V, R, _ in owner.conjugate_gradients(res[:, None].copy()):  # noqa: B007
                 taken += 1
-                if float((R[:, 0] ** 2) @ owner._lift) <= 1e-4 * start or taken >= 12:
+                if float((R[:, 0] ** 2 / owner.noise).sum()) <= 1e-4 * start or taken >= 12:
                     break
             self._tired = taken > 5
             for arm in np.flatnonzero(owner.history.counts).tolist():

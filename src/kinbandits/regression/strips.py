@@ -64,7 +64,7 @@ class Strips:
             if b == arm or (held and t >= buffer.shape[1]):
                 buffer = self._room(b, held, held + (b == arm), t + 1)
             if held:
-                buffer[:held, t] = values[rows[b][:held]]
+                buffer[:held, t] = values.take(rows[b][:held])
         self._buffers[arm][n - 1, : t + 1] = values
         self._size = t + 1
 
