@@ -65,6 +65,10 @@ class Kernel(Value, ABC):
         """An explicit finite feature map phi with k(x, x') = phi(x) . phi(x'), where there is one."""
         return None
 
+    def from_squares(self, squares: Matrix) -> Matrix | None:
+        """The kernel from squared distances of the rows, where it depends on nothing else; None otherwise."""
+        return None
+
     def check_features(self, n_features: int) -> None:
         """Raise if contexts of ``n_features`` columns do not fit this kernel."""
         return
@@ -124,6 +128,10 @@ class Stationary(Kernel):
         """One for every row."""
         return np.ones(len(A))
 
+    def refits(self, before: int, after: int) -> bool:
+        """Never."""
+        return False
+
     def check_features(self, n_features: int) -> None:
         """Raise if there is one length scale per feature and their number differs."""
         if isinstance(self.length_scale, tuple) and len(self.length_scale) != n_features:
@@ -149,6 +157,14 @@ class RBF(Stationary):
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
         K = self._distances(A, B, "sqeuclidean")
+        K *= -0.5
+        return np.exp(K, out=K)
+
+    def from_squares(self, squares: Matrix) -> Matrix | None:
+        """As a call, to the last bit, unless there is a length scale per feature."""
+        if isinstance(self.length_scale, tuple):
+            return None
+        K: Matrix = squares * self.length_scale**-2.0
         K *= -0.5
         return np.exp(K, out=K)
 

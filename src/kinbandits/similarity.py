@@ -65,7 +65,7 @@ class Tracker:
             self._size = len(self._history)
         return self._matrix
 
-    def observe(self, start: int) -> None:
+    def observe(self, start: int, squares: Matrix | None = None) -> None:
         """The history has grown: its rows from ``start`` on are new.
 
         Arrays are replaced, not edited, so that a shallow copy of a tracker is a way back.
@@ -422,14 +422,16 @@ class _EstimatedTracker(Tracker):
             self._matrix = self._estimated.from_sums(self._G, self._counts)
         return self._matrix
 
-    def observe(self, start: int) -> None:
+    def observe(self, start: int, squares: Matrix | None = None) -> None:
         # Rows are added one by one in order, so that G is the same to the last bit however they arrived;
         # kernel values come in blocks, so that bulk data need no t x t matrix.
         arms, X = self._history.arms, self._history.contexts
         G = self._G.copy()  # a kernel that fails half-way leaves no trace
         for low in range(start, len(arms), _BLOCK):
             high = min(low + _BLOCK, len(arms))
-            K = self._estimated.embedding_kernel(X[low:high], X[:high])
+            kernel = self._estimated.embedding_kernel
+            given = None if squares is None else kernel.from_squares(squares[None, :])
+            K = kernel(X[low:high], X[:high]) if given is None else given
             for i in range(low, high):
                 a, row = arms[i], K[i - low, : i + 1]
                 sums = np.bincount(arms[: i + 1], weights=row, minlength=len(G))

@@ -156,15 +156,18 @@ class TermsTracker:
         """The similarity matrix of each term."""
         return [tracker.matrix for tracker in self._trackers]
 
-    def observe(self, start: int) -> None:
-        """The history has grown: its rows from ``start`` on are new. If that fails, all is as before."""
+    def observe(self, start: int, squares: Matrix | None = None) -> None:
+        """The history has grown: its rows from ``start`` on are new. If that fails, all is as before.
+
+        ``squares`` may give the squared distances (over all columns) of a single new row to all rows.
+        """
         h = self._history
         before = [copy.copy(tracker) for tracker in self._trackers]  # trackers replace arrays, never edit them
         try:
             for term, view, tracker in zip(self._terms, self._views, self._trackers, strict=True):
                 if view is not h:
                     view.append(h.arms[start:], term.select(h.contexts[start:]), h.rewards[start:])
-                tracker.observe(start)
+                tracker.observe(start, squares if view is h else None)
         except BaseException:
             self._trackers = before
             for view in self._views:

@@ -263,6 +263,8 @@ class Policy(ABC):
         Two uniform numbers a round: whether to play a uniformly random candidate, and which one.
         """
         rounds, k = leaders.shape
+        if rounds == 1 and self.epsilon == 0.0 and (self.tie_break == "first" or np.count_nonzero(leaders) == 1):
+            return leaders.argmax(axis=1), np.ones(1)  # nothing to draw
         if self.tie_break == "first":
             best = leaders.argmax(axis=1)
         else:

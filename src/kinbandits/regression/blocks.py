@@ -73,8 +73,9 @@ class BlockInverse:
             return False
         self._reserve(n + 1)
         block = self._buffer
-        block[:n, :n] += np.outer(u, u / s)
-        block[n, :n] = block[:n, n] = -u / s
+        scaled = u / s
+        block[:n, :n] += u[:, None] * scaled
+        block[n, :n] = block[:n, n] = -scaled
         block[n, n] = 1.0 / s
         self.size, self.borders = n + 1, self.borders + 1
         return True

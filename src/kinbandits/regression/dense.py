@@ -83,7 +83,7 @@ class DenseRegression(Regression):
             arms = self.history.arms
             M = np.zeros((len(arms), len(arms)))
             for gram, K_arm in zip(self._grams, self.similarity_matrices, strict=True):
-                M += K_arm[np.ix_(arms, arms)] * gram.matrix
+                M += K_arm.take(arms, axis=0).take(arms, axis=1) * gram.matrix
             M[np.diag_indices_from(M)] += self._noise()
             self._L = factor(M)
             self._z = forward(self._L, self.history.rewards)

@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinbandits.history import History
+from kinbandits.kernels import cdist
 from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Ridge, Vector, best
 from kinbandits.regression.blocks import UNIT
 from kinbandits.regression.linalg import backward, factor, forward
@@ -64,6 +65,10 @@ class LadderRegression(Regression):
     def __init__(self, settings: Ridge, history: History) -> None:
         super().__init__(settings, history)
         self._tracker = TermsTracker(settings.terms, history)
+        one = np.zeros((1, 1))
+        self._stationary = any(
+            t.columns is None and t.context_kernel.from_squares(one) is not None for t in settings.terms
+        )
         self._K_arms = self._tracker.matrices
         self._counters: Counter[str] = Counter()
         self._largest_residual = 0.0
@@ -125,7 +130,7 @@ class LadderRegression(Regression):
         self._res: Vector | None = None
         self._eta = 0.0
         self._dense_factor: tuple[Matrix, Vector] | None = None
-        self._asked: tuple[Query, list[Matrix]] | None = None
+        self._asked: tuple[Matrix, list[Matrix], Matrix | None] | None = None
 
     @property
     def noise(self) -> Vector:
@@ -144,8 +149,8 @@ class LadderRegression(Regression):
 
     def _absorb(self, start: int) -> None:
         end = len(self.history)
-        kept = self._kept_kernel_rows(start) if end - start == 1 else None
-        self._tracker.observe(start)
+        kept, squares = self._kept_rows(start) if end - start == 1 else (None, None)
+        self._tracker.observe(start, squares)
         self._K_arms = self._tracker.matrices
         if end - start > _BULK:
             self._build()
@@ -169,17 +174,18 @@ class LadderRegression(Regression):
         if wanted != blocks:
             self._choose_reference()
 
-    def _kept_kernel_rows(self, start: int) -> list[Matrix] | None:
-        """Kernel values of the new row, if it is a candidate of the last query; its own are added."""
+    def _kept_rows(self, start: int) -> tuple[list[Matrix] | None, Vector | None]:
+        """Kernel values and squared distances of the new row, if it is a candidate of the last query."""
         if self._asked is None:
-            return None
-        query, kx = self._asked
+            return None, None
+        contexts, kx, squares = self._asked
         x = self.history.contexts[start]
-        for c, candidate in enumerate(query.contexts[0]):
+        for c, candidate in enumerate(contexts):
             if np.array_equal(candidate, x):
                 own = [t.context_kernel.diag(t.select(x[None, :])) for t in self.settings.terms]
-                return [np.append(k[c], o)[None, :] for k, o in zip(kx, own, strict=True)]
-        return None
+                rows = [np.append(k[c], o)[None, :] for k, o in zip(kx, own, strict=True)]
+                return rows, None if squares is None else np.append(squares[c], 0.0)
+        return None, None
 
     def _append(self, i: int, values: list[Vector]) -> None:
         a = int(self.history.arms[i])
@@ -453,11 +459,13 @@ class LadderRegression(Regression):
         return bool(np.count_nonzero(high >= low.max()) > 1)
 
     def _probe(self, query: Query) -> Probe:
-        X = self.history.contexts
-        flat = query.contexts[0]
-        terms = self.settings.terms
-        kx = [t.context_kernel(t.select(flat), t.select(X)) for t in terms]
-        self._asked = (query, kx)
+        X, flat = self.history.contexts, query.contexts[0]
+        squares = cdist(flat, X, "sqeuclidean") if self._stationary else None
+        kx = []
+        for t in self.settings.terms:
+            given = t.context_kernel.from_squares(squares) if squares is not None and t.columns is None else None
+            kx.append(t.context_kernel(t.select(flat), t.select(X)) if given is None else given)
+        self._asked = (flat, kx, squares)
         return Probe(query, kx, self.similarity_matrices, self.history.arms, self._prior(query)[0])
 
     # -- numbers --------------------------------------------------------------------------------
