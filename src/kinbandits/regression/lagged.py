@@ -6,7 +6,7 @@ Mean and width are computed with B in place of M (the kernel vector k is up to d
     mean = k' B^-1 y,     width = sqrt((prior - k' B^-1 k) / ridge)
 
 For fixed similarities and uniform weights B = M, and the answers are exact. Otherwise `report` bounds the error of
-every mean by sqrt(k(x, x)) eta, where eta^2 = sum res_i^2 / noise_i and res = y - M B^-1 y (see `ladder`): t^2 when
+every mean by sqrt(k(x, x)) eta, where eta^2 = sum res_i^2 / noise_i and res = y - M B^-1 y (see `dual`): t^2 when
 asked. Prefer ``engine="exact"``, which is faster for most similarities; this one has a steadier cost.
 """
 
@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Vector
-from kinbandits.regression.ladder import LadderRegression
+from kinbandits.regression.base import Indices, Matrix, Query, Vector
+from kinbandits.regression.dual import DualRegression
 from kinbandits.regression.reference import FactorReference
 
 GROWTH = 1.2  # refresh when the history is this many times what it was
 
 
-class LaggedRegression(LadderRegression):
+class LaggedRegression(DualRegression):
     """Mean and width from a lagged factor: t^2 a decision and an update, t^3 / 3 a refresh."""
 
     _reference: FactorReference
@@ -33,12 +33,6 @@ class LaggedRegression(LadderRegression):
         self._reference = FactorReference(self, growth=GROWTH)
         self._spread = math.nan
         self._next_check = 2**62
-
-    def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
-        return Regression.leaders(self, query, exploration, tolerance)
-
-    def _scores(self, query: Query, exploration: Vector) -> Matrix:
-        return Regression._scores(self, query, exploration)
 
     def dual(self) -> Vector:
         """B^-1 y."""

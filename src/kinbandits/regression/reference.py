@@ -20,7 +20,7 @@ from kinbandits.regression.panels import GrowingCholesky
 from kinbandits.regression.probe import Probe
 
 if TYPE_CHECKING:
-    from kinbandits.regression.ladder import LadderRegression
+    from kinbandits.regression.dual import DualRegression
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -32,7 +32,7 @@ class Reference(ABC):
     name: str
     has_quadratic = False
 
-    def __init__(self, owner: LadderRegression) -> None:
+    def __init__(self, owner: DualRegression) -> None:
         self._owner = owner
 
     @abstractmethod
@@ -75,7 +75,7 @@ class ArmsReference(Reference):
     name = "arms"
     has_quadratic = True
 
-    def __init__(self, owner: LadderRegression) -> None:
+    def __init__(self, owner: DualRegression) -> None:
         super().__init__(owner)
         self._blocks = [BlockInverse() for _ in range(owner.history.n_arms)]
         self._diagonals: list[list[float] | None] = [None] * owner.history.n_arms
@@ -189,7 +189,7 @@ class FactorReference(Reference):
 
     name = "factor"
 
-    def __init__(self, owner: LadderRegression, growth: float = 1.5) -> None:
+    def __init__(self, owner: DualRegression, growth: float = 1.5) -> None:
         super().__init__(owner)
         self._growth = growth
         self._factor: GrowingCholesky | None = None
