@@ -120,7 +120,8 @@ def test_overdue_decisions_are_defaulted_and_rewards_after_that_are_late(engine:
     clock.now += 61.0
     assert engine.ask(Reward(unswept["id"], 1.0))["state"] == "late"  # whether or not the sweep was faster
     for _ in range(200):
-        if engine.learner.state.states["open"] == 0:
+        states = engine.learner.state.states
+        if states["defaulted"] + states["late"] == 2:  # swept, and followed
             break
         engine.wait_for(engine.store.last_seq() + 1, timeout=0.05)
     assert engine.learner.state.states == {"open": 0, "rewarded": 0, "defaulted": 1, "late": 1, "void": 0}
