@@ -20,6 +20,7 @@ from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownArmError, UnknownDecisionError
 from kinbandits.policies.decision import ArmName, Batch, Decision, Decisions
 from kinbandits.policies.ledger import Ledger, Ticket
+from kinbandits.policies.names import arm_names, check_arm_name, listed, shorten, whole
 from kinbandits.regression import Prediction, Query
 
 Vector = NDArray[np.float64]
@@ -53,7 +54,7 @@ class Policy(ABC):
         max_pending: int = 100_000,
         forget_after: int | None = None,
     ) -> None:
-        self.arms: list[ArmName] = _arm_names(arms)
+        self.arms: list[ArmName] = arm_names(arms)
         self.retired: set[ArmName] = set()
         self.epsilon = real("epsilon", epsilon)
         if not 0.0 <= self.epsilon <= 1.0:
@@ -314,7 +315,7 @@ class Policy(ABC):
             >>> policy.n_observations
             3
         """
-        names = _listed("arms", arms)
+        names = listed("arms", arms)
         values = number_array("rewards", rewards)
         if values.shape != (len(names),):
             raise InvalidInputError(
@@ -349,7 +350,7 @@ class Policy(ABC):
         self.retired.add(arm)
 
     def _check_new_arm(self, arm: ArmName) -> None:
-        _check_arm_name(arm)
+        check_arm_name(arm)
         if arm in self._index:
             state = " (retired)" if arm in self.retired else ""
             raise InvalidInputError(f"there is an arm {arm!r} already{state}; choose another name")
@@ -421,7 +422,7 @@ class Policy(ABC):
             names = self.active_arms
             indices = np.arange(len(self.arms)) if not self.retired else np.array([self._index[n] for n in names])
         else:
-            names = _listed("arms", arms)
+            names = listed("arms", arms)
             if not names:
                 raise InvalidInputError("arms is empty; give at least one candidate, or leave it out for all")
             indices = self._arm_indices(names)
@@ -439,7 +440,7 @@ class Policy(ABC):
         except (KeyError, TypeError):
             unknown = next(n for n in names if not isinstance(n, str | int) or n not in self._index)
             raise UnknownArmError(
-                f"unknown arm {unknown!r}; the arms are {_shorten(self.arms)}. add_arm() adds one"
+                f"unknown arm {unknown!r}; the arms are {shorten(self.arms)}. add_arm() adds one"
             ) from None
 
     def _decision_id(self, decision: Decision | int) -> int:
@@ -453,53 +454,3 @@ class Policy(ABC):
 
     def _ticket(self, decision_id: int) -> Ticket:
         return self._ledger.ticket(decision_id)
-
-
-def _arm_names(arms: int | Iterable[ArmName]) -> list[ArmName]:
-    if isinstance(arms, bool | str | bytes):
-        raise InvalidTypeError(f"arms must be a number of arms or a list of names, got {arms!r}")
-    if isinstance(arms, int | np.integer):
-        if arms < 1:
-            raise InvalidInputError(f"arms must be at least 1, got {arms}")
-        return list(range(int(arms)))
-    if not isinstance(arms, Iterable):
-        raise InvalidTypeError(f"arms must be a number of arms or a list of names, got {arms!r}")
-    names: list[ArmName] = _listed("arms", arms)
-    if not names:
-        raise InvalidInputError("arms is empty; there must be at least one arm")
-    for name in names:
-        _check_arm_name(name)
-    if len(set(names)) < len(names):
-        twice = next(n for i, n in enumerate(names) if n in names[:i])
-        raise InvalidInputError(f"arm {twice!r} stands twice in arms; names must differ")
-    return names
-
-
-def _listed(name: str, values: object) -> list[Any]:
-    """``values`` as a list of plain Python objects."""
-    if isinstance(values, np.ndarray):
-        if values.ndim != 1:
-            raise InvalidInputError(f"{name} must be one list of arm names, got an array of shape {values.shape}")
-        return list(values.tolist())
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidTypeError(f"{name} must be a sequence of arm names, got {values!r}")
-    return [v.item() if isinstance(v, np.generic) else v for v in values]
-
-
-def _check_arm_name(name: object) -> None:
-    if isinstance(name, bool) or not isinstance(name, str | int):
-        raise InvalidTypeError(f"an arm name must be a str or an int, got {name!r}")
-
-
-def whole(name: str, value: object, least: int) -> int:
-    """``value`` as an int, refused unless whole and at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
-        raise InvalidInputError(f"{name} must be at least {least}, got {value!r}")
-    return int(value)
-
-
-def _shorten(names: Sequence[ArmName], most: int = 8) -> str:
-    shown = ", ".join(repr(n) for n in names[:most])
-    return f"{shown}, ... ({len(names)} in all)" if len(names) > most else shown

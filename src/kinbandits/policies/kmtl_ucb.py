@@ -16,10 +16,11 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import Median
 from kinbandits.memory import Memory, as_memory
-from kinbandits.policies.base import Policy, TieBreak, whole
+from kinbandits.policies.base import Policy, TieBreak
 from kinbandits.policies.decision import ArmName, Decision
 from kinbandits.policies.explanation import Explanation, explain
 from kinbandits.policies.ledger import Ledger
+from kinbandits.policies.names import whole
 from kinbandits.regression import (
     ENGINES,
     Prediction,
