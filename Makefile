@@ -46,9 +46,10 @@ paper: $(STAMP)  ## the whole paper on the reference streams; tables and figures
 	cp runs/paper-reference/results.csv docs/paper/results.csv
 	$(BIN)/python benchmarks/paper_time.py runs/paper-reference | tee docs/paper/time.txt
 
-soak: $(STAMP)  ## a sweep of 60 cells killed at 10 random moments, on loky and dask; the account goes to docs/paper/soak.txt
+soak: $(STAMP)  ## a sweep killed at 10 random moments (docs/paper/soak.txt), a million rounds (docs/soak-budgeted.txt)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dask,ray]'
 	$(BIN)/python benchmarks/soak.py | tee docs/paper/soak.txt
+	$(BIN)/python benchmarks/budgeted.py million | tee docs/soak-budgeted.txt
 
 soak-service: $(STAMP)  ## the service killed 200 times, 100,000 deliveries, 10,000 malformed requests; the account goes to docs/soak-service.txt
 	$(BIN)/python tests/service/soak.py | tee docs/soak-service.txt

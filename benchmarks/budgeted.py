@@ -151,7 +151,7 @@ def median_kernel(X: Array) -> kb.RBF:
     return kb.RBF(length_scale=float(np.median(pdist(X[rng.choice(len(X), 500, replace=False)]))))
 
 
-SETS = {"digits": (1230, 256), "segment": (1000, 256), "pendigits": (4000, 256), "usps": (4000, 1000)}
+SETS = {"digits": (1230, 256), "segment": (1000, 256), "pendigits": (4000, 512), "usps": (4000, 1000)}
 
 
 def regret(rounds: int, seeds: int, names: list[str]) -> None:
