@@ -188,7 +188,11 @@ def kill_under_load(url: str, folder: Path, settings: dict[str, Any], kills: int
     load = Load(service, clients=4)
     restarts = []
     for _ in range(kills):
-        time.sleep(rng.uniform(0.05, 0.45))
+        # In the middle of work: not before some more requests have been acknowledged.
+        wanted, deadline = len(load.decided) + rng.randint(5, 40), time.monotonic() + 60.0
+        while len(load.decided) < wanted and not load.failures:
+            assert time.monotonic() < deadline, "the service does not work"
+            time.sleep(rng.uniform(0.001, 0.01))
         service.kill()
         restarts.append(service.start())
     time.sleep(0.2)
