@@ -69,6 +69,9 @@ SIMILARITIES: dict[str, Callable[[int], kb.Similarity]] = {
     "graph": lambda n: kb.Graph(ring(n)),
     "graph-normalised": lambda n: kb.Graph(ring(n), normalise=True),
     "estimated": lambda n: kb.Estimated(length_scale=0.4, embedding_kernel=kb.RBF(length_scale=0.7)),
+    "estimated-rewards": lambda n: kb.Estimated(
+        length_scale=0.4, embedding_kernel=kb.RBF(length_scale=0.7), embed="context_reward"
+    ),
 }
 
 EXACT_ENGINES = [name for name in ENGINES if name == "exact"]  # those that must agree with "naive"

@@ -13,7 +13,7 @@ import kinbandits as kb
 import strategies as own
 from kinbandits import errors, kernels, similarity
 from kinbandits.history import History
-from kinbandits.similarity import embedding_distances
+from kinbandits.similarity import embedding_distances, estimated
 from strategies import SIMILARITIES, Rows, negative_similarity, random_rows, ring
 
 NAMESPACE = {
@@ -50,7 +50,7 @@ def test_tracker_is_the_definition_after_every_observation(case: tuple[kb.Simila
 
 
 def test_tracker_in_bulk_and_one_by_one_are_equal_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(similarity, "_BLOCK", 7)  # several blocks
+    monkeypatch.setattr(estimated, "_BLOCK", 7)  # several blocks
     rows = random_rows(seed=1, n_arms=4, t=30)
     value = kb.Estimated(0.3, kb.RBF(0.5))
     single = History(4)

@@ -26,7 +26,7 @@ from kinbandits.policies import (
     load,
 )
 from kinbandits.regression import Prediction
-from kinbandits.similarity import Estimated, Graph, Independent, Known, Mixed, Pooled, Similarity
+from kinbandits.similarity import Adaptive, Estimated, Graph, Independent, Known, Mixed, Pooled, Similarity
 from kinbandits.simulate import play, simulate
 from kinbandits.terms import Term
 from kinbandits.trace import Trace
@@ -34,6 +34,7 @@ from kinbandits.trace import Trace
 __all__ = [
     "KMTLUCB",
     "RBF",
+    "Adaptive",
     "Constant",
     "Decision",
     "Decisions",

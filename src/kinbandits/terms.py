@@ -21,7 +21,7 @@ from kinbandits._value import Value
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import as_kernel
-from kinbandits.similarity import Similarity, Tracker
+from kinbandits.similarity import Settled, Similarity, Tracker, Weighting
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -106,6 +106,24 @@ class Terms(Value):
         """The terms with the kernels to use after this history."""
         kernels = [t.context_kernel.fitted(t.select_history(history)) for t in self.terms]
         return Terms(tuple(t.replace(context_kernel=k) for t, k in zip(self.terms, kernels, strict=True)))
+
+    def bound(self, ridge: float, weighting: Weighting) -> Terms:
+        """The terms with each similarity told its kernel and the regression's settings."""
+        if len(self.terms) > 1:
+            for term in self.terms:
+                if term.similarity.judges_kernel:
+                    raise InvalidInputError(
+                        f"{type(term.similarity).__name__} similarity judges the whole kernel, so it can only "
+                        "stand alone; in a sum of terms use one that is given, or Estimated"
+                    )
+        return self.with_similarities([t.similarity.bound(t.context_kernel, ridge, weighting) for t in self.terms])
+
+    def settled(self, K_arms: Sequence[Matrix]) -> Terms:
+        """The terms with these matrices in place of similarities that change in steps."""
+        if not any(t.similarity.steps for t in self.terms):
+            return self
+        pairs = zip(self.terms, K_arms, strict=True)
+        return self.with_similarities([Settled(K) if t.similarity.steps else t.similarity for t, K in pairs])
 
     def with_similarities(self, similarities: Sequence[Similarity]) -> Terms:
         """The same terms with these similarities."""

@@ -31,8 +31,8 @@ from kinbandits.regression import (
     make_regression,
     restore_regression,
 )
-from kinbandits.regression.base import ColdStart, Weighting
-from kinbandits.similarity import Independent, Similarity
+from kinbandits.regression.base import ColdStart
+from kinbandits.similarity import Independent, Settled, Similarity, Weighting
 from kinbandits.terms import Term, Terms, as_terms
 
 Vector = NDArray[np.float64]
@@ -245,7 +245,8 @@ class KMTLUCB(Policy):
         edges = None if neighbours is None else self._arm_indices(list(neighbours)).tolist()
         given = {"descriptor": descriptor, "similarity": similarity, "neighbours": edges}
         terms = self.terms.with_similarities([self._with_arm(t.similarity, given) for t in self.terms])
-        self.regression = self.regression.with_arm(self._settings(self._same_kernels(terms)))
+        fitted = self._same_kernels(terms, lambda settled: settled.with_arm(self.n_arms))
+        self.regression = self.regression.with_arm(self._settings(fitted))
         self.terms = terms
         self._append_arm(arm)
 
@@ -255,7 +256,8 @@ class KMTLUCB(Policy):
         if not set(self.active_arms) - {arm}:
             raise InvalidInputError(f"{arm!r} is the last active arm; add another before removing it")
         terms = self.terms.with_similarities([t.similarity.without_arm(index) for t in self.terms])
-        self.regression = self.regression.without_arm(self._settings(self._same_kernels(terms)), index)
+        fitted = self._same_kernels(terms, lambda settled: settled.without_arm(index))
+        self.regression = self.regression.without_arm(self._settings(fitted), index)
         self.terms = terms
         self._drop_arm(arm)
 
@@ -323,10 +325,14 @@ class KMTLUCB(Policy):
         settings = self._settings(terms.fitted(history))
         self.regression = make_regression(self.engine, settings, history)
 
-    def _same_kernels(self, terms: Terms) -> Terms:
-        """Other arms, same kernels: those read off the data stay as they are."""
-        kernels = [t.context_kernel for t in self.regression.settings.terms]
-        return Terms(tuple(t.replace(context_kernel=k) for t, k in zip(terms, kernels, strict=True)))
+    def _same_kernels(self, terms: Terms, change: Callable[[Settled], Settled]) -> Terms:
+        """Other arms, same kernels: those read off the data stay as they are, and so do settled similarities."""
+        changed = []
+        for term, fitted in zip(terms, self.regression.settings.terms, strict=True):
+            settled = fitted.similarity
+            similarity = change(settled) if isinstance(settled, Settled) else term.similarity
+            changed.append(term.replace(context_kernel=fitted.context_kernel, similarity=similarity))
+        return Terms(tuple(changed))
 
     def _settings(self, fitted: Terms) -> Ridge:
         cold_start = self.cold_start

@@ -3,7 +3,8 @@
 At `CHANGEOVER` rows all of them are still there, so the dictionary is built from every row, in order: the budgeted
 engine then knows what it would know had it been there from the start, with `LEAST_BUDGET` points at least. How far
 the decisions agree across the change is a test (`tests/regression/test_auto.py`). Kernels with a finite feature map
-stay exact: there the exact engine's cost does not grow either.
+stay exact: there the exact engine's cost does not grow either. A similarity that changes in steps stays
+as it is then.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def changed_over(regression: Regression) -> Regression:
         return regression
     if len(regression.history) <= CHANGEOVER:
         return regression
-    settings = budgeted_settings(regression.settings, regression.history.n_arms)
+    settled = regression.settings.terms.settled(regression.similarity_matrices)
+    settings = dataclasses.replace(regression.settings, terms=settled)
+    settings = budgeted_settings(settings, regression.history.n_arms)
     return BudgetedRegression(settings, regression.history)
 
 

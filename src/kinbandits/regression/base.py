@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from kinbandits.history import History
 from kinbandits.memory import Memory
+from kinbandits.similarity import Weighting
 from kinbandits.terms import Terms
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
-Weighting = Literal["per_arm", "uniform"]
 ColdStart = Literal["explore", "borrow"]
 
 
@@ -88,6 +88,9 @@ class Ridge:
     cold_start: ColdStart
     memory: Memory | None = None
     budget: int = 256
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "terms", self.terms.bound(self.ridge, self.weighting))
 
     def noise(self, arms: Indices, counts: Indices) -> Vector:
         """lambda eta^-1: what is added to the diagonal of K, row by row."""

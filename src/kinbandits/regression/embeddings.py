@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from kinbandits.history import History
 from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Product, Scaled, Sum
-from kinbandits.similarity import Estimated, Similarity
+from kinbandits.similarity import Estimated, Similarity, Stepwise
 from kinbandits.terms import Term
 
 Matrix = NDArray[np.float64]
@@ -80,6 +80,31 @@ class KeptFollower(FixedFollower):
     def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
         """From its definition, on the rows kept."""
         return self._similarity.matrix(kept())
+
+
+class StepFollower(KeptFollower):
+    """A similarity that changes in steps: chosen from the rows kept when the rows learned pass a milestone."""
+
+    def __init__(self, similarity: Stepwise, n_arms: int) -> None:
+        super().__init__(similarity)
+        self._stepwise = similarity
+        self._milestone = 0
+        self._matrix = np.eye(n_arms)
+
+    def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
+        """The matrix in force."""
+        n = self._stepwise.milestone(int(counts.sum()))
+        if n != self._milestone:
+            self._matrix, self._milestone = self._stepwise.choose(kept()), n
+        return self._matrix
+
+    def to_arrays(self) -> dict[str, Matrix]:
+        """What a saved file holds."""
+        return {"matrix": self._matrix, "milestone": np.array([float(self._milestone)])}
+
+    def restore(self, arrays: dict[str, Matrix]) -> None:
+        """From what `to_arrays` gave."""
+        self._matrix, self._milestone = arrays["matrix"].copy(), int(arrays["milestone"][0])
 
 
 class EmbeddingFollower(FixedFollower):
@@ -239,8 +264,14 @@ def make_follower(term: Term, n_arms: int, n_features: int) -> FixedFollower:
     if similarity.fixed:
         return FixedFollower(similarity, n_arms)
     columns = n_features if term.columns is None else len(term.columns)
-    if isinstance(similarity, Estimated) and has_features(similarity.embedding_kernel, columns):
+    if (
+        isinstance(similarity, Estimated)
+        and similarity.plain
+        and has_features(similarity.embedding_kernel, columns)
+    ):
         return EmbeddingFollower(similarity, n_arms, columns)
+    if isinstance(similarity, Stepwise):
+        return StepFollower(similarity, n_arms)
     return KeptFollower(similarity)
 
 

@@ -6,11 +6,17 @@ It looks at the settings and the size, and hands the work to one of
     `dense`     few rows: one Cholesky factor per change
     `ladder`    everything else: exact decisions from intervals
 and moves on when the history has grown. Which one is at work is in `report`.
+
+A similarity that changes in steps (`Stepwise`) is followed here: the method at work is given the matrix in force as
+one that does not change, and starts afresh when it does.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
+
+import numpy as np
 
 from kinbandits.history import History
 from kinbandits.regression.append import AppendRegression
@@ -19,6 +25,7 @@ from kinbandits.regression.dense import DenseRegression
 from kinbandits.regression.features import FeatureRegression
 from kinbandits.regression.frozen import FrozenRegression
 from kinbandits.regression.ladder import LadderRegression
+from kinbandits.terms import TermsTracker
 
 SMALL = 200  # rows below which a fresh factor is the cheapest thing there is
 
@@ -29,17 +36,26 @@ class ExactRegression(Regression):
     def __init__(self, settings: Ridge, history: History) -> None:
         super().__init__(settings, history)
         self._feature_rows: float | None = None  # rows from which on feature space pays, once known
-        self._core: Regression = self._pick()(settings, history)
+        self._steps = any(t.similarity.steps for t in settings.terms)
+        self._tracker = TermsTracker(settings.terms, history) if self._steps else None
+        self._given = self._settled()
+        self._core: Regression = self._pick()(self._given, history)
+
+    def _settled(self) -> Ridge:
+        """The settings with the matrices in force for similarities that change in steps."""
+        if self._tracker is None:
+            return self.settings
+        return dataclasses.replace(self.settings, terms=self.settings.terms.settled(self._tracker.matrices))
 
     def _pick(self) -> type[Regression]:
         if self.settings.memory is not None:  # rows leave, or their noise changes with each: nothing to reuse
             return DenseRegression
         t = len(self.history)
         if self._feature_rows is None and t:
-            self._feature_rows = FeatureRegression.pays_from(self.settings, self.history)
+            self._feature_rows = FeatureRegression.pays_from(self._given, self.history)
         if self._feature_rows is not None and t >= self._feature_rows:
             return FeatureRegression
-        if AppendRegression.fits(self.settings):
+        if AppendRegression.fits(self._given):
             return AppendRegression
         return DenseRegression if t < SMALL else LadderRegression
 
@@ -48,11 +64,24 @@ class ExactRegression(Regression):
         return self._core.similarity_matrices
 
     def _absorb(self, start: int) -> None:
+        moved = self._follow(start)
         wanted = self._pick()
-        if type(self._core) is wanted:
+        if type(self._core) is wanted and not moved:
             self._core._absorb(start)
         else:
-            self._core = wanted(self.settings, self.history)
+            self._core = wanted(self._given, self.history)
+
+    def _follow(self, start: int) -> bool:
+        """Whether a similarity that changes in steps has changed with the rows from ``start`` on."""
+        if self._tracker is None:
+            return False
+        before = self._tracker.matrices
+        self._tracker.observe(start)
+        pairs = zip(before, self._tracker.matrices, strict=True)
+        if all(new is old or np.array_equal(new, old) for old, new in pairs):
+            return False
+        self._given, self._feature_rows = self._settled(), None
+        return True
 
     def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
         return self._core.leaders(query, exploration, tolerance)

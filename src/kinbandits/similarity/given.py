@@ -1,127 +1,22 @@
-"""Arm similarity k_Z, as frozen values.
-
-A similarity says how much arm a may learn from arm b: an (N, N) positive semidefinite matrix. Some are
-known beforehand, some are estimated from the history. Whatever it is, the rest of the library sees two
-things: ``matrix(history)``, the definition, computed from scratch, and ``tracker(history)``, which follows
-a growing history at the cost of the new rows.
-
-Notation
-    N        number of arms
-    K_arm    (N, N)  k_Z(a, b), the similarity matrix
-    G        (N, N)  G[a, b] = sum of k'(x, x') over rows x of arm a and x' of arm b
-    counts   (N,)    n_a
-"""
+"""Similarities that do not look at the data: known beforehand, or settled."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from kinbandits._checks import number_array
-from kinbandits._value import Value, frozen_array, positive, real
+from kinbandits._value import frozen_array, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError, NotPositiveSemidefiniteError
 from kinbandits.history import History
-from kinbandits.kernels import RBF, Kernel, as_kernel
-
-Matrix = NDArray[np.float64]
+from kinbandits.kernels import Kernel, as_kernel
+from kinbandits.similarity.base import Matrix, Similarity
 
 TOLERANCE = 1e-10  # how far a matrix may be from symmetric and positive semidefinite
-_BLOCK = 1024  # rows of kernel values computed at a time
-
-__all__ = [
-    "Estimated",
-    "Graph",
-    "Independent",
-    "Known",
-    "Mixed",
-    "Pooled",
-    "Similarity",
-    "Tracker",
-]
-
-
-class Tracker:
-    """Follows ``similarity.matrix(history)`` while the history grows.
-
-    This one computes the matrix anew when it is asked for; similarities that can do better have their own.
-    """
-
-    def __init__(self, similarity: Similarity, history: History) -> None:
-        self._similarity = similarity
-        self._history = history
-        self._matrix: Matrix | None = None
-        self._size = -1
-
-    @property
-    def matrix(self) -> Matrix:
-        """The similarity matrix now in force, (N, N). Do not write into it."""
-        if self._matrix is None or (not self._similarity.fixed and self._size != len(self._history)):
-            self._matrix = self._similarity.matrix(self._history)
-            self._size = len(self._history)
-        return self._matrix
-
-    def observe(self, start: int, squares: Matrix | None = None) -> None:
-        """The history has grown: its rows from ``start`` on are new.
-
-        Arrays are replaced, not edited, so that a shallow copy of a tracker is a way back.
-        """
-
-
-class Similarity(Value, ABC):
-    """How arms resemble each other."""
-
-    fixed: ClassVar[bool] = True
-    """Whether the matrix is the same whatever the history."""
-
-    @property
-    def describes_arms(self) -> bool:
-        """Whether arms have descriptors, so that an arm without data can borrow from its kin."""
-        return False
-
-    @property
-    def arm_argument(self) -> str | None:
-        """What `with_arm` takes for a new arm: "descriptor", "similarity", "neighbours", or nothing."""
-        return None
-
-    @abstractmethod
-    def matrix(self, history: History) -> Matrix:
-        """The (N, N) similarity matrix after this history, from its definition."""
-
-    def tracker(self, history: History) -> Tracker:
-        """An object that follows `matrix` as ``history`` grows."""
-        return Tracker(self, history)
-
-    def check_arms(self, n_arms: int) -> None:
-        """Raise if this similarity does not fit ``n_arms`` arms."""
-
-    def with_arm(
-        self,
-        n_arms: int,
-        *,
-        descriptor: ArrayLike | None = None,
-        similarity: ArrayLike | None = None,
-        neighbours: Sequence[int] | None = None,
-    ) -> Similarity:
-        """This similarity for one arm more, which becomes number ``n_arms`` (counted from 0)."""
-        self._take(descriptor=descriptor, similarity=similarity, neighbours=neighbours)
-        self.check_arms(n_arms + 1)
-        return self
-
-    def without_arm(self, arm: int) -> Similarity:
-        """This similarity with arm number ``arm`` taken out."""
-        return self
-
-    def _take(self, **given: object) -> None:
-        """Raise if something is given that this similarity has no use for."""
-        for name, value in given.items():
-            if value is not None and name != self.arm_argument:
-                instead = f"; it takes {self.arm_argument}=" if self.arm_argument else "; leave it out"
-                raise InvalidInputError(f"{type(self).__name__} similarity takes no {name}= for a new arm{instead}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -195,6 +90,7 @@ class Known(Similarity):
             borrows from its kin at once.
 
     Example:
+        >>> from kinbandits import RBF
         >>> Known(RBF(length_scale=1.0), [0.0, 1.0]).matrix(History(n_arms=2)).round(4)
         array([[1.    , 0.6065],
                [0.6065, 1.    ]])
@@ -361,100 +257,45 @@ class Graph(Similarity):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Estimated(Similarity):
-    """The paper's estimate (its section 3.2): arms are alike when they were played in like contexts.
+class Settled(Similarity):
+    """A matrix that was chosen from the data and no longer changes. Arms that come later stand alone.
 
-    k_Z(a, b) = exp(-||Psi_a - Psi_b||^2 / (2 length_scale^2)), where Psi_a is the mean of k'(., x) over the
-    contexts x in which arm a was played; an arm never played has Psi_a = 0.
-
-    Args:
-        length_scale: sigma_Z. Distances of embeddings of a kernel with k'(x, x) = 1 are at most sqrt(2).
-        embedding_kernel: k', any kernel on contexts.
-
-    The squared distance is the plain V-statistic: pairs of a row with itself are included, as in the paper.
+    >>> Settled([[1.0, 0.5], [0.5, 1.0]]).with_arm(2).matrix(History(n_arms=3))
+    array([[1. , 0.5, 0. ],
+           [0.5, 1. , 0. ],
+           [0. , 0. , 1. ]])
     """
 
-    length_scale: float = 1.0
-    embedding_kernel: Any = RBF()  # noqa: RUF009 (a frozen value)
-
-    fixed: ClassVar[bool] = False
+    chosen: Any
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "length_scale", positive("length_scale", self.length_scale))
-        object.__setattr__(self, "embedding_kernel", as_kernel(self.embedding_kernel))
-        if self.embedding_kernel.refits(0, 1):
-            raise InvalidInputError(
-                "embedding_kernel must not be read off the data; give it a length scale, such as "
-                "kb.RBF.median(contexts)"
-            )
+        object.__setattr__(self, "chosen", frozen_array(self.chosen))
+
+    def check_arms(self, n_arms: int) -> None:
+        """One row per arm."""
+        if len(self.chosen) != n_arms:
+            raise InvalidInputError(f"Settled: {len(self.chosen)} rows, but there are {n_arms} arms")
 
     def matrix(self, history: History) -> Matrix:
-        """From all pairs of rows: t^2 kernel values."""
-        G = np.zeros((history.n_arms, history.n_arms))
-        for a in range(history.n_arms):
-            for b in range(history.n_arms):
-                X, Y = history.contexts[history.arms == a], history.contexts[history.arms == b]
-                if len(X) and len(Y):
-                    G[a, b] = self.embedding_kernel(X, Y).sum()
-        return self.from_sums(G, history.counts)
+        """The matrix."""
+        return np.array(self.chosen)
 
-    def from_sums(self, G: Matrix, counts: NDArray[Any]) -> Matrix:
-        """The similarity matrix from the sums G of embedding-kernel values and the counts."""
-        distances = embedding_distances(G, counts)
-        return np.exp(distances / (-2.0 * self.length_scale**2))
+    def with_arm(
+        self,
+        n_arms: int,
+        *,
+        descriptor: ArrayLike | None = None,
+        similarity: ArrayLike | None = None,
+        neighbours: Sequence[int] | None = None,
+    ) -> Settled:
+        """One arm more, which learns alone."""
+        grown = np.pad(self.chosen, (0, 1))
+        grown[-1, -1] = 1.0
+        return Settled(grown)
 
-    def tracker(self, history: History) -> Tracker:
-        """Keeps G; a new row costs one row of kernel values."""
-        return _EstimatedTracker(self, history)
-
-
-class _EstimatedTracker(Tracker):
-    def __init__(self, similarity: Estimated, history: History) -> None:
-        super().__init__(similarity, history)
-        self._estimated = similarity
-        self._G = np.zeros((history.n_arms, history.n_arms))
-        self._counts = np.zeros(history.n_arms, dtype=np.intp)
-        self.observe(0)
-
-    @property
-    def matrix(self) -> Matrix:
-        if self._matrix is None:
-            self._matrix = self._estimated.from_sums(self._G, self._counts)
-        return self._matrix
-
-    def observe(self, start: int, squares: Matrix | None = None) -> None:
-        # Rows are added one by one in order, so that G is the same to the last bit however they arrived;
-        # kernel values come in blocks, so that bulk data need no t x t matrix.
-        arms, X = self._history.arms, self._history.contexts
-        G = self._G.copy()  # a kernel that fails half-way leaves no trace
-        for low in range(start, len(arms), _BLOCK):
-            high = min(low + _BLOCK, len(arms))
-            kernel = self._estimated.embedding_kernel
-            given = None if squares is None else kernel.from_squares(squares[None, :])
-            K = kernel(X[low:high], X[:high]) if given is None else given
-            for i in range(low, high):
-                a, row = arms[i], K[i - low, : i + 1]
-                sums = np.bincount(arms[: i + 1], weights=row, minlength=len(G))
-                G[a] += sums
-                sums[a] -= row[i]  # the pair of a row with itself stands once in G
-                G[:, a] += sums
-        self._G, self._matrix = G, None
-        self._counts = self._counts + np.bincount(arms[start:], minlength=len(G))
-
-
-def embedding_distances(G: Matrix, counts: NDArray[Any]) -> Matrix:
-    """Squared distances of mean embeddings, ||Psi_a||^2 - 2 <Psi_a, Psi_b> + ||Psi_b||^2, from their sums.
-
-    >>> embedding_distances(np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([1, 0]))
-    array([[0., 1.],
-           [1., 0.]])
-    """
-    n = np.maximum(counts, 1).astype(np.float64)
-    inner = (G + G.T) / (2.0 * np.outer(n, n))
-    norms = np.diag(inner)
-    distances = norms[:, None] - 2.0 * inner + norms[None, :]
-    np.fill_diagonal(distances, 0.0)
-    return np.maximum(distances, 0.0)
+    def without_arm(self, arm: int) -> Settled:
+        """One arm fewer."""
+        return Settled(np.delete(np.delete(self.chosen, arm, axis=0), arm, axis=1))
 
 
 def check_psd(name: str, matrix: Matrix) -> None:

@@ -1,0 +1,41 @@
+"""Arm similarity k_Z, as frozen values.
+
+A similarity says how much arm a may learn from arm b: an (N, N) positive semidefinite matrix. Some are
+known beforehand (`given`), some are read off the history (`estimated`, `adaptive`, `learned`). Whatever it is, the
+rest of the library sees two things: ``matrix(history)``, the definition, computed from scratch, and
+``tracker(history)``, which follows a growing history at the cost of the new rows.
+
+Notation
+    N        number of arms
+    K_arm    (N, N)  k_Z(a, b), the similarity matrix
+    G        (N, N)  G[a, b] = sum of k'(x, x') over rows x of arm a and x' of arm b
+    counts   (N,)    n_a
+"""
+
+from kinbandits.similarity.adaptive import Adaptive, Choice
+from kinbandits.similarity.base import Similarity, Tracker, Weighting
+from kinbandits.similarity.criteria import Evidence, Problem
+from kinbandits.similarity.estimated import Estimated, embedding_distances, nearest_similarity
+from kinbandits.similarity.given import Graph, Independent, Known, Mixed, Pooled, Settled, check_psd
+from kinbandits.similarity.stepwise import Stepwise
+
+__all__ = [
+    "Adaptive",
+    "Choice",
+    "Estimated",
+    "Evidence",
+    "Graph",
+    "Independent",
+    "Known",
+    "Mixed",
+    "Pooled",
+    "Problem",
+    "Settled",
+    "Similarity",
+    "Stepwise",
+    "Tracker",
+    "Weighting",
+    "check_psd",
+    "embedding_distances",
+    "nearest_similarity",
+]

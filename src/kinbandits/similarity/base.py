@@ -1,0 +1,119 @@
+"""What every similarity is, and what follows one while the history grows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kinbandits._value import Value
+from kinbandits.errors import InvalidInputError
+from kinbandits.history import History
+from kinbandits.kernels import Kernel
+
+Matrix = NDArray[np.float64]
+Weighting = Literal["per_arm", "uniform"]
+
+
+class Tracker:
+    """Follows ``similarity.matrix(history)`` while the history grows.
+
+    This one computes the matrix anew when it is asked for; similarities that can do better have their own.
+    """
+
+    def __init__(self, similarity: Similarity, history: History) -> None:
+        self._similarity = similarity
+        self._history = history
+        self._matrix: Matrix | None = None
+        self._size = -1
+
+    @property
+    def matrix(self) -> Matrix:
+        """The similarity matrix now in force, (N, N). Do not write into it."""
+        if self._matrix is None or (not self._similarity.fixed and self._size != len(self._history)):
+            self._matrix = self._similarity.matrix(self._history)
+            self._size = len(self._history)
+        return self._matrix
+
+    def observe(self, start: int, squares: Matrix | None = None) -> None:
+        """The history has grown: its rows from ``start`` on are new.
+
+        Arrays are replaced, not edited, so that a shallow copy of a tracker is a way back.
+        """
+
+
+class Similarity(Value, ABC):
+    """How arms resemble each other."""
+
+    fixed: ClassVar[bool] = True
+    """Whether the matrix is the same whatever the history."""
+
+    steps: ClassVar[bool] = False
+    """Whether the matrix changes at certain sizes of the history only, and is the same between (see `Stepwise`)."""
+
+    judges_kernel: ClassVar[bool] = False
+    """Whether it needs the whole kernel and ridge of the regression (`bound`), and so stands in a single term."""
+
+    @property
+    def describes_arms(self) -> bool:
+        """Whether arms have descriptors, so that an arm without data can borrow from its kin."""
+        return False
+
+    @property
+    def arm_argument(self) -> str | None:
+        """What `with_arm` takes for a new arm: "descriptor", "similarity", "neighbours", or nothing."""
+        return None
+
+    @abstractmethod
+    def matrix(self, history: History) -> Matrix:
+        """The (N, N) similarity matrix after this history, from its definition."""
+
+    def tracker(self, history: History) -> Tracker:
+        """An object that follows `matrix` as ``history`` grows."""
+        return Tracker(self, history)
+
+    def bound(self, context_kernel: Kernel, ridge: float, weighting: Weighting) -> Similarity:
+        """This similarity told the context kernel of its term, the ridge and the weights of the regression.
+
+        A similarity that judges itself by the fit of the regression needs them; the others are what they are.
+        """
+        return self
+
+    def scaled(
+        self, history: History, scales: Sequence[float], K: Matrix | None
+    ) -> Sequence[tuple[float | None, Matrix]]:
+        """Versions of this similarity to choose from, with the scale of each: itself, if it has no scale.
+
+        ``K`` holds the values of its own kernel on all pairs of rows, if they are known.
+        """
+        return [(None, self.matrix(history))]
+
+    def check_arms(self, n_arms: int) -> None:
+        """Raise if this similarity does not fit ``n_arms`` arms."""
+
+    def with_arm(
+        self,
+        n_arms: int,
+        *,
+        descriptor: ArrayLike | None = None,
+        similarity: ArrayLike | None = None,
+        neighbours: Sequence[int] | None = None,
+    ) -> Similarity:
+        """This similarity for one arm more, which becomes number ``n_arms`` (counted from 0)."""
+        self._take(descriptor=descriptor, similarity=similarity, neighbours=neighbours)
+        self.check_arms(n_arms + 1)
+        return self
+
+    def without_arm(self, arm: int) -> Similarity:
+        """This similarity with arm number ``arm`` taken out."""
+        return self
+
+    def _take(self, **given: object) -> None:
+        """Raise if something is given that this similarity has no use for."""
+        for name, value in given.items():
+            if value is not None and name != self.arm_argument:
+                instead = f"; it takes {self.arm_argument}=" if self.arm_argument else "; leave it out"
+                raise InvalidInputError(f"{type(self).__name__} similarity takes no {name}= for a new arm{instead}")

@@ -1,0 +1,231 @@
+"""The paper's estimated similarity (its section 3.2), and its reward-aware variant.
+
+Notation
+    G        (N, N)  G[a, b] = sum of k'(x, x') over rows x of arm a and x' of arm b
+    own      (N,)    sum of k'(x, x) over rows of arm a: the pairs of a row with itself
+    counts   (N,)    n_a
+    D2       (N, N)  squared distances of mean embeddings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits._value import positive
+from kinbandits.errors import InvalidInputError
+from kinbandits.history import History
+from kinbandits.kernels import RBF, Kernel, as_kernel
+from kinbandits.similarity.base import Matrix, Similarity, Tracker, Weighting
+
+_BLOCK = 1024  # rows of kernel values computed at a time
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Estimated(Similarity):
+    """The paper's estimate (its section 3.2): arms are alike when they were played in like contexts.
+
+    k_Z(a, b) = exp(-||Psi_a - Psi_b||^2 / (2 length_scale^2)), where Psi_a is the mean of k'(., x) over the
+    contexts x in which arm a was played; an arm never played has Psi_a = 0.
+
+    Args:
+        length_scale: sigma_Z. Distances of embeddings of a kernel with k'(x, x) = 1 are at most sqrt(2).
+        embedding_kernel: k', any kernel on contexts; None takes the context kernel of the policy.
+        embed: ``"context"``, the paper; or ``"context_reward"``, which the paper leaves to the future: the rows
+            embedded are pairs (x, r), with k'(x, x') exp(-(r - r')^2 / (2 reward_length_scale^2)).
+        reward_length_scale: for ``"context_reward"``; None is half the standard deviation of the rewards seen.
+        self_pairs: whether pairs of a row with itself count in the squared distance. The paper's plain V-statistic
+            has them, and with few rows and a narrow k' they are most of the distance: it then measures counts, not
+            contexts. Without them the matrix is made positive semidefinite by cutting negative eigenvalues off.
+
+    Example:
+        >>> history = History.of(2, np.array([0, 1]), np.array([[0.0], [1.0]]), np.array([0.0, 1.0]))
+        >>> Estimated(length_scale=1.0).matrix(history).round(4)
+        array([[1.    , 0.6747],
+               [0.6747, 1.    ]])
+        >>> Estimated(length_scale=1.0, embed="context_reward").matrix(history).round(4)
+        array([[1.   , 0.368],
+               [0.368, 1.   ]])
+    """
+
+    length_scale: float = 1.0
+    embedding_kernel: Any = RBF()  # noqa: RUF009 (a frozen value)
+    embed: Literal["context", "context_reward"] = "context"
+    reward_length_scale: float | None = None
+    self_pairs: bool = True
+
+    fixed: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "length_scale", positive("length_scale", self.length_scale))
+        if self.embedding_kernel is not None:
+            object.__setattr__(self, "embedding_kernel", as_kernel(self.embedding_kernel))
+            if self.embedding_kernel.refits(0, 1):
+                raise InvalidInputError(
+                    "embedding_kernel must not be read off the data; give it a length scale, such as "
+                    "kb.RBF.median(contexts), or None for the context kernel of the policy"
+                )
+        if self.embed not in ("context", "context_reward"):
+            raise InvalidInputError(f'embed must be "context" or "context_reward", got {self.embed!r}')
+        if self.reward_length_scale is not None:
+            scale = positive("reward_length_scale", self.reward_length_scale)
+            object.__setattr__(self, "reward_length_scale", scale)
+
+    def bound(self, context_kernel: Kernel, ridge: float, weighting: Weighting) -> Estimated:
+        """With the context kernel as k', if none was given."""
+        return self.replace(embedding_kernel=context_kernel) if self.embedding_kernel is None else self
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the paper's: contexts alone, self pairs included."""
+        return self.embed == "context" and self.self_pairs
+
+    def matrix(self, history: History) -> Matrix:
+        """From all pairs of rows: t^2 kernel values."""
+        G = np.zeros((history.n_arms, history.n_arms))
+        own = np.zeros(history.n_arms)
+        for a in range(history.n_arms):
+            rows = np.flatnonzero(history.arms == a)
+            own[a] = self.kernel.diag(history.contexts[rows]).sum() if len(rows) else 0.0
+            for b in range(history.n_arms):
+                others = np.flatnonzero(history.arms == b)
+                if len(rows) and len(others):
+                    G[a, b] = self.values(history, rows, others).sum()
+        return self.from_sums(G, history.counts, own)
+
+    @property
+    def kernel(self) -> Kernel:
+        """k'."""
+        if self.embedding_kernel is None:
+            raise InvalidInputError(
+                "Estimated(embedding_kernel=None) takes the context kernel of its policy; alone it has none"
+            )
+        kernel: Kernel = self.embedding_kernel
+        return kernel
+
+    def values(self, history: History, rows: Any, others: Any, K: Matrix | None = None) -> Matrix:
+        """k' of these rows of the history with those others; ``K`` holds its values on contexts, if known."""
+        if K is None:
+            K = self.kernel(history.contexts[rows], history.contexts[others])
+        if self.embed == "context":
+            return K
+        r = history.rewards / self._reward_scale(history)
+        return np.asarray(K * np.exp(-0.5 * (r[rows, None] - r[None, others]) ** 2))
+
+    def _reward_scale(self, history: History) -> float:
+        if self.reward_length_scale is not None:
+            return self.reward_length_scale
+        return float(history.rewards.std()) / 2.0 or 1.0  # all rewards equal: any scale will do
+
+    def from_sums(self, G: Matrix, counts: NDArray[Any], own: Matrix | None = None) -> Matrix:
+        """The similarity matrix from the sums G of embedding-kernel values and the counts."""
+        return self._of_distances(self._distances(G, counts, own), self.length_scale)
+
+    def scaled(self, history: History, scales: Sequence[float], K: Matrix | None) -> list[tuple[float, Matrix]]:
+        """exp(-c D2 / median of D2) for each scale c, the median over pairs of arms that were played."""
+        played = np.flatnonzero(history.counts)
+        if len(played) < 2:
+            return []
+        everyone = slice(None)
+        values = self.values(history, everyone, everyone, K)
+        order = np.argsort(history.arms, kind="stable")
+        starts = np.searchsorted(history.arms[order], played)
+        sums = np.add.reduceat(np.add.reduceat(values[np.ix_(order, order)], starts, axis=0), starts, axis=1)
+        G = np.zeros((history.n_arms, history.n_arms))
+        G[np.ix_(played, played)] = sums
+        own = np.bincount(history.arms, weights=values.diagonal(), minlength=history.n_arms).astype(np.float64)
+        D2 = self._distances(G, history.counts, own)
+        median = float(np.median(D2[np.ix_(played, played)][np.triu_indices(len(played), k=1)]))
+        if not median > 0.0:
+            return []
+        return [(c, self._of_distances(D2, np.sqrt(median / (2.0 * c)))) for c in scales]
+
+    def _distances(self, G: Matrix, counts: NDArray[Any], own: Matrix | None) -> Matrix:
+        return embedding_distances(G, counts, None if self.self_pairs else own)
+
+    def _of_distances(self, D2: Matrix, length_scale: float) -> Matrix:
+        K = np.exp(D2 / (-2.0 * length_scale**2))
+        return K if self.self_pairs else nearest_similarity(K)
+
+    def tracker(self, history: History) -> Tracker:
+        """Keeps G; a new row costs one row of kernel values. A reward scale read off the data costs t^2 a row."""
+        if self.embed == "context_reward" and self.reward_length_scale is None:
+            return Tracker(self, history)
+        return _EstimatedTracker(self, history)
+
+
+class _EstimatedTracker(Tracker):
+    def __init__(self, similarity: Estimated, history: History) -> None:
+        super().__init__(similarity, history)
+        self._estimated = similarity
+        self._G = np.zeros((history.n_arms, history.n_arms))
+        self._own = np.zeros(history.n_arms)
+        self._counts = np.zeros(history.n_arms, dtype=np.intp)
+        self.observe(0)
+
+    @property
+    def matrix(self) -> Matrix:
+        if self._matrix is None:
+            self._matrix = self._estimated.from_sums(self._G, self._counts, self._own)
+        return self._matrix
+
+    def observe(self, start: int, squares: Matrix | None = None) -> None:
+        # Rows are added one by one in order, so that G is the same to the last bit however they arrived;
+        # kernel values come in blocks, so that bulk data need no t x t matrix.
+        arms = self._history.arms
+        G, own = self._G.copy(), self._own.copy()  # a kernel that fails half-way leaves no trace
+        for low in range(start, len(arms), _BLOCK):
+            high = min(low + _BLOCK, len(arms))
+            given = None if squares is None else self._estimated.kernel.from_squares(squares[None, :])
+            K = self._estimated.values(self._history, slice(low, high), slice(0, high), given)
+            for i in range(low, high):
+                a, row = arms[i], K[i - low, : i + 1]
+                sums = np.bincount(arms[: i + 1], weights=row, minlength=len(G))
+                G[a] += sums
+                sums[a] -= row[i]  # the pair of a row with itself stands once in G
+                G[:, a] += sums
+                own[a] += row[i]
+        self._G, self._own, self._matrix = G, own, None
+        self._counts = self._counts + np.bincount(arms[start:], minlength=len(G))
+
+
+def embedding_distances(G: Matrix, counts: NDArray[Any], own: Matrix | None = None) -> Matrix:
+    """Squared distances of mean embeddings, ||Psi_a||^2 - 2 <Psi_a, Psi_b> + ||Psi_b||^2, from their sums.
+
+    With ``own``, the sums over pairs of a row with itself, these are left out of the norms (an arm with one row
+    has no other pair, and keeps it).
+
+    >>> embedding_distances(np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([1, 0]))
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    n = np.maximum(counts, 1).astype(np.float64)
+    inner = (G + G.T) / (2.0 * np.outer(n, n))
+    norms = np.diag(inner)
+    if own is not None:
+        pairs = np.maximum(n * (n - 1.0), 1.0)
+        norms = np.where(n > 1.0, (np.diag(G) - own) / pairs, norms)
+    distances = norms[:, None] - 2.0 * inner + norms[None, :]
+    np.fill_diagonal(distances, 0.0)
+    return np.maximum(distances, 0.0)
+
+
+def nearest_similarity(K: Matrix) -> Matrix:
+    """K with negative eigenvalues cut off, and its diagonal back at 1.
+
+    >>> nearest_similarity(np.array([[1.0, 0.5], [0.5, 1.0]])).round(6)
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+    values, vectors = np.linalg.eigh((K + K.T) / 2.0)
+    if values[0] < 0.0:
+        K = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        root = np.sqrt(np.maximum(K.diagonal(), 1e-12))
+        K = K / np.outer(root, root)
+    K = np.clip((K + K.T) / 2.0, -1.0, 1.0)
+    np.fill_diagonal(K, 1.0)
+    return K

@@ -1,0 +1,339 @@
+"""Sharing that is chosen: the criteria against their definitions, the choice, and the engines that follow it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kinbandits as kb
+from kinbandits.environments import HiddenDescriptors
+from kinbandits.history import History
+from kinbandits.regression import Query, Ridge, make_regression
+from kinbandits.similarity import Adaptive, Problem, Settled
+from kinbandits.terms import as_terms
+from kinbandits.testing import check_similarity
+from strategies import negative_similarity, random_rows
+
+RBF = kb.RBF(length_scale=0.9)
+EAGER = Adaptive(margin=0.0, guard=False, first=6, growth=1.3)  # shares whenever the likelihood says so
+
+
+def kin_rows(seed: int = 0, t: int = 80, n_arms: int = 4) -> History:
+    """Two pairs of arms with one function each, each pair played in contexts of its own kind."""
+    rng = np.random.default_rng(seed)
+    arms = rng.integers(n_arms, size=t)
+    kind = arms // 2
+    X = rng.normal(size=(t, 2)) + 1.5 * kind[:, None]
+    return History.of(n_arms, arms, X, np.sin(2.0 * X[:, 0] + 3.0 * kind) + 0.05 * rng.standard_normal(t))
+
+
+def gram(history: History, K_arm: np.ndarray, ridge: float, weighting: str) -> np.ndarray:
+    noise = ridge * (history.counts[history.arms] if weighting == "per_arm" else np.ones(len(history)))
+    return K_arm[np.ix_(history.arms, history.arms)] * RBF(history.contexts, history.contexts) + np.diag(noise)
+
+
+@pytest.mark.parametrize("weighting", ["uniform", "per_arm"])
+@pytest.mark.parametrize("independent", [True, False])
+def test_likelihood_is_that_of_the_gaussian_process(weighting: str, independent: bool) -> None:
+    history = random_rows(3, 4, 25).history()
+    K_arm = np.eye(4) if independent else negative_similarity(4)
+    M = gram(history, K_arm, 0.1, weighting)
+    y, n = history.rewards, len(history)
+    s2 = y @ np.linalg.solve(M, y) / n
+
+    def log_density(variance: float) -> float:
+        _, log_det = np.linalg.slogdet(2.0 * np.pi * variance * M)
+        return float(-0.5 * log_det - 0.5 * y @ np.linalg.solve(variance * M, y))
+
+    constant = -0.5 * n * (np.log(2.0 * np.pi) + 1.0 - np.log(n))
+    found = Problem(history, RBF, 0.1, weighting).log_likelihood(K_arm)  # type: ignore[arg-type]
+    np.testing.assert_allclose(found + constant, log_density(s2), rtol=1e-10)
+    assert log_density(s2) > max(log_density(0.9 * s2), log_density(1.1 * s2))
+
+
+@pytest.mark.parametrize("weighting", ["uniform", "per_arm"])
+@pytest.mark.parametrize("independent", [True, False])
+def test_decision_score_is_what_leaving_rows_out_gives(weighting: str, independent: bool) -> None:
+    history = random_rows(5, 4, 25, repeats=0.0).history()
+    K_arm = np.eye(4) if independent else negative_similarity(4)
+    M = gram(history, K_arm, 0.1, weighting)
+    wanted = np.zeros(len(history))
+    for i in range(len(history)):
+        keep = np.arange(len(history)) != i
+        alpha = np.linalg.solve(M[np.ix_(keep, keep)], history.rewards[keep])
+        k = RBF(history.contexts[i : i + 1], history.contexts[keep])[0]
+        means = K_arm[:, history.arms[keep]] @ (k * alpha)
+        if means.argmax() == history.arms[i]:
+            wanted[i] = history.rewards[i] - history.rewards.mean()
+    assert np.count_nonzero(wanted) > 3
+    found = Problem(history, RBF, 0.1, weighting).decisions(K_arm)  # type: ignore[arg-type]
+    np.testing.assert_allclose(found, wanted, atol=1e-9)
+
+
+def test_shares_among_kin_and_not_among_strangers() -> None:
+    adaptive = Adaptive(first=20).bound(RBF, 0.01, "uniform")
+    assert isinstance(adaptive, Adaptive)
+    kin = adaptive.choice(kin_rows(t=240))
+    assert kin.mu > 0.0
+    assert kin.matrix[0, 1] > kin.matrix[0, 2]
+    assert "fits better" in kin.reason
+    rows = random_rows(0, 4, 120)
+    rng = np.random.default_rng(0)
+    strangers = History.of(4, rows.arms, rows.contexts, rng.standard_normal(120))
+    choice = adaptive.choice(strangers)
+    assert choice.mu == 0.0
+    np.testing.assert_array_equal(choice.matrix, np.eye(4))
+
+
+def test_choice_is_the_likeliest_of_those_that_pass() -> None:
+    """Against the rule, spelled out over the complete evidence."""
+    for seed in range(6):
+        history = kin_rows(seed, t=60)
+        for tolerance in (0.0, 1.0):
+            adaptive = Adaptive(margin=2.0, tolerance=tolerance).bound(RBF, 0.01, "uniform")
+            assert isinstance(adaptive, Adaptive)
+            full = adaptive.choice(history, complete=True)
+            own, *others = full.candidates
+            assert len(others) == 6
+            passing = [
+                c
+                for c in others
+                if c.log_likelihood >= own.log_likelihood + 2.0
+                and c.decision_score >= own.decision_score - tolerance * c.decision_error - 1e-9
+            ]
+            wanted = max(passing, key=lambda c: c.log_likelihood, default=own)
+            assert (full.mu, full.scale) == (wanted.mu, wanted.scale)
+            short = adaptive.choice(history)
+            assert (short.mu, short.scale) == (full.mu, full.scale)
+            np.testing.assert_array_equal(short.matrix, full.matrix)
+
+
+def test_scales_are_relative_to_the_median_distance() -> None:
+    history = kin_rows()
+    base = kb.Estimated(embedding_kernel=RBF)
+    for scale, K in base.scaled(history, (0.5, 2.0), None):
+        D2 = -2.0 * np.log(kb.Estimated(1.0, RBF).matrix(history))
+        ell = np.sqrt(np.median(D2[np.triu_indices(4, k=1)]) / (2.0 * scale))
+        np.testing.assert_allclose(kb.Estimated(ell, RBF).matrix(history), K, rtol=1e-9)
+    given, K = kb.Pooled().scaled(history, (0.5, 2.0), None)[0]
+    assert given is None
+    np.testing.assert_array_equal(K, np.ones((4, 4)))
+
+
+def test_matrix_is_that_of_the_last_milestone_whatever_comes_after() -> None:
+    adaptive = EAGER.bound(RBF, 0.05, "uniform")
+    assert isinstance(adaptive, Adaptive)
+    history = kin_rows(1, t=60)
+    stones = list(adaptive.milestones(60))
+    assert stones[:4] == [6, 8, 11, 15]
+    seen = [adaptive.matrix(history.head(n)) for n in range(61)]
+    np.testing.assert_array_equal(seen[5], np.eye(4))
+    for low, high in zip(stones, [*stones[1:], 61], strict=True):
+        for n in range(low, high):
+            np.testing.assert_array_equal(seen[n], adaptive.choice(history.head(low)).matrix)
+    assert len({K.tobytes() for K in seen}) > 3
+    last = EAGER.replace(until=12).bound(RBF, 0.05, "uniform")
+    np.testing.assert_array_equal(last.matrix(history), seen[11])
+
+
+def test_keeps_the_contract_of_similarities() -> None:
+    rng = np.random.default_rng(0)
+    check_similarity(EAGER.bound(RBF, 0.05, "per_arm"), 3, rng.normal(size=(30, 2)))
+    check_similarity(Settled(negative_similarity(3)), 3, rng.normal(size=(5, 2)))
+
+
+@pytest.mark.parametrize("kernel", [RBF, kb.Linear() + kb.Constant(1.0)])
+@pytest.mark.parametrize("weighting", ["uniform", "per_arm"])
+@pytest.mark.parametrize("base", [None, kb.Mixed(0.5)])
+def test_exact_engine_follows_the_definition(kernel: kb.Kernel, weighting: str, base: kb.Similarity | None) -> None:
+    adaptive = EAGER if base is None else EAGER.replace(base=base)
+    settings = Ridge(as_terms(kb.Term(adaptive, kernel)), 0.05, weighting, "explore")  # type: ignore[arg-type]
+    rows = kin_rows(2, t=70)
+    exact, naive = (make_regression(name, settings, History(4)) for name in ("exact", "naive"))
+    rng = np.random.default_rng(0)
+    seen = set()
+    for t in range(70):
+        row = rows.arms[t : t + 1], rows.contexts[t : t + 1], rows.rewards[t : t + 1]
+        exact.observe(*row)
+        naive.observe(*row)
+        (found,), (wanted,) = exact.similarity_matrices, naive.similarity_matrices
+        np.testing.assert_array_equal(found, wanted)
+        seen.add(wanted.tobytes())
+        query = Query(np.arange(4), rng.normal(size=(2, 1, 2)))
+        mean, width = exact.predict(query)
+        np.testing.assert_allclose(mean, naive.predict(query).mean, atol=1e-9)
+        np.testing.assert_allclose(width, naive.predict(query).width, atol=1e-6)
+    assert len(seen) > 1, "the similarity never changed, so nothing was tested"
+    method = exact.report()["method"]
+    assert method == ("append" if weighting == "uniform" and kernel is RBF else method)
+
+
+def test_rows_are_appended_between_milestones(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kinbandits.regression import append
+
+    built: list[int] = []
+    plain = append.AppendRegression.__init__
+
+    def counted(self: append.AppendRegression, settings: Ridge, history: History) -> None:
+        built.append(len(history))
+        plain(self, settings, history)
+
+    monkeypatch.setattr(append.AppendRegression, "__init__", counted)
+    settings = Ridge(as_terms(kb.Term(EAGER, RBF)), 0.05, "uniform", "explore")
+    exact = make_regression("exact", settings, History(4))
+    rows = kin_rows(2, t=70)
+    for t in range(70):
+        exact.observe(rows.arms[t : t + 1], rows.contexts[t : t + 1], rows.rewards[t : t + 1])
+    adaptive = exact.settings.terms.terms[0].similarity
+    assert isinstance(adaptive, Adaptive)
+    assert set(built) <= {0, *adaptive.milestones(70)}
+    assert len(built) > 2
+
+
+def test_identity_costs_what_independent_costs() -> None:
+    settings = Ridge(as_terms(kb.Term(Adaptive(margin=1e9), RBF)), 0.05, "uniform", "explore")
+    rows = kin_rows(2, t=70)
+    exact = make_regression("exact", settings, rows)
+    assert exact.report()["families"] == 4
+    alone = make_regression(
+        "exact", Ridge(as_terms(kb.Term(kb.Independent(), RBF)), 0.05, "uniform", "explore"), rows
+    )
+    query = Query(np.arange(4), np.zeros((1, 1, 2)))
+    np.testing.assert_array_equal(exact.predict(query).mean, alone.predict(query).mean)
+
+
+def play(policy: kb.KMTLUCB, rounds: int, seed: int = 0) -> list[object]:
+    environment = HiddenDescriptors(seed=seed, n_arms=5, horizon=rounds, similarity=0.7)
+    return [row["arm"] for row in kb.play(policy, environment)]
+
+
+@pytest.mark.parametrize("engine", ["auto", "naive", "budgeted"])
+def test_saved_and_loaded_goes_on_the_same(engine: str, tmp_path: Path) -> None:
+    policy = kb.KMTLUCB(5, similarity=EAGER.replace(first=20), engine=engine)
+    play(policy, 50)
+    assert np.count_nonzero(policy.similarity_matrix() - np.eye(5)), "nothing was shared, so nothing is tested"
+    policy.save(tmp_path / "policy.kb")
+    loaded = kb.load(tmp_path / "policy.kb")
+    np.testing.assert_array_equal(loaded.similarity_matrix(), policy.similarity_matrix())
+    assert play(loaded, 20, seed=1) == play(policy, 20, seed=1)
+    np.testing.assert_array_equal(loaded.similarity_matrix(), policy.similarity_matrix())
+
+
+def test_logged_in_bulk_or_played_one_by_one_is_the_same() -> None:
+    policy = kb.KMTLUCB(5, similarity=EAGER.replace(first=20))
+    play(policy, 90)
+    h = policy.regression.history
+    bulk = kb.KMTLUCB(5, similarity=EAGER.replace(first=20))
+    bulk.observe(h.arms, h.contexts, h.rewards)
+    np.testing.assert_array_equal(bulk.similarity_matrix(), policy.similarity_matrix())
+
+
+def test_a_failing_kernel_changes_nothing() -> None:
+    calls = {"left": 10**9}
+
+    def fragile(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        calls["left"] -= 1
+        if calls["left"] < 0:
+            raise RuntimeError("no")
+        return RBF(A, B)
+
+    policy = kb.KMTLUCB(4, context_kernel=fragile, similarity=EAGER)
+    rows = kin_rows(2, t=20)
+    policy.observe(rows.arms[:7], rows.contexts[:7], rows.rewards[:7])
+    before = policy.predict([0.1, 0.2])
+    failed = 0
+    for left in range(6):
+        calls["left"] = left
+        try:
+            policy.observe(rows.arms[7:9], rows.contexts[7:9], rows.rewards[7:9])  # passes the milestone at 8
+        except RuntimeError:
+            failed += 1
+        calls["left"] = 10**9
+        if policy.n_observations == 9:
+            break
+        np.testing.assert_array_equal(policy.predict([0.1, 0.2]).mean, before.mean)
+    assert failed >= 2
+
+
+def test_arms_come_and_go_also_after_the_change_of_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from kinbandits.regression import auto
+
+    monkeypatch.setattr(auto, "CHANGEOVER", 60)
+    policy = kb.KMTLUCB(4, context_kernel=RBF, similarity=EAGER)
+    rows = kin_rows(3, t=80)
+    policy.observe(rows.arms[:60], rows.contexts[:60], rows.rewards[:60])
+    policy.observe(rows.arms[60:61], rows.contexts[60:61], rows.rewards[60:61])
+    K = policy.similarity_matrix()
+    assert policy.regression.settings.terms.terms[0].similarity == Settled(K)
+    policy.add_arm("new")
+    wanted = np.eye(5)
+    wanted[:4, :4] = K
+    np.testing.assert_array_equal(policy.similarity_matrix(), wanted)
+    policy.save(tmp_path / "policy.kb")
+    np.testing.assert_array_equal(kb.load(tmp_path / "policy.kb").similarity_matrix(), wanted)
+    policy.remove_arm(0)
+    np.testing.assert_array_equal(policy.similarity_matrix(), wanted[1:, 1:])
+    policy.observe(["new"], [[0.0, 0.0]], [1.0])
+    assert policy.counts["new"] == 1
+
+
+def test_works_with_descriptors_as_base() -> None:
+    z = np.array([0.0, 0.1, 2.0])
+    policy = kb.KMTLUCB(3, context_kernel=RBF, similarity=EAGER.replace(base=kb.Known(kb.RBF(0.5), z)))
+    policy.add_arm("new", descriptor=2.1)
+    assert policy.similarity.base.descriptors.ravel().tolist() == [0.0, 0.1, 2.0, 2.1]
+    policy.remove_arm(0)
+    assert policy.similarity.base.descriptors.ravel().tolist() == [0.1, 2.0, 2.1]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"base": Adaptive()}, "base must be a similarity"),
+        ({"mus": (0.0,)}, "mus must be above 0"),
+        ({"mus": ()}, "mus must not be empty"),
+        ({"scales": (-1.0,)}, "scales must be greater than 0"),
+        ({"growth": 1.0}, "growth must be greater than 1"),
+        ({"first": 1}, "first must be at least 2"),
+        ({"until": 2.5}, "until must be a whole number"),
+        ({"margin": -1.0}, "margin must be at least 0"),
+    ],
+)
+def test_bad_settings_are_refused(wrong: dict[str, object], text: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=text):
+        Adaptive(**wrong)  # type: ignore[arg-type]
+
+
+def test_stands_alone() -> None:
+    with pytest.raises(ValueError, match="can only stand alone"):
+        kb.KMTLUCB(3, kernel=kb.Term(Adaptive(), RBF) + kb.Term(kb.Pooled(), RBF))
+    with pytest.raises(ValueError, match="give it to a policy"):
+        Adaptive(first=2).matrix(kin_rows())
+    with pytest.raises(ValueError, match="takes the context kernel of its policy"):
+        kb.Estimated(embedding_kernel=None).matrix(kin_rows())
+
+
+def test_without_self_pairs_equal_arms_are_alike() -> None:
+    """Arms played in draws of one distribution: the V-statistic sees the counts, the other does not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    history = History.of(3, np.arange(60) % 2, X, np.zeros(60))
+    narrow = kb.RBF(length_scale=0.1)
+    with_pairs = kb.Estimated(0.1, narrow).matrix(history)
+    without = kb.Estimated(0.1, narrow, self_pairs=False).matrix(history)
+    assert with_pairs[0, 1] < 0.1
+    assert without[0, 1] > 0.5
+    check_similarity(kb.Estimated(0.1, narrow, self_pairs=False), 3, X[:12])
+    check_similarity(kb.Estimated(0.5, narrow, embed="context_reward", reward_length_scale=0.3), 3, X[:12])
+
+
+def test_rewards_tell_arms_apart_that_contexts_do_not() -> None:
+    X = np.repeat(np.linspace(0.0, 1.0, 10), 3)[:, None]
+    arms = np.tile([0, 1, 2], 10)
+    history = History.of(3, arms, X, np.where(arms == 2, 1.0, 0.0))
+    assert kb.Estimated(0.3, RBF).matrix(history)[0, 2] > 0.99
+    K = kb.Estimated(0.3, RBF, embed="context_reward").matrix(history)
+    assert K[0, 1] > 0.99
+    assert K[0, 2] < 0.01
