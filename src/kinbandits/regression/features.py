@@ -37,6 +37,7 @@ class FeatureRegression(Regression):
         self._matrices = settings.terms.matrices(history)
         self._separate = _diagonal(self._matrices)
         self._roots = [_root(K) for K in self._matrices]
+        self._unit = self._separate and all((root.diagonal() == 1.0).all() for root in self._roots)
         self._renewals = 0
         self._ready = False
         if len(history):
@@ -176,12 +177,13 @@ class FeatureRegression(Regression):
         rounds, k = query.shape
         if self._separate and query.shared:
             phi = np.hstack(self._phi(query.contexts[:, 0, :]))  # (R, D)
+            if rounds == 1 and self._unit:  # one product with all inverses on top of each other
+                P = self._of(query.arms)
+                half = (P.reshape(-1, P.shape[2]) @ phi[0]).reshape(k, -1)
+                square = np.maximum(half @ phi[0], 0.0)
+                return (self._theta[query.arms] @ phi[0])[None, :], np.sqrt(square)[None, :]
             scale = self._own_scale(query.arms)  # (k, D)
             theta = self._theta[query.arms] * scale
-            if rounds == 1:
-                point = phi[0] * scale  # (k, D)
-                half = np.matmul(self._of(query.arms), point[:, :, None])[:, :, 0]
-                return (theta @ phi[0])[None, :], np.sqrt(np.maximum((half * point).sum(axis=1), 0.0))[None, :]
             points = phi[None, :, :] * scale[:, None, :]  # (k, R, D)
             squares = (np.matmul(points, self._of(query.arms)) * points).sum(axis=2).T
             return phi @ theta.T, np.sqrt(np.maximum(squares, 0.0))
