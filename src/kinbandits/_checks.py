@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 Matrix = NDArray[np.float64]
+LARGEST = 1e50  # magnitude of a number we compute with: the product of several must be finite
 
 
 def number_array(name: str, values: Any) -> Matrix:
@@ -25,6 +26,11 @@ def number_array(name: str, values: Any) -> Matrix:
         raise InvalidInputError(
             f"{name} must be finite, but {name}{list(where) if where else ''} is {array[where]}; "
             "fill in or leave out missing values first"
+        )
+    if array.size and max(array.max(), -array.min()) > LARGEST:
+        raise InvalidInputError(
+            f"{name} must be at most {LARGEST:g} in magnitude, or sums and products overflow, but it holds "
+            f"{array.flat[np.abs(array).argmax()]:g}; divide by a unit that fits"
         )
     return array
 

@@ -90,7 +90,7 @@ def _same(a: object, b: object) -> bool:
 
 def _hashable(value: object) -> object:
     if isinstance(value, np.ndarray):
-        return (value.shape, value.tobytes())
+        return (value.shape, (value + 0.0).tobytes())  # -0.0 equals 0.0
     try:
         hash(value)
     except TypeError:  # scikit-learn's kernels are equal by value, but have no hash

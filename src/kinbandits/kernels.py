@@ -387,7 +387,7 @@ class Foreign(Kernel):
     function: Callable[[Matrix, Matrix], Any]
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        K = np.asarray(self.function(A, B), dtype=np.float64)
+        K = np.asarray(self.function(_read_only(A), _read_only(B)), dtype=np.float64)
         if K.shape != (len(A), len(B)):
             raise InvalidInputError(
                 f"kernel {self.function!r} returned shape {K.shape} for {len(A)} and {len(B)} rows; it must "
@@ -403,6 +403,13 @@ class Foreign(Kernel):
         if own is not None:
             return np.asarray(own(A), dtype=np.float64)
         return np.array([float(self(row, row)[0, 0]) for row in A[:, None, :]])
+
+
+def _read_only(A: Matrix) -> Matrix:
+    """The same numbers, which a foreign kernel cannot change: they may be the history's own."""
+    view = A.view()
+    view.setflags(write=False)
+    return view
 
 
 def as_kernel(kernel: object) -> Kernel:

@@ -62,7 +62,7 @@ class Policy(ABC):
         if tie_break not in ("random", "first"):
             raise InvalidInputError(f'tie_break must be "random" or "first", got {tie_break!r}')
         self.tie_break = tie_break
-        self.seed = seed if isinstance(seed, int | None) else None
+        self.seed = int(seed) if isinstance(seed, int | np.integer) else None
         self.rng = np.random.default_rng(seed)
         self._ledger = Ledger(
             whole("max_pending", max_pending, 1),
@@ -183,7 +183,7 @@ class Policy(ABC):
         """
         query, names = self._query(contexts, arms, to_play=True, batch=True)
         draws = number_array("uniform", uniform)
-        if draws.shape != (query.shape[0], 2) or draws.min() < 0.0 or draws.max() >= 1.0:
+        if draws.shape != (query.shape[0], 2) or (draws < 0.0).any() or (draws >= 1.0).any():
             raise InvalidInputError(
                 f"uniform must be ({query.shape[0]}, 2) numbers in [0, 1), got shape {draws.shape}"
             )
@@ -242,6 +242,8 @@ class Policy(ABC):
         exploration = self._exploration(first, rounds)
         prediction = self._predict(query) if scores else None
         indices, propensities = self._draw(leaders, self.rng.random((rounds, 2)) if draws is None else draws)
+        indices.setflags(write=False)  # open decisions are read off these
+        propensities.setflags(write=False)
         version = self._version
         batch = Batch(
             query=query,
@@ -297,7 +299,7 @@ class Policy(ABC):
         The same reward again is accepted as a repeat and changes nothing; another value is an error.
         """
         decision_id = self._decision_id(decision)
-        value = real("reward", float(reward) if isinstance(reward, bool) else reward)
+        value = float(number_array("reward", real("reward", float(reward) if isinstance(reward, bool) else reward)))
         if self._ledger.is_repeat(decision_id, value):
             return
         ticket = self._ledger.ticket(decision_id)
@@ -436,9 +438,17 @@ class Policy(ABC):
 
     def _arm_indices(self, names: Sequence[ArmName]) -> Indices:
         try:
+            if not all(
+                issubclass(kind, str | int | np.integer) and kind is not bool for kind in set(map(type, names))
+            ):
+                raise TypeError  # True and 1.0 would find arm 1
             return np.array([self._index[name] for name in names], dtype=np.intp)
         except (KeyError, TypeError):
-            unknown = next(n for n in names if not isinstance(n, str | int) or n not in self._index)
+            unknown = next(
+                n
+                for n in names
+                if isinstance(n, bool) or not isinstance(n, str | int | np.integer) or n not in self._index
+            )
             raise UnknownArmError(
                 f"unknown arm {unknown!r}; the arms are {shorten(self.arms)}. add_arm() adds one"
             ) from None

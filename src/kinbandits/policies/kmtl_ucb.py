@@ -20,7 +20,7 @@ from kinbandits.policies.base import Policy, TieBreak
 from kinbandits.policies.decision import ArmName, Decision
 from kinbandits.policies.explanation import Explanation, explain
 from kinbandits.policies.ledger import Ledger
-from kinbandits.policies.names import whole
+from kinbandits.policies.names import listed, whole
 from kinbandits.regression import (
     ENGINES,
     Prediction,
@@ -83,6 +83,7 @@ class KMTLUCB(Policy):
     """
 
     regression: Regression
+    _learns = True  # a frozen one does not
 
     def __init__(
         self,
@@ -241,6 +242,7 @@ class KMTLUCB(Policy):
             similarity: for `Known` with a matrix: to each arm in the order of ``policy.arms``.
             neighbours: for `Graph`: the arms it is linked to.
         """
+        (arm,) = listed("arm", [arm])  # a NumPy scalar is a plain name
         self._check_new_arm(arm)
         edges = None if neighbours is None else self._arm_indices(list(neighbours)).tolist()
         given = {"descriptor": descriptor, "similarity": similarity, "neighbours": edges}
@@ -307,6 +309,7 @@ class KMTLUCB(Policy):
         other = super().copy()
         other._ledger = Ledger(self._ledger.max_pending, self._ledger.forget_after)
         other.regression = self.regression.frozen()
+        other._learns = False
         return other
 
     def __repr__(self) -> str:
@@ -342,6 +345,10 @@ class KMTLUCB(Policy):
         return Ridge(fitted, self.ridge, self.weighting, cold_start, self.memory, self.budget)
 
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
+        if not self._learns:
+            raise InvalidTypeError(
+                "a frozen policy does not learn; teach the one it came from and freeze that again"
+            )
         scaled = self._scaled(rewards)
         n = self.regression.n_observations
         if self.terms.refits(n, n + len(arms)) and self.regression.keeps_all_rows:

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import cdist
 from kinbandits.regression.base import Indices, Matrix, Query, Regression, Ridge, Vector
@@ -43,6 +44,11 @@ class DualRegression(Regression):
     """A dual vector that follows the history; numbers to rounding when they are read."""
 
     def __init__(self, settings: Ridge, history: History) -> None:
+        if settings.memory is not None and settings.memory.decay != 1.0:
+            raise InvalidInputError(
+                f'engine="lagged" cannot follow memory={settings.memory!r}, which changes the noise of every row '
+                'with each new one; use engine="exact" or "budgeted"'
+            )
         super().__init__(settings, history)
         self._tracker = TermsTracker(settings.terms, history)
         one = np.zeros((1, 1))

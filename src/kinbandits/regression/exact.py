@@ -99,7 +99,7 @@ class ExactRegression(Regression):
 
     def frozen(self) -> Regression:
         """Laid out for reading."""
-        if self.settings.memory is not None:
+        if self.settings.memory is not None or not self.grows:  # feature space is read as it is, and has no t x t
             return self.copy()
         return FrozenRegression(self.settings, self.history, self.similarity_matrices)
 

@@ -19,12 +19,14 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky
+from scipy.linalg import cho_solve
 
 from kinbandits.history import History
 from kinbandits.regression.base import Indices, Matrix, Query, Regression, Ridge, Vector
+from kinbandits.regression.linalg import factor
 
 _RENEW = 32  # rank-one updates of a block before its inverse is computed anew
+_STEEP = 1e6  # a rank-one update that shrinks a variance by more than this would lose as many digits
 _LARGEST = 256  # blocks up to this size are always worth it
 _MEMORY = 2**26  # numbers held in all blocks
 
@@ -63,7 +65,10 @@ class FeatureRegression(Regression):
     def pays_from(settings: Ridge, history: History) -> float:
         """From how many rows on feature space is the cheaper place; infinity if never."""
         size = FeatureRegression.size(settings, history)
-        if size is None or size[0] * size[1] ** 2 > _MEMORY:
+        if size is None:
+            return math.inf
+        sums = history.n_arms if settings.weighting == "per_arm" else size[0]  # S is kept per arm, see `_allocate`
+        if max(size[0], sums) * size[1] ** 2 > _MEMORY:
             return math.inf
         return 0.0 if size[1] <= _LARGEST else size[1]
 
@@ -147,7 +152,7 @@ class FeatureRegression(Regression):
     def _renew(self, block: int) -> None:
         """P and theta from A: D^3."""
         A, v = self._moments(block)
-        L = cholesky(A, lower=True, check_finite=False)
+        L = factor(A)
         P = cho_solve((L, True), np.eye(len(v)), check_finite=False)
         self._P[block] = (P + P.T) / 2.0
         self._theta[block] = cho_solve((L, True), v, check_finite=False)
@@ -164,6 +169,9 @@ class FeatureRegression(Regression):
         P = self._P[block]
         u = P @ phi
         s = 1.0 + float(phi @ u)
+        if not s < _STEEP:
+            self._renew(block)
+            return
         P -= np.outer(u, u / s)
         self._log_dets[block] += np.log(s)
         v = self._v.total if isinstance(self._v, _Pooled) else self._v[block]

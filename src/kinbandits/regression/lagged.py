@@ -1,6 +1,7 @@
 """The lagged engine: answers from a factor that is behind by a stated amount. Not exact, and it says how far off.
 
-B is M as it was at the last refresh, with new rows appended; it is refreshed when the history has grown by a fifth.
+B is M as it was at the last refresh, with new rows appended; it is refreshed when the history has grown by a fifth,
+at sizes fixed beforehand, so that the answers are a function of the data, whenever they were asked for.
 Mean and width are computed with B in place of M (the kernel vector k is up to date):
 
     mean = k' B^-1 y,     width = sqrt((prior - k' B^-1 k) / ridge)
@@ -19,9 +20,46 @@ import numpy as np
 
 from kinbandits.regression.base import Indices, Matrix, Query, Vector
 from kinbandits.regression.dual import DualRegression
+from kinbandits.regression.panels import GrowingCholesky
 from kinbandits.regression.reference import FactorReference
+from kinbandits.terms import TermsTracker
 
 GROWTH = 1.2  # refresh when the history is this many times what it was
+
+
+def refreshed_at(rows: int) -> int:
+    """The size at which a history of ``rows`` rows had its last refresh.
+
+    >>> [refreshed_at(rows) for rows in (1, 33, 34, 72, 73)]
+    [1, 1, 34, 34, 73]
+    """
+    size = 1
+    while (following := int(GROWTH * size) + 33) <= rows:
+        size = following
+    return size
+
+
+class ScheduledReference(FactorReference):
+    """The factor with the similarity and the counts of the last refresh."""
+
+    def _ready(self) -> GrowingCholesky:
+        size = refreshed_at(len(self._owner.history))
+        if self._factor is None or size != self.size_at_refresh:
+            self._refresh_at(size)
+        elif self._behind:
+            try:
+                self._extend()
+            except np.linalg.LinAlgError:
+                self._refresh_at(size)
+        assert self._factor is not None
+        return self._factor
+
+    def _refresh_at(self, size: int) -> None:
+        head = self._owner.history.head(size)
+        self._K_arms = TermsTracker(self._owner.settings.terms, head).matrices
+        self._counts = head.counts
+        self._factorise()
+        self.size_at_refresh = size
 
 
 class LaggedRegression(DualRegression):
@@ -30,7 +68,7 @@ class LaggedRegression(DualRegression):
     _reference: FactorReference
 
     def _choose_reference(self) -> None:
-        self._reference = FactorReference(self, growth=GROWTH)
+        self._reference = ScheduledReference(self)
         self._spread = math.nan
         self._next_check = 2**62
 

@@ -217,15 +217,21 @@ class FactorReference(Reference):
 
     def _refresh(self) -> None:
         owner = self._owner
-        arms = owner.history.arms
         self._K_arms = [K.copy() for K in owner.similarity_matrices]
         self._counts = owner.history.counts
+        self._factorise()
+        self.size_at_refresh = len(owner.history)
+
+    def _factorise(self) -> None:
+        """The factor of all rows, with the similarity and the counts that are written down."""
+        owner = self._owner
+        arms = owner.history.arms
         M = np.zeros((len(arms), len(arms)))
         for strips, K_arm in zip(owner._strips, self._K_arms, strict=True):
             K = strips.dense(owner._rows)
             K *= K_arm[np.ix_(arms, arms)]
             M += K
-        M[np.diag_indices_from(M)] += owner.noise
+        M[np.diag_indices_from(M)] += owner.settings.noise(arms, np.maximum(self._counts, 1))
         for self._shift in shifts(M):
             try:
                 self._factor = GrowingCholesky()
@@ -234,7 +240,7 @@ class FactorReference(Reference):
                 break
             except np.linalg.LinAlgError:
                 continue
-        self.size_at_refresh, self._behind, self._tired = len(arms), [], False
+        self._behind, self._tired = [], False
         self.refreshes += 1
 
     def _extend(self) -> None:
