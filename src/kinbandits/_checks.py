@@ -16,7 +16,12 @@ LARGEST = 1e50  # magnitude of a number we compute with: the product of several 
 def number_array(name: str, values: Any) -> Matrix:
     """``values`` as a finite float64 array of any shape (a copy)."""
     try:
-        array = np.array(values, dtype=np.float64)
+        given = np.asarray(values)
+        if given.dtype.kind not in "biufO":  # text and complex numbers would be converted in silence
+            raise InvalidTypeError(f"{name} must be real numbers, got an array of {given.dtype}")
+        array = np.array(given, dtype=np.float64)
+    except InvalidTypeError:
+        raise
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(
             f"{name} must be numbers in an array, got {type(values).__name__}: {error}"

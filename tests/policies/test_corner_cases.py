@@ -147,3 +147,17 @@ def test_a_foreign_kernel_cannot_change_the_history() -> None:
     with pytest.raises(ValueError, match="read-only"):
         policy.observe([0, 1], [[1.0], [2.0]], [1.0, 0.0])
     assert policy.n_observations == 0
+
+
+def test_text_is_no_number() -> None:
+    policy = kb.KMTLUCB(arms=2)
+    with pytest.raises(TypeError, match="contexts must be real numbers"):
+        policy.choose(["1", "2"])
+    with pytest.raises(TypeError, match="rewards must be real numbers"):
+        policy.observe([0], [[1.0]], ["1"])
+
+
+def test_decisions_are_taken_one_by_one() -> None:
+    decisions = kb.KMTLUCB(arms=2).choose_many([[[0.0]], [[1.0]]])
+    with pytest.raises(TypeError, match="one by one"):
+        decisions[0:1]  # type: ignore[index]

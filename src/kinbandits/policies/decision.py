@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits.errors import StaleDecisionError
+from kinbandits.errors import InvalidTypeError, StaleDecisionError
 from kinbandits.regression import Prediction, Query
 
 ArmName = str | int
@@ -153,6 +153,8 @@ class Decisions:
         return len(self._batch.indices)
 
     def __getitem__(self, row: int) -> Decision:
+        if not isinstance(row, int | np.integer):
+            raise InvalidTypeError(f"decisions are taken one by one, with a whole number, got {row!r}")
         row = range(len(self))[row]
         return Decision(self._batch, row)
 

@@ -84,8 +84,9 @@ class DualRegression(Regression):
                 X = term.select(h.contexts)
                 strips.fill(self._rows, term.context_kernel(X, X))
         if t:
-            priors = self.settings.terms.prior(self.similarity_matrices, h.arms, h.contexts)
-            self._kernel_bound = float(priors.max())
+            for term, K_arm in zip(self.settings.terms, self._K_arms, strict=True):
+                own = term.context_kernel.diag(term.select(h.contexts))
+                self._kernel_bound += float(own.max()) * max(1.0, float(K_arm.diagonal().max()))
         capacity = max(256, 2 * t)
         self._alpha_buffer: Vector = np.zeros(capacity)
         self._Y_buffers: list[Matrix] = [np.zeros((n_arms, capacity)) for _ in self._strips]
@@ -186,7 +187,7 @@ class DualRegression(Regression):
             sums = np.bincount(arms, weights=K[:i] * alpha, minlength=self.history.n_arms)
             self._Y_buffers[term][:, i] = sums
             own = float(self._K_arms[term][a, a])
-            prior += own * float(K[i])
+            prior += max(1.0, own) * float(K[i])
         self._kernel_bound = max(self._kernel_bound, prior)
         self._row_sum = max(self._row_sum, self.history.n_arms * own)
         self._largest_reward = max(self._largest_reward, abs(float(self.history.rewards[i])))

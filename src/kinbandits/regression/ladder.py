@@ -76,8 +76,10 @@ class LadderRegression(DualRegression):
         reach = np.sqrt(q_high)
         narrow, wide = self._bonuses(probe, exploration, q_low, q_high)
 
+        beyond = self._beyond(probe)
+
         def bounds(rung: str) -> Bounds:
-            error = reach * self._eta + self._floor
+            error = reach * self._eta + beyond * self._floor
             return self._settle_cold(Bounds(rung, f - error + narrow, f + error + wide), probe, cold, exploration)
 
         self._largest_residual = max(self._largest_residual, self._eta)
@@ -123,7 +125,8 @@ class LadderRegression(DualRegression):
         if not len(ids):
             return
         k = probe.columns(ids)
-        kernel = self._kernel_bound
+        kernel = max(self._kernel_bound, float(probe.prior.max()))
+        floor = self._beyond(probe) * self._floor
         for V, R, rho in self.conjugate_gradients(k):
             self._counters["cg steps"] += 1
             size = np.abs(V).sum(axis=0)
@@ -140,16 +143,20 @@ class LadderRegression(DualRegression):
             f_new[ids] += V.T @ res
             q_low_new[ids] = np.maximum(q_low[ids], lower)
             q_high_new[ids] = np.minimum(q_high[ids], q + error + remainder_high)
-            mean_error = np.sqrt(q_high) * self._eta + self._floor
-            mean_error[ids] = np.sqrt(remainder_high) * self._eta + self._floor + size * self._rounding
+            mean_error = np.sqrt(q_high) * self._eta + floor
+            mean_error[ids] = np.sqrt(remainder_high) * self._eta + floor + size * self._rounding
             narrow, wide = self._bonuses(probe, exploration, q_low_new, q_high_new)
             raw = Bounds("cg", f_new - mean_error + narrow, f_new + mean_error + wide)
             bounds = self._settle_cold(raw, probe, cold, exploration)
             last = Bounds("cg", np.maximum(last.low, bounds.low), np.minimum(last.high, bounds.high))
             yield last
             spread = (last.high - last.low)[ids].max()
-            if spread < 4.0 * (self._floor + float(rounding.max()) * (1.0 + np.sqrt(1.0 / self.settings.ridge))):
+            if spread < 4.0 * (floor + float(rounding.max()) * (1.0 + np.sqrt(1.0 / self.settings.ridge))):
                 return  # only rounding is left: a tie, for the dense rung
+
+    def _beyond(self, probe: Probe) -> float:
+        """A candidate beyond all rows has larger kernel values than they have among each other: how much larger."""
+        return max(1.0, float(np.sqrt(probe.prior.max() / max(self._kernel_bound, 1e-300))))
 
     def _bonuses(self, probe: Probe, exploration: float, q_low: Vector, q_high: Vector) -> tuple[Vector, Vector]:
         """exploration * width at least and at most."""
