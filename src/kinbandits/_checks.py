@@ -18,7 +18,9 @@ def number_array(name: str, values: Any) -> Matrix:
     try:
         given = np.asarray(values)
         if given.dtype.kind not in "biufO":  # text and complex numbers would be converted in silence
-            raise InvalidTypeError(f"{name} must be real numbers, got an array of {given.dtype}")
+            raise InvalidTypeError(
+                f"{name} must be numbers in an array, got {type(values).__name__} of type {given.dtype}"
+            )
         array = np.array(given, dtype=np.float64)
     except InvalidTypeError:
         raise

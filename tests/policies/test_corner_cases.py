@@ -151,9 +151,9 @@ def test_a_foreign_kernel_cannot_change_the_history() -> None:
 
 def test_text_is_no_number() -> None:
     policy = kb.KMTLUCB(arms=2)
-    with pytest.raises(TypeError, match="contexts must be real numbers"):
+    with pytest.raises(TypeError, match="contexts must be numbers in an array"):
         policy.choose(["1", "2"])
-    with pytest.raises(TypeError, match="rewards must be real numbers"):
+    with pytest.raises(TypeError, match="rewards must be numbers in an array"):
         policy.observe([0], [[1.0]], ["1"])
 
 
