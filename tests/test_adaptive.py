@@ -79,9 +79,10 @@ def test_shares_among_kin_and_not_among_strangers() -> None:
     assert kin.mu > 0.0
     assert kin.matrix[0, 1] > kin.matrix[0, 2]
     assert "fits better" in kin.reason
-    rows = random_rows(0, 4, 120)
-    rng = np.random.default_rng(0)
-    strangers = History.of(4, rows.arms, rows.contexts, rng.standard_normal(120))
+    rng = np.random.default_rng(1)
+    arms, X = rng.integers(4, size=160), rng.uniform(-1.0, 1.0, size=(160, 2))
+    waves = 3.0 * rng.normal(size=(4, 2))
+    strangers = History.of(4, arms, X, np.sin((X * waves[arms]).sum(axis=1) + 2.0 * arms))
     choice = adaptive.choice(strangers)
     assert choice.mu == 0.0
     np.testing.assert_array_equal(choice.matrix, np.eye(4))
