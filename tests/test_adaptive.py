@@ -338,3 +338,38 @@ def test_rewards_tell_arms_apart_that_contexts_do_not() -> None:
     K = kb.Estimated(0.3, RBF, embed="context_reward").matrix(history)
     assert K[0, 1] > 0.99
     assert K[0, 2] < 0.01
+
+
+def test_learned_climbs_the_likelihood_and_finds_kin() -> None:
+    from kinbandits.similarity.learned import effective_dimension, em_step
+
+    history = kin_rows(t=160)
+    problem = Problem(history, RBF, 0.01, "uniform")
+    K = 0.5 * np.eye(4) + 0.5
+    dimension = effective_dimension(problem.K_contexts, 0.01)
+    values = [problem.log_likelihood(K)]
+    for _ in range(4):
+        K = em_step(problem, K, dimension)
+        values.append(problem.log_likelihood(K))
+    assert values[-1] > values[0] + 5.0
+    learned = kb.Learned(first=20).bound(RBF, 0.01, "uniform")
+    found = learned.matrix(history)
+    assert found[0, 1] > found[0, 2] + 0.1
+    assert found[2, 3] > found[1, 3] + 0.1
+    check_similarity(kb.Learned(first=6, steps_of_em=2).bound(RBF, 0.05, "uniform"), 3, history.contexts[:20])
+    with pytest.raises(ValueError, match="shrink must be"):
+        kb.Learned(shrink=1.5)
+
+
+def test_gradient_is_the_slope_of_the_likelihood() -> None:
+    history = kin_rows(t=30)
+    problem = Problem(history, RBF, 0.1, "uniform")
+    K = 0.5 * np.eye(4) + 0.5
+    G = problem.gradient(K)
+    assert G is not None
+    step = 1e-6
+    for a, b in [(0, 0), (0, 1), (2, 3)]:
+        E = np.zeros((4, 4))
+        E[a, b] = E[b, a] = step
+        slope = (problem.log_likelihood(K + E) - problem.log_likelihood(K - E)) / (2 * step)
+        np.testing.assert_allclose(slope, 0.5 * (G[a, b] + (G[b, a] if a != b else 0.0)), rtol=1e-5)

@@ -10,6 +10,7 @@
 
 from kinbandits import datasets, environments, errors, presets, theory
 from kinbandits._version import __version__
+from kinbandits.exploration import ConstantExploration, Decaying, GPUCBExploration
 from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Median
 from kinbandits.memory import Forgetting, Window
 from kinbandits.policies import (
@@ -26,26 +27,32 @@ from kinbandits.policies import (
     load,
 )
 from kinbandits.regression import Prediction
-from kinbandits.similarity import Adaptive, Estimated, Graph, Independent, Known, Mixed, Pooled, Similarity
+from kinbandits.representation import PrincipalComponents, Represented, RewardDirections
+from kinbandits.similarity import Adaptive, Estimated, Graph, Independent, Known, Learned, Mixed, Pooled, Similarity
 from kinbandits.simulate import play, simulate
 from kinbandits.terms import Term
 from kinbandits.trace import Trace
+from kinbandits.tuning import Tuned, tune
 
 __all__ = [
     "KMTLUCB",
     "RBF",
     "Adaptive",
     "Constant",
+    "ConstantExploration",
+    "Decaying",
     "Decision",
     "Decisions",
     "Estimated",
     "Explanation",
     "Forgetting",
+    "GPUCBExploration",
     "Graph",
     "Independent",
     "Kernel",
     "KernelUCB",
     "Known",
+    "Learned",
     "LinUCB",
     "Linear",
     "Matern",
@@ -54,12 +61,16 @@ __all__ = [
     "Policy",
     "Pooled",
     "Prediction",
+    "PrincipalComponents",
+    "Represented",
+    "RewardDirections",
     "Similarity",
     "SupKMTLUCB",
     "SupKernelUCB",
     "SupLinUCB",
     "Term",
     "Trace",
+    "Tuned",
     "Window",
     "__version__",
     "datasets",
@@ -70,4 +81,5 @@ __all__ = [
     "presets",
     "simulate",
     "theory",
+    "tune",
 ]

@@ -69,5 +69,13 @@ class NumericalWarning(UserWarning):
     """The numbers needed help (jitter was added), and the result is a little different for it."""
 
 
+class TuningWarning(UserWarning):
+    """Settings were chosen by a criterion that is known to choose worse."""
+
+
+class TransferWarning(UserWarning):
+    """Sharing between arms seems to do harm; the warning says by how much."""
+
+
 class BudgetWarning(UserWarning):
     """The dictionary of the budgeted engine is too small for the kernel; the warning names a size that would do."""

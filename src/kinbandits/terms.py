@@ -21,7 +21,7 @@ from kinbandits._value import Value
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import as_kernel
-from kinbandits.similarity import Settled, Similarity, Tracker, Weighting
+from kinbandits.similarity import Choice, Settled, Similarity, StepTracker, Tracker, Weighting
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -168,6 +168,11 @@ class TermsTracker:
         self._trackers: list[Tracker] = [
             t.similarity.tracker(view) for t, view in zip(terms, self._views, strict=True)
         ]
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """What a similarity that changes in steps has chosen since it was followed."""
+        return tuple(c for tracker in self._trackers if isinstance(tracker, StepTracker) for c in tracker.choices)
 
     @property
     def matrices(self) -> list[Matrix]:

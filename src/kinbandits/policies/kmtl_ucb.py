@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._value import positive, real
+from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import Median
@@ -21,6 +21,8 @@ from kinbandits.policies.decision import ArmName, Decision
 from kinbandits.policies.explanation import Explanation, explain
 from kinbandits.policies.ledger import Ledger
 from kinbandits.policies.names import listed, whole
+from kinbandits.policies.rewards import RewardScale, RewardScaling
+from kinbandits.policies.transfer import SimilarityReport, TransferCheck, check_transfer, similarity_report
 from kinbandits.regression import (
     ENGINES,
     Prediction,
@@ -32,7 +34,7 @@ from kinbandits.regression import (
     restore_regression,
 )
 from kinbandits.regression.base import ColdStart
-from kinbandits.similarity import Independent, Settled, Similarity, Weighting
+from kinbandits.similarity import Adaptive, Independent, Settled, Similarity, Weighting
 from kinbandits.terms import Term, Terms, as_terms
 
 Vector = NDArray[np.float64]
@@ -52,7 +54,8 @@ class KMTLUCB(Policy):
     Args:
         arms: how many, or their names (str or int).
         context_kernel: k_X. Default: RBF with the median distance of the first 60 contexts (`Median`).
-        similarity: k_Z, for example ``Known(matrix)``, ``Estimated(...)``. Default: `Independent()`.
+        similarity: k_Z, for example ``Known(matrix)``, ``Estimated(...)``. Default: `Adaptive()`,
+            which shares between arms where that helps (with a window, where rows leave, `Independent()`).
         kernel: a sum of `Term`, in place of the two above.
         ridge: lambda.
         exploration: beta, a number or a function t -> beta_t of the number of the decision, counted from 1.
@@ -65,6 +68,8 @@ class KMTLUCB(Policy):
         memory: None remembers everything; ``Window(size)`` and ``Forgetting(half_life)`` follow a changing world.
         reward_range: (lowest, highest) possible reward; rewards are then learned on a scale of 0 to 1, and
             means and widths are reported in the rewards' own units.
+        reward_scaling: ``"running"`` learns the range from the rewards instead: it follows the first 60 (longer, if
+            they are all equal) and then stays. It is saved with the policy.
         epsilon: with this probability, play a uniformly random candidate. Propensities are exact.
         tie_break: ``"random"``, or ``"first"`` as numpy.argmax.
         seed: of ties and epsilon.
@@ -100,6 +105,7 @@ class KMTLUCB(Policy):
         budget: int = 256,
         memory: Memory | None = None,
         reward_range: tuple[float, float] | None = None,
+        reward_scaling: RewardScaling | None = None,
         epsilon: float = 0.0,
         tie_break: TieBreak = "random",
         seed: int | np.random.Generator | None = 0,
@@ -117,8 +123,11 @@ class KMTLUCB(Policy):
         if kernel is not None and (context_kernel is not None or similarity is not None):
             raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
         if kernel is None:
+            limits = as_memory(memory)
+            limited = limits is not None and limits.rows is not None
+            default = Independent() if limited else Adaptive()
             kernel = Term(
-                Independent() if similarity is None else similarity,
+                default if similarity is None else similarity,
                 Median() if context_kernel is None else context_kernel,
             )
         self.terms = as_terms(kernel)
@@ -131,7 +140,8 @@ class KMTLUCB(Policy):
         _one_of("engine", engine, ("auto", *ENGINES))
         self.weighting, self.cold_start, self.engine = weighting, cold_start, engine
         self.budget, self.memory = whole("budget", budget, 1), as_memory(memory)
-        self.reward_range = _reward_range(reward_range)
+        self._rewards = RewardScale.of(reward_range, reward_scaling)
+        self.reward_range, self.reward_scaling = self._rewards.limits, reward_scaling
         self._start(self.terms, History(self.n_arms))
 
     # -- what one reads -------------------------------------------------------------------------
@@ -168,6 +178,26 @@ class KMTLUCB(Policy):
             raise InvalidInputError(f"term must be between 0 and {n - 1}, got {term!r}")
         return np.array(self.regression.similarity_matrices[term or 0])
 
+    def similarity_report(self) -> SimilarityReport:
+        """Why an `Adaptive` similarity is what it is: candidates, evidence, and the choices over time.
+
+        Example:
+            >>> import kinbandits as kb
+            >>> print(kb.KMTLUCB(arms=3).similarity_report().reason)
+            Independent: the first choice is made at 30 rows
+        """
+        return similarity_report(self.regression)
+
+    def check_transfer(self, *, margin: float = 5.0, tolerance: float = 1.0, guard: bool = True) -> TransferCheck:
+        """Whether the similarity in force does harm on the rows learned, whatever it is; a `TransferWarning` if so.
+
+        Args:
+            margin: nats by which it must fit worse than Independent.
+            tolerance: standard errors by which leave-one-out decisions must be worse.
+            guard: whether decisions are judged; False where every arm has a context of its own.
+        """
+        return check_transfer(self.regression, margin, tolerance, guard)
+
     def log_det(self) -> float:
         """log det(I + diag(noise)^-1 K) of the rows learned; with uniform weights the paper's log g."""
         return self.regression.log_det()
@@ -183,7 +213,7 @@ class KMTLUCB(Policy):
         weights): the root of its diagonal is sqrt(ridge) * width.
         """
         query, _ = self._query(contexts, arms, to_play=False, batch=False)
-        return self._reward_scale**2 * self.regression.covariance(*query.points())
+        return self._rewards.scale**2 * self.regression.covariance(*query.points())
 
     def sample(
         self,
@@ -198,7 +228,7 @@ class KMTLUCB(Policy):
         """
         size = whole("size", size, 0)
         query, _ = self._query(contexts, arms, to_play=False, batch=False)
-        covariance = self._reward_scale**2 * self.regression.covariance(*query.points())
+        covariance = self._rewards.scale**2 * self.regression.covariance(*query.points())
         values, vectors = np.linalg.eigh(covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         normal = (self.rng if rng is None else rng).standard_normal((size, len(values)))
@@ -220,8 +250,8 @@ class KMTLUCB(Policy):
             self.arms,
             int(self._arm_indices([arm])[0]),
             context,
-            self._reward_scale,
-            self._reward_offset,
+            self._rewards.scale,
+            self._rewards.offset,
         )
 
     # -- arms -----------------------------------------------------------------------------------
@@ -259,8 +289,11 @@ class KMTLUCB(Policy):
             raise InvalidInputError(f"{arm!r} is the last active arm; add another before removing it")
         terms = self.terms.with_similarities([t.similarity.without_arm(index) for t in self.terms])
         fitted = self._same_kernels(terms, lambda settled: settled.without_arm(index))
+        rewards = self._rewards
+        if rewards.seen is not None and self.regression.keeps_all_rows:
+            rewards = rewards.without(self.regression.history.arms != index)
         self.regression = self.regression.without_arm(self._settings(fitted), index)
-        self.terms = terms
+        self.terms, self._rewards = terms, rewards
         self._drop_arm(arm)
 
     def _with_arm(self, value: Similarity, given: dict[str, Any]) -> Similarity:
@@ -283,6 +316,7 @@ class KMTLUCB(Policy):
             "budget": self.budget,
             "memory": self.memory,
             "reward_range": self.reward_range,
+            "reward_scaling": self.reward_scaling,
             "epsilon": self.epsilon,
             "tie_break": self.tie_break,
             "seed": self.seed,
@@ -292,11 +326,14 @@ class KMTLUCB(Policy):
 
     def _learned(self, spec: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         data, arrays = self.regression.to_data()
-        return {"fitted": spec(self.regression.settings.terms), **data}, arrays
+        scale = {} if self.reward_scaling is None else {"rewards": self._rewards.to_data()}
+        return {"fitted": spec(self.regression.settings.terms), **scale, **data}, arrays
 
     def _relearn(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]], value: Callable[[Any], Any]) -> None:
         settings = self._settings(value(data["fitted"]))
         self.regression = restore_regression(self.engine, settings, data, arrays)
+        if "rewards" in data:
+            self._rewards = self._rewards.restored(data["rewards"])
 
     def copy(self) -> Self:
         """An independent copy: same knowledge, same open decisions, same random state."""
@@ -349,17 +386,23 @@ class KMTLUCB(Policy):
             raise InvalidTypeError(
                 "a frozen policy does not learn; teach the one it came from and freeze that again"
             )
-        scaled = self._scaled(rewards)
+        scale = self._rewards.grown(rewards)
         n = self.regression.n_observations
-        if self.terms.refits(n, n + len(arms)) and self.regression.keeps_all_rows:
+        moved = not scale.same_scale(self._rewards)
+        if (moved or self.terms.refits(n, n + len(arms))) and self.regression.keeps_all_rows:
             grown = self.regression.history.copy()
-            grown.append(arms, contexts, scaled)
+            grown.append(arms, contexts, scale.learned(rewards))
+            if moved and self._rewards.seen:
+                known = np.array([*self._rewards.seen, *rewards])
+                grown = History.of(grown.n_arms, grown.arms, grown.contexts, scale.learned(known))
             settings = self._settings(self.terms.fitted(grown))
             if self.memory is not None and self.memory.rows is not None:
                 grown = grown.recent(self.memory.rows)
             self.regression = self.regression.rebuilt(settings, grown)
         else:
-            self.regression.observe(arms, contexts, scaled)
+            scale = self._rewards if moved else scale  # rows are gone that would have to be learned again
+            self.regression.observe(arms, contexts, scale.learned(rewards))
+        self._rewards = scale
         if self.engine == "auto":
             self.regression = changed_over(self.regression)
 
@@ -372,9 +415,10 @@ class KMTLUCB(Policy):
 
     def _predict(self, query: Query) -> Prediction:
         mean, width = self.regression.predict(query)
-        if self.reward_range is None:
+        scale = self._rewards
+        if scale.offset == 0.0 and scale.scale == 1.0:
             return Prediction(mean, width)
-        return Prediction(self._reward_offset + self._reward_scale * mean, self._reward_scale * width)
+        return Prediction(scale.offset + scale.scale * mean, scale.scale * width)
 
     def _exploration(self, first_round: int, rounds: int) -> Vector:
         if not callable(self.exploration):
@@ -393,37 +437,7 @@ class KMTLUCB(Policy):
         for term in self.terms:
             term.check_features(n_features)
 
-    @property
-    def _reward_offset(self) -> float:
-        return 0.0 if self.reward_range is None else self.reward_range[0]
-
-    @property
-    def _reward_scale(self) -> float:
-        return 1.0 if self.reward_range is None else self.reward_range[1] - self.reward_range[0]
-
-    def _scaled(self, rewards: Vector) -> Vector:
-        if self.reward_range is None:
-            return rewards
-        low, high = self.reward_range
-        if rewards.min() < low or rewards.max() > high:
-            bad = rewards[(rewards < low) | (rewards > high)][0]
-            raise InvalidInputError(f"reward {bad} is outside reward_range=({low}, {high})")
-        return (rewards - low) / (high - low)
-
 
 def _one_of(name: str, value: object, allowed: Sequence[str]) -> None:
     if value not in allowed:
         raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
-
-
-def _reward_range(value: tuple[float, float] | None) -> tuple[float, float] | None:
-    if value is None:
-        return None
-    try:
-        low, high = value
-    except (TypeError, ValueError):
-        raise InvalidTypeError(f"reward_range must be (lowest, highest), got {value!r}") from None
-    low, high = real("reward_range[0]", low), real("reward_range[1]", high)
-    if not low < high:
-        raise InvalidInputError(f"reward_range must be (lowest, highest), got {value!r}")
-    return low, high

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from kinbandits.history import History
 from kinbandits.memory import Memory
-from kinbandits.similarity import Weighting
+from kinbandits.similarity import Choice, Weighting
 from kinbandits.terms import Terms
 
 Vector = NDArray[np.float64]
@@ -280,6 +280,10 @@ class Regression(ABC):
             self.similarity_matrices, np.array([arm]), context[None, :], h.arms, h.contexts
         )[0]
         return np.bincount(h.arms, weights=k * self.dual(), minlength=h.n_arms).astype(np.float64)
+
+    def choices(self) -> tuple[Choice, ...]:
+        """What a similarity that changes in steps has chosen, as far as this engine remembers."""
+        return ()
 
     def report(self) -> dict[str, Any]:
         """What the engine did until now, for a person to read."""

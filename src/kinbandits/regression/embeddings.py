@@ -95,7 +95,7 @@ class StepFollower(KeptFollower):
         """The matrix in force."""
         n = self._stepwise.milestone(int(counts.sum()))
         if n != self._milestone:
-            self._matrix, self._milestone = self._stepwise.choose(kept()), n
+            self._matrix, self._milestone = self._stepwise.choice(kept()).matrix, n
         return self._matrix
 
     def to_arrays(self) -> dict[str, Matrix]:

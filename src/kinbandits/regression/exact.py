@@ -25,6 +25,7 @@ from kinbandits.regression.dense import DenseRegression
 from kinbandits.regression.features import FeatureRegression
 from kinbandits.regression.frozen import FrozenRegression
 from kinbandits.regression.ladder import LadderRegression
+from kinbandits.similarity import Choice
 from kinbandits.terms import TermsTracker
 
 SMALL = 200  # rows below which a fresh factor is the cheapest thing there is
@@ -102,6 +103,9 @@ class ExactRegression(Regression):
         if self.settings.memory is not None or not self.grows:  # feature space is read as it is, and has no t x t
             return self.copy()
         return FrozenRegression(self.settings, self.history, self.similarity_matrices)
+
+    def choices(self) -> tuple[Choice, ...]:
+        return () if self._tracker is None else self._tracker.choices
 
     def dual(self) -> Vector:
         return self._core.dual()

@@ -132,6 +132,6 @@ def explain_record(record: Record, policy: KMTLUCB) -> Explanation | None:
         policy.arms,
         policy.arms.index(record.body["arm"]),
         np.array(chosen_context(record.body), dtype=np.float64),
-        policy._reward_scale,
-        policy._reward_offset,
+        policy._rewards.scale,
+        policy._rewards.offset,
     )

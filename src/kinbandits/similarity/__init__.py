@@ -12,12 +12,13 @@ Notation
     counts   (N,)    n_a
 """
 
-from kinbandits.similarity.adaptive import Adaptive, Choice
+from kinbandits.similarity.adaptive import Adaptive
 from kinbandits.similarity.base import Similarity, Tracker, Weighting
 from kinbandits.similarity.criteria import Evidence, Problem
 from kinbandits.similarity.estimated import Estimated, embedding_distances, nearest_similarity
 from kinbandits.similarity.given import Graph, Independent, Known, Mixed, Pooled, Settled, check_psd
-from kinbandits.similarity.stepwise import Stepwise
+from kinbandits.similarity.learned import Learned
+from kinbandits.similarity.stepwise import Choice, StepTracker, Stepwise
 
 __all__ = [
     "Adaptive",
@@ -27,11 +28,13 @@ __all__ = [
     "Graph",
     "Independent",
     "Known",
+    "Learned",
     "Mixed",
     "Pooled",
     "Problem",
     "Settled",
     "Similarity",
+    "StepTracker",
     "Stepwise",
     "Tracker",
     "Weighting",

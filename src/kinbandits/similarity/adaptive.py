@@ -16,27 +16,7 @@ from kinbandits.kernels import Kernel
 from kinbandits.similarity.base import Matrix, Similarity, Weighting
 from kinbandits.similarity.criteria import Evidence
 from kinbandits.similarity.estimated import Estimated
-from kinbandits.similarity.stepwise import Stepwise
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What was chosen at a milestone, and why.
-
-    Attributes:
-        rows: how many rows it was chosen from.
-        mu, scale: of the choice; mu = 0 is Independent.
-        candidates: the evidence for each, Independent first.
-        reason: in a sentence.
-        matrix: (N, N).
-    """
-
-    rows: int
-    mu: float
-    scale: float | None
-    candidates: tuple[Evidence, ...]
-    reason: str
-    matrix: Matrix
+from kinbandits.similarity.stepwise import Choice, Stepwise
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,10 +103,6 @@ class Adaptive(Stepwise):
     def without_arm(self, arm: int) -> Similarity:
         """As the base."""
         return self.replace(base=self.base.without_arm(arm))
-
-    def choose(self, history: History) -> Matrix:
-        """The matrix of `choice`."""
-        return self.choice(history).matrix
 
     def choice(self, history: History, complete: bool = False) -> Choice:
         """The choice from all of these rows, with the evidence.

@@ -102,6 +102,19 @@ class Problem:
         hit = left_out.argmax(axis=1) == self._arms
         return np.where(hit, self._y - self._y.mean(), 0.0)
 
+    def gradient(self, K_arm: Matrix) -> Matrix | None:
+        """O' ((a a' / s2 - P) * K_X) O, with s2 = y' a / n: twice the slope of the likelihood in K_arm. n^3."""
+        n, everyone = len(self._y), np.arange(len(self._y))
+        L = self._factor(K_arm, everyone)
+        if L is None:
+            return None
+        P, _ = lapack.dpotri(L, lower=1, overwrite_c=1)
+        P = np.tril(P) + np.tril(P, -1).T
+        dual = P @ self._y
+        s2 = max(float(self._y @ dual) / n, 1e-300)
+        one_hot = np.eye(len(K_arm))[self._arms]
+        return np.asarray(one_hot.T @ ((np.outer(dual, dual) / s2 - P) * self.K_contexts) @ one_hot)
+
     def evidence(self, mu: float, scale: float | None, K_arm: Matrix) -> Evidence:
         """The likelihood of a candidate."""
         return Evidence(mu, scale, self.log_likelihood(K_arm))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +20,29 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import Kernel
 from kinbandits.similarity.base import Matrix, Similarity, Tracker, Weighting
-from kinbandits.similarity.criteria import Problem
+from kinbandits.similarity.criteria import Evidence, Problem
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen at a milestone, and why.
+
+    Attributes:
+        rows: how many rows it was chosen from.
+        mu, scale: of the choice; mu = 0 is Independent.
+        candidates: the evidence for each, Independent first.
+        reason: in a sentence.
+        matrix: (N, N).
+
+    ``candidates`` is empty for a similarity that is not chosen among several.
+    """
+
+    rows: int
+    mu: float
+    scale: float | None
+    candidates: tuple[Evidence, ...]
+    reason: str
+    matrix: Matrix
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -79,13 +101,13 @@ class Stepwise(Similarity):
     def matrix(self, history: History) -> Matrix:
         """As chosen at the last milestone."""
         n = self.milestone(len(history))
-        return self.choose(history.head(n)) if n else np.eye(history.n_arms)
+        return self.choice(history.head(n)).matrix if n else np.eye(history.n_arms)
 
     @abstractmethod
-    def choose(self, history: History) -> Matrix:
-        """The matrix chosen from all of these rows."""
+    def choice(self, history: History) -> Choice:
+        """The choice from all of these rows."""
 
-    def tracker(self, history: History) -> Tracker:
+    def tracker(self, history: History) -> StepTracker:
         """Chooses when a milestone is passed: the cost is spread over the rows until the next."""
         return StepTracker(self, history)
 
@@ -99,13 +121,18 @@ class Stepwise(Similarity):
 
 
 class StepTracker(Tracker):
-    """Keeps the matrix of the last milestone."""
+    """Keeps the matrix of the last milestone.
+
+    Attributes:
+        choices: those made while it followed, without their matrices.
+    """
 
     def __init__(self, similarity: Stepwise, history: History) -> None:
         super().__init__(similarity, history)
         self._stepwise = similarity
         self._milestone = -1
         self._chosen: Matrix = np.eye(history.n_arms)
+        self.choices: tuple[Choice, ...] = ()
         self.observe(0)
 
     @property
@@ -114,6 +141,8 @@ class StepTracker(Tracker):
 
     def observe(self, start: int, squares: Matrix | None = None) -> None:
         n = self._stepwise.milestone(len(self._history))
-        if n != self._milestone:
-            self._chosen = self._stepwise.matrix(self._history)
-            self._milestone = n
+        if n != self._milestone and n:
+            choice = self._stepwise.choice(self._history.head(n))
+            self._chosen = choice.matrix
+            self.choices = (*self.choices, replace(choice, matrix=np.empty((0, 0))))
+        self._milestone = n

@@ -1,0 +1,200 @@
+"""Each ingredient of the defaults on and off: regret over seeds, paired with Independent at the same settings.
+
+    python benchmarks/ablation.py --problems digits,segment --seeds 10 --streams docs/paper/streams.npz
+    python benchmarks/ablation.py --problems hidden,hidden-2d,unrelated --seeds 10 --methods all
+    python benchmarks/ablation.py --problems cold-start --seeds 20
+    python benchmarks/ablation.py --table > table.md
+
+Results are kept in a file (one line of JSON per run) and runs found there are not repeated. Data sets beyond Digits
+are found as `kinbandits data` says. Regret of data sets is the paper's; of the other problems, expected regret.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+import kinbandits as kb
+from kinbandits.environments import HiddenDescriptors, Streams, SyntheticNews
+from kinbandits.history import History
+from kinbandits.similarity import Choice
+
+DATA = {"digits": 1230, "segment": 1000, "pendigits": 4000, "usps": 4000, "mnist": 4000, "letter": 4000}
+OTHERS: dict[str, Callable[[int], Any]] = {
+    "hidden": lambda seed: HiddenDescriptors(seed=seed),
+    "hidden-fresh": lambda seed: HiddenDescriptors(seed=1000 + seed),
+    "hidden-close": lambda seed: HiddenDescriptors(seed=seed, similarity=0.7),
+    "hidden-far": lambda seed: HiddenDescriptors(seed=seed, similarity=0.3),
+    "hidden-2d": lambda seed: HiddenDescriptors(seed=seed, descriptor_size=2),
+    "unrelated": lambda seed: HiddenDescriptors(seed=seed, similarity=0.0),
+    "unrelated-fresh": lambda seed: HiddenDescriptors(seed=1000 + seed, similarity=0.0),
+    "news": lambda seed: SyntheticNews(seed=seed),
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AlwaysEstimated(kb.Adaptive):
+    """The estimate at the median distance, whether it helps or not."""
+
+    def choice(self, history: History, complete: bool = False) -> Choice:
+        found = self.base.bound(self.context_kernel, 1.0, "uniform").scaled(history, (1.0,), None)
+        matrix = found[0][1] if found else np.eye(history.n_arms)
+        return Choice(len(history), 1.0, 1.0, (), "always", matrix)
+
+
+def _known(environment: Any) -> dict[str, Any]:
+    return {"similarity": kb.Known(environment.similarity_matrix)}
+
+
+# "default" is what kb.KMTLUCB(arms) does; everything else differs from "independent" in what its name says.
+METHODS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "independent": lambda e: {"similarity": kb.Independent()},
+    "default": lambda e: {"similarity": kb.Adaptive()},
+    "estimated, median scale": lambda e: {"similarity": AlwaysEstimated()},
+    "adaptive, no guard": lambda e: {"similarity": kb.Adaptive(guard=False)},
+    "adaptive, tolerance 1": lambda e: {"similarity": kb.Adaptive(tolerance=1.0)},
+    "adaptive, rewards embedded": lambda e: {
+        "similarity": kb.Adaptive(base=kb.Estimated(embedding_kernel=None, embed="context_reward"))
+    },
+    "adaptive, no self pairs": lambda e: {
+        "similarity": kb.Adaptive(base=kb.Estimated(embedding_kernel=None, self_pairs=False))
+    },
+    "learned": lambda e: {"similarity": kb.Learned()},
+    "known": _known,
+    "decaying exploration": lambda e: {"similarity": kb.Independent(), "exploration": kb.Decaying(0.2, rounds=500)},
+    "GP-UCB exploration": lambda e: {
+        "similarity": kb.Independent(),
+        "exploration": kb.GPUCBExploration(len(e.arms), scale=0.3),
+    },
+    "principal components": lambda e: {
+        "similarity": kb.Independent(),
+        "context_kernel": kb.Represented(kb.PrincipalComponents(20)),
+    },
+    "reward directions": lambda e: {
+        "similarity": kb.Independent(),
+        "context_kernel": kb.Represented(kb.RewardDirections()),
+    },
+    "Matern 5/2": lambda e: {
+        "similarity": kb.Independent(),
+        "context_kernel": kb.Matern(length_scale=kb.RBF.median(_first_contexts(e)).length_scale),
+    },
+}
+COLD_STARTS = ("explore", "borrow")  # the methods of the problem "cold-start"
+ORDER = {method: i for i, method in enumerate([*COLD_STARTS, *METHODS])}
+
+
+def _first_contexts(environment: Any) -> np.ndarray:
+    rounds = environment.rounds()
+    return np.array([next(rounds).context for _ in range(60)])
+
+
+def cold_start(method: str, seed: int) -> dict[str, Any]:
+    """Five of twenty arms appear at T/2, descriptors known: expected regret after that."""
+    environment = HiddenDescriptors(seed=seed)
+    z, kernel, half = environment.descriptors, kb.RBF(length_scale=0.2), environment.horizon // 2
+    names, contexts, rewards = environment.start_rows()
+    policy = kb.KMTLUCB(15, similarity=kb.Known(kernel, z[:15]), cold_start=method, seed=seed)
+    policy.observe(names[:15], contexts[:15], rewards[:15])
+    total = 0.0
+    for t, round in enumerate(environment.rounds()):
+        if t == half:
+            for arm in range(15, 20):
+                policy.add_arm(arm, descriptor=z[arm])
+        decision = policy.choose(round.context)
+        policy.update(decision, float(round.rewards[decision.index]))
+        if t >= half:
+            total += float(round.means.max() - round.means[decision.index])
+    key = {"problem": "cold-start", "method": method, "seed": seed, "horizon": environment.horizon}
+    return {**key, "regret": round_off(total), "largest_similarity": 1.0}
+
+
+def round_off(value: float) -> float:
+    return float(np.round(value, 4))
+
+
+def environment_of(problem: str, seed: int, streams: str, horizon: int | None) -> Any:
+    if problem in DATA:
+        return Streams(problem, streams, seed=seed, horizon=horizon or DATA[problem])
+    return OTHERS[problem](seed)
+
+
+def run(problem: str, method: str, seed: int, streams: str, horizon: int | None) -> dict[str, Any]:
+    if problem == "cold-start":
+        return cold_start(method, seed)
+    environment = environment_of(problem, seed, streams, horizon)
+    policy = kb.KMTLUCB(environment.arms, seed=seed, **METHODS[method](environment))
+    trace = kb.simulate(policy, environment)
+    regret = trace.final_regret if problem in DATA else trace.final_expected_regret
+    shared = float(np.abs(policy.similarity_matrix() - np.eye(policy.n_arms)).max())
+    key = {"problem": problem, "method": method, "seed": seed, "horizon": len(trace)}
+    return {**key, "regret": round_off(regret), "largest_similarity": round_off(shared)}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    regret: dict[tuple[str, str], dict[int, float]] = {}
+    for row in rows:
+        regret.setdefault((f"{row['problem']} (T={row['horizon']})", row["method"]), {})[row["seed"]] = row[
+            "regret"
+        ]
+    lines = [
+        "| problem | method | seeds | regret | sd | difference | se | better in |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for (problem, method), found in sorted(regret.items(), key=lambda kv: (kv[0][0], ORDER[kv[0][1]])):
+        reference = "explore" if problem.startswith("cold-start") else "independent"
+        base = regret.get((problem, reference), {})
+        pairs = [found[s] - base[s] for s in found if s in base]
+        spread = statistics.stdev(found.values()) if len(found) > 1 else float("nan")
+        mean = statistics.mean(found.values())
+        text = f"| {problem} | {method} | {len(found)} | {mean:.1f} | {spread:.1f} |"
+        if method == reference or not pairs:
+            lines.append(text + " | | |")
+            continue
+        error = statistics.stdev(pairs) / len(pairs) ** 0.5 if len(pairs) > 1 else float("nan")
+        better = sum(p < 0 for p in pairs)
+        lines.append(text + f" {statistics.mean(pairs):+.1f} | {error:.1f} | {better} of {len(pairs)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problems", default="digits")
+    parser.add_argument("--methods", default="independent;default", help="names with ; between, or all")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--horizon", type=int, default=None, help="shorter than usual (data sets only)")
+    parser.add_argument("--streams", default="docs/paper/streams.npz")
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/ablation.jsonl"))
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--table", action="store_true", help="print the table of all results and stop")
+    asked = parser.parse_args()
+    done = [json.loads(line) for line in asked.results.read_text().splitlines()] if asked.results.exists() else []
+    if not asked.table:
+        have = {(r["problem"], r["method"], r["seed"], r["horizon"]) for r in done}
+        methods = [m for m in METHODS if asked.methods == "all" or m in asked.methods.split(";")]
+        todo = [
+            (p, m, s, asked.streams, asked.horizon)
+            for p in asked.problems.split(",")
+            for s in range(asked.seeds)
+            for m in (COLD_STARTS if p == "cold-start" else methods)
+            if (p, m, s, (asked.horizon or DATA[p]) if p in DATA else 1000) not in have
+            and not (m == "known" and not p.startswith(("hidden", "unrelated")))
+        ]
+        asked.results.parent.mkdir(parents=True, exist_ok=True)
+        with asked.results.open("a") as file:
+            for row in Parallel(n_jobs=asked.jobs, return_as="generator_unordered")(delayed(run)(*t) for t in todo):
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+                done.append(row)
+    print(table(done))
+
+
+if __name__ == "__main__":
+    main()

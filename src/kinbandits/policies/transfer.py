@@ -1,0 +1,137 @@
+"""Does sharing help here? What an adaptive similarity chose and why, and an alarm for any similarity."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kinbandits.errors import InvalidInputError, TransferWarning
+from kinbandits.regression import Regression
+from kinbandits.similarity import Adaptive, Choice, Evidence, Problem, Settled, Stepwise
+
+
+@dataclass(frozen=True)
+class SimilarityReport:
+    """What was chosen, and why.
+
+    Attributes:
+        rows: how many rows the present choice was made from; 0 before the first.
+        mu, scale: of the present choice; mu = 0 is Independent.
+        reason: in a sentence.
+        candidates: the evidence for each at the present choice, Independent first; every decision score is there.
+        over_time: the choice at every milestone, oldest first. Decision scores that did not matter are None.
+        next_rows: at how many rows it is chosen again; None if never.
+    """
+
+    rows: int
+    mu: float
+    scale: float | None
+    reason: str
+    candidates: tuple[Evidence, ...]
+    over_time: tuple[Choice, ...]
+    next_rows: int | None
+
+    def to_data(self) -> dict[str, Any]:
+        """As plain data (numbers, strings, lists), for JSON."""
+        return {
+            "rows": self.rows,
+            "mu": self.mu,
+            "scale": self.scale,
+            "reason": self.reason,
+            "candidates": [vars(c) for c in self.candidates],
+            "over_time": [
+                {"rows": c.rows, "mu": c.mu, "scale": c.scale, "reason": c.reason} for c in self.over_time
+            ],
+            "next_rows": self.next_rows,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"chosen from {self.rows} rows: {self.reason}", "   mu  scale  log-likelihood  decision score"]
+        own = self.candidates[0].log_likelihood if self.candidates else 0.0
+        for c in self.candidates:
+            scale = "    -" if c.scale is None else f"{c.scale:5g}"
+            score = "" if c.decision_score is None else f"{c.decision_score:14.3f}"
+            mark = " <" if (c.mu, c.scale) == (self.mu, self.scale) else ""
+            lines.append(f"{c.mu:5g}  {scale}  {c.log_likelihood - own:+14.2f}  {score}{mark}")
+        if self.over_time:
+            lines.append("over time: " + ", ".join(f"{c.rows}: mu={c.mu:g}" for c in self.over_time))
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class TransferCheck:
+    """The similarity in force against Independent, on the rows learned.
+
+    Attributes:
+        rows: how many rows were looked at.
+        log_likelihood: of the similarity in force, less that of Independent, in nats.
+        decision_score: the same for leave-one-out decisions, in units of reward; None where not judged.
+        decision_error: standard error of that difference.
+        harmful: whether sharing fits worse by the margin, or decides worse by more than the tolerance.
+    """
+
+    rows: int
+    log_likelihood: float
+    decision_score: float | None
+    decision_error: float | None
+    harmful: bool
+
+
+def similarity_report(regression: Regression) -> SimilarityReport:
+    """Why the similarity is what it is. Milestones the engine has not kept are worked out again."""
+    similarity = regression.settings.terms.terms[0].similarity
+    history = regression.settings.terms.terms[0].select_history(regression.history)
+    if isinstance(similarity, Settled):
+        alone = not np.count_nonzero(similarity.chosen - np.eye(len(similarity.chosen)))
+        reason = f"settled when rows ceased to be kept: {'Independent' if alone else 'shared'}"
+        return SimilarityReport(regression.n_observations, 0.0 if alone else np.nan, None, reason, (), (), None)
+    if not isinstance(similarity, Stepwise):
+        raise InvalidInputError(
+            f"{similarity!r} is not chosen from the data, so there is nothing to report; check_transfer() compares "
+            "it with Independent"
+        )
+    if not regression.keeps_all_rows:
+        raise InvalidInputError("the rows the similarity was chosen from are no longer kept")
+    stones = list(similarity.milestones(len(history)))
+    known = {choice.rows: choice for choice in regression.choices()}
+    if not stones:
+        reason = f"Independent: the first choice is made at {similarity.first} rows"
+        return SimilarityReport(0, 0.0, None, reason, (), (), similarity.first)
+    past = [known[n] if n in known else similarity.choice(history.head(n)) for n in stones[:-1]]
+    head = history.head(stones[-1])
+    now = similarity.choice(head, complete=True) if isinstance(similarity, Adaptive) else similarity.choice(head)
+    later = next((n for n in similarity.milestones(similarity.until) if n > stones[-1]), None)
+    return SimilarityReport(now.rows, now.mu, now.scale, now.reason, now.candidates, (*past, now), later)
+
+
+def check_transfer(regression: Regression, margin: float, tolerance: float, guard: bool) -> TransferCheck:
+    """Whether the similarity in force does harm, by the criteria of `Adaptive`; warns if so. n^3."""
+    terms = regression.settings.terms
+    if len(terms) > 1:
+        raise InvalidInputError("check_transfer judges one similarity times one kernel, not a sum of terms")
+    term = terms.terms[0]
+    history = term.select_history(regression.history)
+    if len(history) < 2:
+        raise InvalidInputError(f"check_transfer needs at least 2 rows that are still kept, got {len(history)}")
+    problem = Problem(history, term.context_kernel, regression.settings.ridge, regression.settings.weighting)
+    K, alone = regression.similarity_matrices[0], np.eye(history.n_arms)
+    fit = problem.log_likelihood(K) - problem.log_likelihood(alone)
+    score = error = None
+    if guard:
+        difference = problem.decisions(K) - problem.decisions(alone)
+        score = float(difference.sum())
+        error = float(np.sqrt(len(history)) * difference.std(ddof=1))
+    worse = score is not None and error is not None and score < -tolerance * error - 1e-9 * len(history)
+    found = TransferCheck(len(history), fit, score, error, bool(fit < -margin or worse))
+    if found.harmful:
+        told = "" if score is None else f"; leave-one-out decisions earn {score:+.3g} (standard error {error:.2g})"
+        warnings.warn(
+            f"sharing between arms seems to do harm: on {len(history)} rows it fits by {fit:+.3g} nats compared "
+            f"with independent arms{told}. kb.Adaptive(base=...) shares only where that helps",
+            TransferWarning,
+            stacklevel=3,
+        )
+    return found

@@ -1,0 +1,203 @@
+"""Kernels on learned features: a representation of contexts, fitted to the rows learned, again on a schedule.
+
+The paper leaves representation learning to the future. Here it is a value: a kernel that refits itself. The
+features after a history are a function of its first rows up to the last milestone, so a policy that has them is
+still a pure function of its data.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits._value import Value, frozen_array, real
+from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits.history import History
+from kinbandits.kernels import Kernel, Median, as_kernel
+
+Matrix = NDArray[np.float64]
+
+__all__ = ["OnFeatures", "PrincipalComponents", "Projection", "Represented", "RewardDirections"]
+
+
+class Representation(Value, ABC):
+    """How features are learned, with no package but NumPy, so that a policy that has it can be saved."""
+
+    @abstractmethod
+    def fit(self, history: History) -> Projection:
+        """The features after these rows."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Projection(Value):
+    """Features (x - centre) directions'.
+
+    >>> Projection([1.0, 0.0], [[0.0, 2.0]]).transform(np.array([[5.0, 3.0]]))
+    array([[6.]])
+    """
+
+    centre: Any
+    directions: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centre", frozen_array(self.centre))
+        object.__setattr__(self, "directions", frozen_array(self.directions))
+
+    def transform(self, X: Matrix) -> Matrix:
+        """(n, features)."""
+        return np.asarray(np.einsum("ij,kj->ik", X - self.centre, self.directions))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PrincipalComponents(Representation):
+    """The directions of largest variance of the contexts.
+
+    Args:
+        n_components: how many, at most as many as contexts have columns.
+    """
+
+    n_components: int = 20
+
+    def fit(self, history: History) -> Projection:
+        """By singular values."""
+        X = history.contexts
+        centre = X.mean(axis=0)
+        _, _, V = np.linalg.svd(X - centre, full_matrices=False)
+        return Projection(centre, V[: self.n_components])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RewardDirections(Representation):
+    """Supervised: contexts are stretched along the directions in which rewards tell arms apart.
+
+    Direction a is the mean context of arm a's rows weighted by reward less mean reward. Contexts keep all their
+    columns; what lies in the span of these directions is multiplied by ``stretch``.
+    """
+
+    stretch: float = 2.0
+
+    def fit(self, history: History) -> Projection:
+        """One direction per arm played, made orthogonal."""
+        X, d = history.contexts, history.contexts.shape[1]
+        centre = X.mean(axis=0)
+        weights = np.eye(history.n_arms)[history.arms] * (history.rewards - history.rewards.mean())[:, None]
+        means = weights.T @ (X - centre)
+        _, values, V = np.linalg.svd(means, full_matrices=False)
+        kept = V[values > 1e-9 * max(float(values.max(initial=0.0)), 1e-300)] if values.size else V[:0]
+        return Projection(centre, np.eye(d) + (real("stretch", self.stretch) - 1.0) * kept.T @ kept)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OnFeatures(Kernel):
+    """A kernel of the features of two contexts: k(phi(x), phi(x'))."""
+
+    kernel: Any
+    features_of: Any
+
+    def _phi(self, X: Matrix) -> Matrix:
+        transform = getattr(self.features_of, "transform", self.features_of)
+        phi = np.asarray(transform(X), dtype=np.float64)
+        phi = phi[:, None] if phi.ndim == 1 else phi
+        if phi.ndim != 2 or len(phi) != len(X) or not np.isfinite(phi).all():
+            raise InvalidInputError(
+                f"the representation {self.features_of!r} must give one finite row of features per context; it "
+                f"gave shape {phi.shape} for {len(X)} contexts"
+            )
+        return phi
+
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
+        return np.asarray(self.kernel(self._phi(A), self._phi(B)))
+
+    def diag(self, A: Matrix) -> Matrix:
+        """Of the features."""
+        return np.asarray(self.kernel.diag(self._phi(A)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Represented(Kernel):
+    """A kernel on features that are learned from the rows, and learned again as they grow.
+
+    Args:
+        representation: `PrincipalComponents`, `RewardDirections`, or any object with scikit-learn's ``fit`` and
+            ``transform``, or a function of contexts (which is not fitted). A policy with an object that is not ours
+            cannot be saved.
+        kernel: on the features. Default: RBF with the median distance of the first features.
+        supervised: for scikit-learn's: fit on the rows whose reward is above the mean, with their arms as labels.
+        first, growth, until: learned at ``first`` rows, then each time they have grown by this factor, and last at
+            ``until``. Before ``first``, contexts are taken as they are.
+
+    Example:
+        >>> import kinbandits as kb
+        >>> policy = kb.KMTLUCB(arms=2, context_kernel=Represented(PrincipalComponents(1), first=3))
+        >>> policy.observe([0, 1, 0], [[0.0, 0.0], [2.0, 0.1], [4.0, 0.0]], [0.0, 1.0, 0.0])
+        >>> policy.regression.settings.terms.terms[0].context_kernel.kernel
+        RBF(length_scale=2.0...)
+    """
+
+    representation: Any
+    kernel: Any = Median()  # noqa: RUF009 (a frozen value)
+    supervised: bool = False
+    first: int = 60
+    growth: float = 1.5
+    until: int = 5000
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernel", as_kernel(self.kernel))
+        learns = hasattr(self.representation, "fit")
+        if not (learns or callable(self.representation)) or isinstance(self.representation, type):
+            raise InvalidTypeError(
+                "representation must have fit and transform (such as kb.PrincipalComponents(20) or a scikit-learn "
+                f"transformer), or be a function of contexts; got {self.representation!r}"
+            )
+        if not self.growth > 1.0:
+            raise InvalidInputError(f"growth must be greater than 1, such as 1.5, got {self.growth!r}")
+        if self.first < 2:
+            raise InvalidInputError(f"first must be at least 2 rows, got {self.first!r}")
+
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
+        raise InvalidTypeError("Represented(...) has no features yet; .fitted(history) is the kernel")
+
+    def diag(self, A: Matrix) -> Matrix:
+        """Not known before it is fitted."""
+        raise InvalidTypeError("Represented(...) has no features yet; .fitted(history) is the kernel")
+
+    def milestone(self, rows: int) -> int:
+        """The last size of the history at which features are learned; 0 before the first."""
+        last, n = 0, self.first
+        while n <= min(rows, self.until):
+            last, n = n, max(n + 1, math.ceil(n * self.growth))
+        return last
+
+    def refits(self, before: int, after: int) -> bool:
+        """When a milestone is passed, and while the kernel on top follows the rows."""
+        return self.milestone(before) != self.milestone(after) or self.kernel.refits(before, after)
+
+    def fitted(self, history: History) -> Kernel:
+        """The kernel on the features learned at the last milestone."""
+        n = self.milestone(len(history))
+        if not n:
+            kernel: Kernel = self.kernel.fitted(history)
+            return kernel
+        learned = self._learn(history.head(n))
+        on = OnFeatures(self.kernel, learned)
+        seen = History.of(history.n_arms, history.arms, on._phi(history.contexts), history.rewards)
+        return OnFeatures(self.kernel.fitted(seen), learned)
+
+    def _learn(self, history: History) -> Any:
+        if isinstance(self.representation, Representation):
+            return self.representation.fit(history)
+        if not hasattr(self.representation, "fit"):
+            return self.representation
+        transformer = copy.deepcopy(self.representation)
+        if not self.supervised:
+            return transformer.fit(history.contexts)
+        good = history.rewards > history.rewards.mean()
+        if len(np.unique(history.arms[good])) < 2:  # nothing to tell apart yet
+            good = np.ones(len(history), dtype=bool)
+        return transformer.fit(history.contexts[good], history.arms[good])

@@ -1,0 +1,106 @@
+"""Kernels on learned features: when they are learned, from what, and what can be saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kinbandits as kb
+from kinbandits.history import History
+from kinbandits.representation import OnFeatures, Projection
+
+
+def rows(t: int, d: int = 4, seed: int = 0) -> History:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(t, d)) * np.array([3.0, 1.0, 0.1, 0.1])[:d]
+    arms = rng.integers(3, size=t)
+    return History.of(3, arms, X, np.where(X[:, 2] > 0, arms == 0, arms == 1).astype(float))
+
+
+def double(X: np.ndarray) -> np.ndarray:
+    return 2.0 * X
+
+
+class Halves:
+    """A transformer of scikit-learn's kind, which remembers what it was fitted on."""
+
+    seen = 0
+    labels: object = None
+
+    def fit(self, X: np.ndarray, y: object = None) -> Halves:
+        self.seen, self.labels = len(X), y
+        return self
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        return 0.5 * X
+
+
+@pytest.mark.parametrize("representation", [kb.PrincipalComponents(2), kb.RewardDirections(3.0), Halves(), double])
+def test_features_are_those_of_the_last_milestone(representation: object) -> None:
+    history = rows(50)
+    kernel = kb.Represented(representation, kb.RBF(2.0), first=10, growth=1.5)
+    assert [kernel.milestone(n) for n in (9, 10, 14, 15, 22, 23)] == [0, 10, 10, 15, 15, 23]
+    assert kernel.fitted(history.head(9)) == kb.RBF(2.0)
+    X = history.contexts[:5]
+    for n in range(10, 50):
+        now, then = kernel.fitted(history.head(n)), kernel.fitted(history.head(kernel.milestone(n)))
+        np.testing.assert_array_equal(now(X, X), then(X, X))
+        assert kernel.refits(n, n + 1) == (kernel.milestone(n) != kernel.milestone(n + 1))
+
+
+def test_engines_agree_while_features_are_learned_again() -> None:
+    history = rows(40)
+    kernel = kb.Represented(kb.PrincipalComponents(2), first=8)
+    fast, naive = (kb.KMTLUCB(3, context_kernel=kernel, engine=e) for e in ("exact", "naive"))
+    for i in range(40):
+        for policy in (fast, naive):
+            policy.observe(history.arms[i : i + 1], history.contexts[i : i + 1], history.rewards[i : i + 1])
+    found, wanted = fast.predict(history.contexts[0]), naive.predict(history.contexts[0])
+    np.testing.assert_allclose(found.mean, wanted.mean, atol=1e-9)
+    np.testing.assert_allclose(found.width, wanted.width, atol=1e-6)
+
+
+def test_ours_can_be_saved_and_others_say_no(tmp_path: Path) -> None:
+    history = rows(40)
+    policy = kb.KMTLUCB(3, context_kernel=kb.Represented(kb.RewardDirections(), first=8))
+    policy.observe(history.arms, history.contexts, history.rewards)
+    policy.save(tmp_path / "policy.kb")
+    loaded = kb.load(tmp_path / "policy.kb")
+    x = history.contexts[0]
+    np.testing.assert_array_equal(loaded.predict(x).mean, policy.predict(x).mean)
+    other = kb.KMTLUCB(3, context_kernel=kb.Represented(Halves(), first=8))
+    with pytest.raises(TypeError, match="cannot save"):
+        other.save(tmp_path / "other.kb")
+
+
+def test_supervised_fit_sees_rewarded_rows_and_their_arms() -> None:
+    history = rows(40)
+    fitted = kb.Represented(Halves(), kb.RBF(), supervised=True, first=30).fitted(history)
+    good = history.rewards[:30] > history.rewards[:30].mean()
+    assert isinstance(fitted, OnFeatures)
+    np.testing.assert_array_equal(fitted.features_of.labels, history.arms[:30][good])
+
+
+def test_reward_directions_find_the_column_that_pays() -> None:
+    history = rows(400)
+    learned = kb.RewardDirections(10.0).fit(history)
+    assert isinstance(learned, Projection)
+    stretched = np.linalg.norm(learned.transform(learned.centre + np.eye(4)), axis=1)
+    assert stretched[2] > 1.5
+    components = kb.PrincipalComponents(1).fit(history).directions
+    assert abs(components[0, 0]) > 0.99
+
+
+def test_bad_representations() -> None:
+    with pytest.raises(TypeError, match="must have fit and transform"):
+        kb.Represented(3)
+    with pytest.raises(TypeError, match="must have fit and transform"):
+        kb.Represented(Halves)
+    with pytest.raises(ValueError, match="growth"):
+        kb.Represented(double, growth=1.0)
+    with pytest.raises(ValueError, match="one finite row"):
+        OnFeatures(kb.RBF(), lambda X: np.full((1, 1), np.nan))(np.zeros((2, 1)), np.zeros((2, 1)))
+    with pytest.raises(TypeError, match="no features yet"):
+        kb.Represented(double)(np.zeros((1, 1)), np.zeros((1, 1)))

@@ -1,0 +1,117 @@
+"""Replay tuning: the fast runner plays as the policy does, and the grid is judged by what was played."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kinbandits as kb
+from kinbandits.errors import TuningWarning
+from kinbandits.tuning import batch_loss, play_independent, tune
+
+
+def problem(n: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    centres = 2.0 * rng.normal(size=(4, 3))
+    y = rng.integers(4, size=n)
+    return centres[y] + rng.normal(size=(n, 3)), y
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_runner_plays_as_the_policy(log: bool) -> None:
+    X, y = problem()
+    Y = np.eye(4)[y] + 0.01 * np.random.default_rng(1).normal(size=(120, 4))
+    if log:
+        Y[np.random.default_rng(2).random(Y.shape) < 0.5] = np.nan
+    kernel = kb.RBF(length_scale=2.0)
+    played, received = play_independent(kernel(X, X), Y, 0.01, 0.1)
+    policy = kb.KMTLUCB(4, context_kernel=kernel, similarity=kb.Independent(), tie_break="first")
+    rounds, rewards = [], []
+    for i in range(120):
+        decision = policy.choose(X[i])
+        reward = Y[i, decision.index]
+        if np.isnan(reward):
+            policy.cancel(decision)
+            continue
+        policy.update(decision, float(reward))
+        rounds.append(i)
+        rewards.append(reward)
+    np.testing.assert_array_equal(played, rounds)
+    np.testing.assert_array_equal(received, rewards)
+
+
+def test_best_point_is_best_on_the_grid_and_repeats() -> None:
+    X, y = problem()
+    calls: list[tuple[int, int]] = []
+    settings = {"length_scales": [0.1, 1.0], "ridges": [0.01], "widths": [0.0, 1.0], "orders": 3}
+    found = tune(X, labels=y, progress=lambda i, n: calls.append((i, n)), **settings)
+    assert found.best == min(found.table, key=lambda t: t.loss)
+    assert calls[-1] == (12, 12)
+    assert found.table == tune(X, labels=y, **settings).table
+    assert found.table != tune(X, labels=y, seed=1, **settings).table
+    median = kb.RBF.median(X).length_scale
+    assert sorted({t.length_scale for t in found.table}) == pytest.approx([0.1 * median, median])
+    policy = kb.KMTLUCB(4, **found.settings)
+    assert policy.ridge == 0.01
+    assert "length_scale" in str(found)
+    full = tune(X, rewards=np.eye(4)[y], **settings)
+    assert full.table == found.table
+
+
+def test_log_is_judged_by_what_it_knows() -> None:
+    X, y = problem(400)
+    rng = np.random.default_rng(0)
+    arms = rng.integers(4, size=400)
+    found = tune(X, arms=arms, rewards=(arms == y) * 1.0, propensities=np.full(400, 0.25), orders=2, ridges=[0.01])
+    assert found.best.loss < -0.3  # minus the mean reward; a random player gets 0.25
+
+
+def test_batch_criteria_are_what_they_say_and_warn() -> None:
+    X, y = problem(40)
+    K, Y, ridge = kb.RBF(2.0)(X, X), np.eye(4)[y], 0.05
+    wanted = 0.0
+    for i in range(40):
+        keep = np.arange(40) != i
+        alpha = np.linalg.solve(K[np.ix_(keep, keep)] + ridge * np.eye(39), Y[keep])
+        wanted += float(((K[i, keep] @ alpha - Y[i]) ** 2).sum()) / 160
+    assert batch_loss(K, Y, ridge, "leave_one_out") == pytest.approx(wanted)
+    M = K + ridge * np.eye(40)
+    nats = 0.0
+    for a in range(4):
+        nats += 20 * np.log(Y[:, a] @ np.linalg.solve(M, Y[:, a]) / 40) + 0.5 * np.linalg.slogdet(M)[1]
+    assert batch_loss(K, Y, ridge, "likelihood") == pytest.approx(nats / 160)
+    for criterion in ("leave_one_out", "likelihood"):
+        with pytest.warns(TuningWarning, match="picked worse"):
+            found = tune(X, labels=y, criterion=criterion, ridges=[0.01])  # type: ignore[arg-type]
+        assert len(found.table) == 6
+
+
+def test_centre_is_geometric() -> None:
+    X, y = problem(60)
+    found = tune(X, labels=y, pick="centre", orders=1, ridges=[0.01])
+    five = [t.length_scale for t in found.table[:5]]
+    assert found.best.length_scale == pytest.approx(float(np.exp(np.mean(np.log(five)))))
+    assert found.best.ridge == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({}, "give labels="),
+        ({"labels": [1, 2]}, "labels must have one entry"),
+        ({"labels": [0, 1, 0, 1, 0], "ridges": []}, "ridges is empty"),
+        ({"labels": [0, 1, 0, 1, 0], "ridges": [-1.0]}, "ridges must be greater"),
+        ({"labels": [0, 1, 0, 1, 0], "criterion": "luck"}, "criterion must be"),
+        ({"labels": [0, 1, 0, 1, 0], "pick": "luck"}, "pick must be"),
+        ({"labels": [0, 1, 0, 1, 0], "orders": 0}, "orders must be"),
+        ({"labels": [0, 1, 0, 1, 0], "arms": [0] * 5}, "belong to a log"),
+        ({"rewards": [1.0] * 5}, "come with arms="),
+        ({"rewards": [1.0] * 5, "arms": [0] * 4}, "one entry per row"),
+        ({"rewards": [1.0] * 5, "arms": [0] * 5, "propensities": [0.0] * 5}, "propensities must be"),
+    ],
+)
+def test_bad_input(wrong: dict[str, object], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        tune(np.arange(10.0).reshape(5, 2), **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least 4 rows"):
+        tune(np.zeros((2, 2)), labels=[0, 1])
