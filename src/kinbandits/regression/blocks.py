@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpotrf, dpotri
 
 Matrix = NDArray[np.float64]
@@ -28,6 +29,7 @@ class BlockInverse:
 
     def __init__(self) -> None:
         self._buffer: Matrix = np.empty((0, 0))
+        self._u: Vector = np.empty(0)
         self.size = 0
         self.noise = 0.0  # ridge m_a
         self.borders = 0  # rows added since it was rebuilt
@@ -73,9 +75,11 @@ class BlockInverse:
             return False
         self._reserve(n + 1)
         block = self._buffer
-        scaled = u / s
-        block[:n, :n] += u[:, None] * scaled
-        block[n, :n] = block[:n, n] = -scaled
+        # P + u u' / s, in place: the buffer is whole, so BLAS works on it without a copy (u is 0 beyond n)
+        self._u[:n] = u
+        self._u[n:] = 0.0
+        dger(1.0 / s, self._u, self._u, a=block.T, overwrite_x=0, overwrite_y=0, overwrite_a=1)
+        block[n, :n] = block[:n, n] = -u / s
         block[n, n] = 1.0 / s
         self.size, self.borders = n + 1, self.borders + 1
         return True
@@ -93,6 +97,7 @@ class BlockInverse:
 
     def _reserve(self, n: int) -> None:
         if n > len(self._buffer):
-            grown = np.empty((max(n, int(1.5 * len(self._buffer)), 16),) * 2)
+            grown = np.zeros((max(n, int(1.25 * len(self._buffer)), 16),) * 2)
             grown[: self.size, : self.size] = self.inverse
             self._buffer = grown
+            self._u = np.zeros(len(grown))

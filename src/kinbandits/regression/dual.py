@@ -91,6 +91,7 @@ class DualRegression(Regression):
         self._alpha_buffer: Vector = np.zeros(capacity)
         self._Y_buffers: list[Matrix] = [np.zeros((n_arms, capacity)) for _ in self._strips]
         self._drift = 0.0
+        self._gathered: Vector = np.empty(0)
         self._choose_reference()
         self._forget()
 
@@ -245,7 +246,12 @@ class DualRegression(Regression):
         h = self.history
         res = h.rewards - self.noise * self.alpha
         for term, K_arm in enumerate(self.similarity_matrices):
-            res -= np.einsum("bi,bi->i", self._sums(term), np.take(K_arm, h.arms, axis=1))
+            shape = (h.n_arms, len(h))
+            if self._gathered.size < shape[0] * shape[1]:
+                self._gathered = np.empty(2 * shape[0] * shape[1])
+            spread = self._gathered[: shape[0] * shape[1]].reshape(shape)  # K_arm[:, arms], in memory kept for it
+            np.take(K_arm, h.arms, axis=1, out=spread, mode="clip")
+            res -= np.einsum("bi,bi->i", self._sums(term), spread)
         self._res = res
         self._ones = float(np.abs(self.alpha).sum())
         self._measure()
