@@ -97,15 +97,15 @@ class DualRegression(Regression):
 
     def _choose_reference(self) -> None:
         """Block-diagonal while the similarity is well away from singular, else a lagged full factor."""
-        t = len(self.history)
         arms = ArmsReference(self)
-        spread = arms.spread() if t else 1.0
-        if spread <= 10.0 and self.history.n_arms * 16 <= max(t, 1):
-            self._reference: Reference = arms
-        else:
-            self._reference = FactorReference(self)
-        self._spread = spread
+        self._reference: Reference = arms if self._blocks_fit(arms) else FactorReference(self)
+
+    def _blocks_fit(self, arms: ArmsReference) -> bool:
+        """Whether one block per arm is the better reference; asked again when the history has grown by 30 %."""
+        t = len(self.history)
+        self._spread = arms.spread() if t else 1.0
         self._next_check = int(1.3 * t) + 64
+        return self._spread <= 10.0 and self.history.n_arms * 16 <= max(t, 1)
 
     def _forget(self) -> None:
         """What was computed for the present rows is no longer valid."""
@@ -152,14 +152,8 @@ class DualRegression(Regression):
             self._recheck_reference()
 
     def _recheck_reference(self) -> None:
-        blocks = isinstance(self._reference, ArmsReference)
-        spread = (
-            self._reference.spread() if isinstance(self._reference, ArmsReference) else ArmsReference(self).spread()
-        )
-        wanted = spread <= 10.0 and self.history.n_arms * 16 <= len(self.history)
-        self._spread = spread
-        self._next_check = int(1.3 * len(self.history)) + 64
-        if wanted != blocks:
+        current = self._reference if isinstance(self._reference, ArmsReference) else None
+        if self._blocks_fit(current or ArmsReference(self)) != (current is not None):
             self._choose_reference()
 
     def _kept_rows(self, start: int) -> tuple[list[Matrix] | None, Vector | None]:
@@ -213,6 +207,16 @@ class DualRegression(Regression):
         for strips, K_arm in zip(self._strips, self.similarity_matrices, strict=True):
             block += K_arm[a, a] * strips.strip(a, len(rows))[:, rows]
         return block
+
+    def kernel_matrix(self, K_arms: list[Matrix]) -> Matrix:
+        """The kernel among all rows with these similarity matrices, (t, t); a new array."""
+        arms = self.history.arms
+        total = np.zeros((len(arms), len(arms)))
+        for strips, K_arm in zip(self._strips, K_arms, strict=True):
+            K = strips.dense(self._rows)
+            K *= K_arm[np.ix_(arms, arms)]
+            total += K
+        return total
 
     def times_matrix(self, V: Matrix) -> Matrix:
         """M V for V (t, m), strip by strip; arms that V does not touch are left out."""
@@ -378,12 +382,7 @@ class DualRegression(Regression):
     def _factor(self) -> tuple[Matrix, Vector]:
         """A fresh Cholesky factor of M, and L^-1 y: the definition of the answer."""
         if self._dense_factor is None:
-            arms = self.history.arms
-            M = np.zeros((len(arms), len(arms)))
-            for strips, K_arm in zip(self._strips, self.similarity_matrices, strict=True):
-                K = strips.dense(self._rows)
-                K *= K_arm[np.ix_(arms, arms)]
-                M += K
+            M = self.kernel_matrix(self.similarity_matrices)
             M[np.diag_indices_from(M)] += self.noise
             self._counters["dense factors"] += 1
             L = factor(M)

@@ -226,16 +226,13 @@ class FactorReference(Reference):
         """The factor of all rows, with the similarity and the counts that are written down."""
         owner = self._owner
         arms = owner.history.arms
-        M = np.zeros((len(arms), len(arms)))
-        for strips, K_arm in zip(owner._strips, self._K_arms, strict=True):
-            K = strips.dense(owner._rows)
-            K *= K_arm[np.ix_(arms, arms)]
-            M += K
+        M = owner.kernel_matrix(self._K_arms)
         M[np.diag_indices_from(M)] += owner.settings.noise(arms, np.maximum(self._counts, 1))
-        for self._shift in shifts(M):
+        diagonal = M.diagonal().copy()
+        for self._shift in shifts(M):  # the whole of what was added, as `bounds` and `_extend` rely on it
             try:
                 self._factor = GrowingCholesky()
-                M[np.diag_indices_from(M)] += self._shift
+                M[np.diag_indices_from(M)] = diagonal + self._shift
                 self._factor.append(M)
                 break
             except np.linalg.LinAlgError:
