@@ -10,24 +10,37 @@
 
 from kinbandits import datasets, environments, errors, presets, theory
 from kinbandits._version import __version__
-from kinbandits.exploration import ConstantExploration, Decaying, GPUCBExploration
+from kinbandits.exploration import (
+    AgnosticExploration,
+    ConfidenceExploration,
+    ConstantExploration,
+    Decaying,
+    GPUCBExploration,
+    LogExploration,
+)
 from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Median
 from kinbandits.memory import Forgetting, Window
 from kinbandits.policies import (
     KMTLUCB,
+    UCB1,
+    BetaThompson,
     Decision,
     Decisions,
+    EpsilonGreedy,
     Explanation,
+    GaussianThompson,
     KernelUCB,
     LinUCB,
     Policy,
     SupKernelUCB,
     SupKMTLUCB,
     SupLinUCB,
+    Uniform,
     load,
 )
 from kinbandits.regression import Prediction
 from kinbandits.representation import PrincipalComponents, Represented, RewardDirections
+from kinbandits.sampling import PosteriorSampling
 from kinbandits.similarity import Adaptive, Estimated, Graph, Independent, Known, Learned, Mixed, Pooled, Similarity
 from kinbandits.simulate import play, simulate
 from kinbandits.terms import Term
@@ -37,16 +50,22 @@ from kinbandits.tuning import Tuned, tune
 __all__ = [
     "KMTLUCB",
     "RBF",
+    "UCB1",
     "Adaptive",
+    "AgnosticExploration",
+    "BetaThompson",
+    "ConfidenceExploration",
     "Constant",
     "ConstantExploration",
     "Decaying",
     "Decision",
     "Decisions",
+    "EpsilonGreedy",
     "Estimated",
     "Explanation",
     "Forgetting",
     "GPUCBExploration",
+    "GaussianThompson",
     "Graph",
     "Independent",
     "Kernel",
@@ -55,11 +74,13 @@ __all__ = [
     "Learned",
     "LinUCB",
     "Linear",
+    "LogExploration",
     "Matern",
     "Median",
     "Mixed",
     "Policy",
     "Pooled",
+    "PosteriorSampling",
     "Prediction",
     "PrincipalComponents",
     "Represented",
@@ -71,6 +92,7 @@ __all__ = [
     "Term",
     "Trace",
     "Tuned",
+    "Uniform",
     "Window",
     "__version__",
     "datasets",

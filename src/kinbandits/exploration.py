@@ -8,15 +8,27 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from kinbandits._value import Value, positive, real
 from kinbandits.errors import InvalidInputError
 
-__all__ = ["ConstantExploration", "Decaying", "GPUCBExploration", "Schedule"]
+__all__ = [
+    "AgnosticExploration",
+    "ConfidenceExploration",
+    "ConstantExploration",
+    "Decaying",
+    "GPUCBExploration",
+    "LogExploration",
+    "Schedule",
+]
 
 
 class Schedule(Value, ABC):
     """A function t -> beta_t of the number of the decision, counted from 1."""
+
+    needs_log_det: ClassVar[bool] = False
+    """Whether it is called as ``schedule(t, log_det=...)``, with log det(I + K / ridge) of the rows learned."""
 
     @abstractmethod
     def __call__(self, t: int) -> float:
@@ -86,12 +98,125 @@ class GPUCBExploration(Schedule):
     def __post_init__(self) -> None:
         object.__setattr__(self, "ridge", positive("ridge", self.ridge))
         object.__setattr__(self, "scale", positive("scale", self.scale, zero=True))
-        object.__setattr__(self, "delta", real("delta", self.delta))
-        if not 0.0 < self.delta < 1.0:
-            raise InvalidInputError(f"delta must be between 0 and 1, got {self.delta!r}")
+        object.__setattr__(self, "delta", _probability("delta", self.delta))
         if isinstance(self.n_arms, bool) or not isinstance(self.n_arms, int) or self.n_arms < 1:
             raise InvalidInputError(f"n_arms must be a whole number of at least 1, got {self.n_arms!r}")
 
     def __call__(self, t: int) -> float:
         beta = 2.0 * math.log(self.n_arms * t**2 * math.pi**2 / (6.0 * self.delta))
         return self.scale * math.sqrt(self.ridge * max(beta, 0.0))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AgnosticExploration(Schedule):
+    """GP-UCB and CGP-UCB for functions of the kernel's space (Srinivas et al., 2010, Theorem 3; Krause, Ong 2011).
+
+    scale * sqrt(ridge * (2 norm_bound^2 + 300 gain log(t / delta)^3)), with ``gain`` the information gain: a bound
+    on it, or that of the rows learned so far, log_det / 2. The root of the ridge is as in `GPUCBExploration`.
+
+    Args:
+        ridge: of the policy; their noise variance.
+        norm_bound: B, a bound on the norm of the reward function.
+        delta: probability of failure.
+        gain: gamma_t; None takes that of the data, which costs a determinant a decision (little, where the engine
+            keeps a factor).
+        scale: 1 is the theorem; practice takes far less.
+
+    Example:
+        >>> round(AgnosticExploration(ridge=1.0, gain=0.0)(5), 6)
+        1.414214
+        >>> round(AgnosticExploration(ridge=1.0, delta=0.5)(5, log_det=2.0), 3)
+        60.534
+    """
+
+    ridge: float = 0.01
+    norm_bound: float = 1.0
+    delta: float = 0.1
+    gain: float | None = None
+    scale: float = 1.0
+
+    needs_log_det: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ridge", positive("ridge", self.ridge))
+        for name in ("norm_bound", "scale"):
+            object.__setattr__(self, name, positive(name, getattr(self, name), zero=True))
+        object.__setattr__(self, "delta", _probability("delta", self.delta))
+        if self.gain is not None:
+            object.__setattr__(self, "gain", positive("gain", self.gain, zero=True))
+
+    def __call__(self, t: int, log_det: float = 0.0) -> float:
+        gain = 0.5 * log_det if self.gain is None else self.gain
+        beta = 2.0 * self.norm_bound**2 + 300.0 * gain * math.log(t / self.delta) ** 3
+        return self.scale * math.sqrt(self.ridge * beta)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConfidenceExploration(Schedule):
+    """The self-normalised radius: noise * sqrt(log_det + 2 log(1 / delta)) + sqrt(ridge) * norm_bound.
+
+    With uniform weights and a fixed similarity the mean is then within beta_t * width of the truth in all rounds at
+    once, with probability 1 - delta (Abbasi-Yadkori et al., 2011, Theorem 2).
+
+    Args:
+        noise: sigma, a bound on the noise of rewards (sub-Gaussian).
+        norm_bound: a bound on the norm of the reward function.
+        delta: probability of failure.
+        ridge: of the policy.
+        form: ``"self-normalised"``, as above; ``"gob"`` has log(1 / delta) once, as Gang of Bandits prints it.
+
+    Example:
+        >>> round(ConfidenceExploration(noise=0.5, ridge=1.0, delta=0.1)(1, log_det=2.0), 4)
+        2.285
+    """
+
+    noise: float = 0.1
+    norm_bound: float = 1.0
+    delta: float = 0.1
+    ridge: float = 0.01
+    form: Literal["self-normalised", "gob"] = "self-normalised"
+
+    needs_log_det: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ridge", positive("ridge", self.ridge))
+        for name in ("noise", "norm_bound"):
+            object.__setattr__(self, name, positive(name, getattr(self, name), zero=True))
+        object.__setattr__(self, "delta", _probability("delta", self.delta))
+        if self.form not in ("self-normalised", "gob"):
+            raise InvalidInputError(f'form must be "self-normalised" or "gob", got {self.form!r}')
+
+    def __call__(self, t: int, log_det: float = 0.0) -> float:
+        times = 2.0 if self.form == "self-normalised" else 1.0
+        spread = math.sqrt(max(log_det, 0.0) - times * math.log(self.delta))
+        return self.noise * spread + math.sqrt(self.ridge) * self.norm_bound
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LogExploration(Schedule):
+    """beta_t = scale * sqrt(log(t + shift)), with t + shift at least 2.
+
+    shift = 1 is what Gang of Bandits, CLUB and COFIBA run; scale = sqrt(2), shift = -1 is UCB1, which counts the
+    rounds before this one.
+
+    >>> round(LogExploration(scale=0.5)(99), 4)
+    1.073
+    """
+
+    scale: float = 1.0
+    shift: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", positive("scale", self.scale, zero=True))
+        if isinstance(self.shift, bool) or not isinstance(self.shift, int):
+            raise InvalidInputError(f"shift must be a whole number, got {self.shift!r}")
+
+    def __call__(self, t: int) -> float:
+        return self.scale * math.sqrt(math.log(max(t + self.shift, 2)))
+
+
+def _probability(name: str, value: float) -> float:
+    number = real(name, value)
+    if not 0.0 < number < 1.0:
+        raise InvalidInputError(f"{name} must be between 0 and 1, got {value!r}")
+    return number

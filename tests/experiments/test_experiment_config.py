@@ -77,7 +77,7 @@ def test_presets_stand_for_the_published_settings():
         ({"methods": []}, "methods: List should have at least 1 item"),
         ({"methods": [{"ridge": 1.0}]}, r"methods\[0\].name: Field required"),
         ({"methods": [{"name": "m", "rigde": 1.0}]}, r"methods\[0\] \('m'\): KMTLUCB has no setting 'rigde'"),
-        ({"methods": [{"name": "m", "policy": "UCB1"}]}, r"there is no policy 'UCB1'; there are .*KMTLUCB"),
+        ({"methods": [{"name": "m", "policy": "UCB9"}]}, r"there is no policy 'UCB9'; there are .*KMTLUCB"),
         ({"methods": [{"name": "m"}, {"name": "m"}]}, "two methods are called 'm'"),
         ({"methods": [{"name": "m", "environments": ["mars"]}]}, "names the environment 'mars'"),
         ({"environments": [{"kind": "casino"}]}, r"environments\[0\].kind: there is no environment 'casino'"),

@@ -38,7 +38,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from kinbandits.environments import KINDS, Environment, make_environment
 from kinbandits.errors import InvalidInputError, InvalidTypeError, KinbanditsError
 from kinbandits.experiments.values import value_of
-from kinbandits.policies import Policy
+from kinbandits.policies import NAMED, Policy
 from kinbandits.presets import paper_settings
 
 __all__ = ["FORMAT", "Cell", "EnvironmentConfig", "Experiment", "MethodConfig", "load_experiment"]
@@ -278,11 +278,10 @@ def policies() -> dict[str, Any]:
     import kinbandits
 
     found = {n: getattr(kinbandits, n) for n in kinbandits.__all__}
-    named = {"KernelUCB", "LinUCB", "SupKernelUCB", "SupLinUCB"}
     return {
         n: v
         for n, v in found.items()
-        if n in named or (isinstance(v, type) and issubclass(v, Policy) and not inspect.isabstract(v))
+        if n in NAMED or (isinstance(v, type) and issubclass(v, Policy) and not inspect.isabstract(v))
     }
 
 

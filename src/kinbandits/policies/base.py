@@ -74,8 +74,11 @@ class Policy(ABC):
     # -- what a subclass says -------------------------------------------------------------------
 
     @abstractmethod
-    def _leaders(self, query: Query, first_round: int, tolerance: float) -> tuple[NDArray[np.bool_], Any]:
-        """Which candidates may be played in each round, (R, k), and a note to keep per round (or None)."""
+    def _leaders(self, query: Query, first_round: int, tolerance: float) -> tuple[NDArray[np.bool_] | Vector, Any]:
+        """Which candidates may be played in each round, (R, k), and a note to keep per round (or None).
+
+        A mask of leaders, who share the round alike; or, from a policy that plays at random, their shares.
+        """
 
     @abstractmethod
     def _predict(self, query: Query) -> Prediction:
@@ -260,15 +263,21 @@ class Policy(ABC):
             batch.keep(prediction)
         return batch
 
-    def _draw(self, leaders: NDArray[np.bool_], uniform: Vector) -> tuple[Indices, Vector]:
+    def _draw(self, leaders: NDArray[np.bool_] | Vector, uniform: Vector) -> tuple[Indices, Vector]:
         """One candidate per round, and the probability it had.
 
         Two uniform numbers a round: whether to play a uniformly random candidate, and which one.
         """
         rounds, k = leaders.shape
-        if rounds == 1 and self.epsilon == 0.0 and (self.tie_break == "first" or np.count_nonzero(leaders) == 1):
+        mask = leaders.dtype == bool
+        alone = mask and rounds == 1 and self.epsilon == 0.0
+        if alone and (self.tie_break == "first" or np.count_nonzero(leaders) == 1):
             return leaders.argmax(axis=1), np.ones(1)  # nothing to draw
-        if self.tie_break == "first":
+        shares = self._shares(leaders)
+        if not mask:
+            sums = shares.cumsum(axis=1)
+            best = np.minimum((sums <= uniform[:, 1:] * sums[:, -1:]).sum(axis=1), k - 1)
+        elif self.tie_break == "first":
             best = leaders.argmax(axis=1)
         else:
             ties = leaders.sum(axis=1)
@@ -277,10 +286,12 @@ class Policy(ABC):
         if self.epsilon > 0.0:
             anyone = np.minimum((uniform[:, 1] * k).astype(np.intp), k - 1)
             best = np.where(uniform[:, 0] < self.epsilon, anyone, best)
-        return best, self._mixed(self._shares(leaders))[np.arange(rounds), best]
+        return best, self._mixed(shares)[np.arange(rounds), best]
 
-    def _shares(self, leaders: NDArray[np.bool_]) -> Vector:
+    def _shares(self, leaders: NDArray[np.bool_] | Vector) -> Vector:
         """How the leaders of each round divide its choice, (R, k)."""
+        if leaders.dtype != bool:
+            return np.asarray(leaders, dtype=np.float64)
         if self.tie_break == "random":
             return np.asarray(leaders / leaders.sum(axis=1)[:, None])
         shares = np.zeros(leaders.shape)

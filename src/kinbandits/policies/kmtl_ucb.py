@@ -34,13 +34,14 @@ from kinbandits.regression import (
     restore_regression,
 )
 from kinbandits.regression.base import ColdStart
+from kinbandits.sampling import PosteriorSampling, covariance_root
 from kinbandits.similarity import Adaptive, Independent, Settled, Similarity, Weighting
 from kinbandits.terms import Term, Terms, as_terms
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
-Exploration = float | Callable[[int], float]
+Exploration = float | Callable[[int], float] | PosteriorSampling
 
 
 class KMTLUCB(Policy):
@@ -58,7 +59,8 @@ class KMTLUCB(Policy):
             which shares between arms where that helps (with a window, where rows leave, `Independent()`).
         kernel: a sum of `Term`, in place of the two above.
         ridge: lambda.
-        exploration: beta, a number or a function t -> beta_t of the number of the decision, counted from 1.
+        exploration: beta, a number or a function t -> beta_t of the number of the decision, counted from 1; or
+            `PosteriorSampling()`, Thompson's rule in place of the width.
         weighting: ``"per_arm"``, eta = 1/n_a (the paper's algorithm), or ``"uniform"`` (its analysis).
         cold_start: an arm never played has mean 0 and the prior width (``"explore"``, the paper), or borrows
             from its kin (``"borrow"``); ``"auto"`` borrows where arms have descriptors.
@@ -134,7 +136,11 @@ class KMTLUCB(Policy):
         for term in self.terms:
             term.similarity.check_arms(self.n_arms)
         self.ridge = positive("ridge", ridge)
-        self.exploration = exploration if callable(exploration) else positive("exploration", exploration, zero=True)
+        self.exploration = (
+            exploration
+            if callable(exploration) or isinstance(exploration, PosteriorSampling)
+            else positive("exploration", exploration, zero=True)
+        )
         _one_of("weighting", weighting, ("per_arm", "uniform"))
         _one_of("cold_start", cold_start, ("explore", "borrow", "auto"))
         _one_of("engine", engine, ("auto", *ENGINES))
@@ -229,9 +235,8 @@ class KMTLUCB(Policy):
         size = whole("size", size, 0)
         query, _ = self._query(contexts, arms, to_play=False, batch=False)
         covariance = self._rewards.scale**2 * self.regression.covariance(*query.points())
-        values, vectors = np.linalg.eigh(covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        normal = (self.rng if rng is None else rng).standard_normal((size, len(values)))
+        root = covariance_root(covariance)
+        normal = (self.rng if rng is None else rng).standard_normal((size, len(root)))
         return np.asarray(self._predict(query).mean + normal @ root.T)
 
     def explain(self, decision: Decision | int) -> Explanation:
@@ -406,12 +411,24 @@ class KMTLUCB(Policy):
         if self.engine == "auto":
             self.regression = changed_over(self.regression)
 
-    def _leaders(self, query: Query, first_round: int, tolerance: float) -> tuple[NDArray[np.bool_], None]:
+    def _leaders(self, query: Query, first_round: int, tolerance: float) -> tuple[NDArray[np.bool_] | Matrix, None]:
         # Algorithm 1: p_{a,t} = mean + beta * s; choose argmax p_{a,t}
         if not query.shape[0]:
             return np.zeros(query.shape, dtype=bool), None
+        if isinstance(self.exploration, PosteriorSampling):
+            return self._sampled(query, self.exploration), None
         exploration = self._exploration(first_round, query.shape[0])
         return self.regression.leaders(query, exploration, tolerance), None
+
+    def _sampled(self, query: Query, sampling: PosteriorSampling) -> Matrix:
+        """How often each candidate leads in joint draws, (R, k)."""
+        shares = np.empty(query.shape)
+        for r in range(query.shape[0]):
+            one = Query(query.arms, query.contexts[r : r + 1])
+            shares[r] = sampling.shares(
+                self.regression.predict(one).mean[0], self.regression.covariance(*one.points())
+            )
+        return shares
 
     def _predict(self, query: Query) -> Prediction:
         mean, width = self.regression.predict(query)
@@ -421,9 +438,12 @@ class KMTLUCB(Policy):
         return Prediction(scale.offset + scale.scale * mean, scale.scale * width)
 
     def _exploration(self, first_round: int, rounds: int) -> Vector:
+        if isinstance(self.exploration, PosteriorSampling):
+            return np.zeros(rounds)
         if not callable(self.exploration):
             return np.full(rounds, self.exploration)
-        values = [float(self.exploration(first_round + i + 1)) for i in range(rounds)]
+        told = {"log_det": self.log_det()} if getattr(self.exploration, "needs_log_det", False) else {}
+        values = [float(self.exploration(first_round + i + 1, **told)) for i in range(rounds)]
         if not np.isfinite(values).all() or min(values, default=0.0) < 0:
             bad = next(v for v in values if not np.isfinite(v) or v < 0)
             raise InvalidInputError(f"the exploration schedule returned {bad!r}; it must be at least 0")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from kinbandits.errors import InvalidInputError
-from kinbandits.kernels import Linear
+from kinbandits.exploration import LogExploration
+from kinbandits.kernels import Constant, Linear
 from kinbandits.policies.decision import ArmName
 from kinbandits.policies.kmtl_ucb import KMTLUCB
 from kinbandits.policies.sup_kmtl_ucb import SupKMTLUCB
+from kinbandits.sampling import PosteriorSampling
 from kinbandits.similarity import Independent, Pooled
 from kinbandits.terms import Term
 
@@ -90,3 +93,79 @@ def SupLinUCB(  # noqa: N802
     (Linear(), 1.0, 1.0)
     """
     return SupKernelUCB(arms, horizon=horizon, context_kernel=Linear(), **settings)
+
+
+# -- baselines: what every comparison needs ----------------------------------------------------------
+
+
+def Uniform(arms: int | Iterable[ArmName], **settings: Any) -> KMTLUCB:  # noqa: N802
+    """Plays every candidate with the same probability: ``KMTLUCB`` with epsilon 1, and arm means to report.
+
+    >>> Uniform(arms=4).probabilities([[[0.3]]])
+    array([[0.25, 0.25, 0.25, 0.25]])
+    """
+    return _means(arms, {"ridge": 1.0, "exploration": 0.0, "epsilon": 1.0} | settings)
+
+
+def EpsilonGreedy(  # noqa: N802
+    arms: int | Iterable[ArmName], *, epsilon: float = 0.1, **settings: Any
+) -> KMTLUCB:
+    """Epsilon-greedy on the same regression: the largest mean, or with probability epsilon any candidate.
+
+    Similarity and kernel are those of ``KMTLUCB`` unless given.
+
+    >>> EpsilonGreedy(arms=2, tie_break="first").probabilities([[[0.3]]])
+    array([[0.95, 0.05]])
+    """
+    return KMTLUCB(arms, epsilon=epsilon, **({"exploration": 0.0} | settings))
+
+
+def UCB1(arms: int | Iterable[ArmName], *, scale: float = 1.0, **settings: Any) -> KMTLUCB:  # noqa: N802
+    """UCB1 (Auer et al., 2002): the largest mean + scale * sqrt(2 log(t) / n_a), after every arm once.
+
+    ``KMTLUCB`` with `Independent()` arms, a `Constant()` kernel and next to no ridge: contexts are not looked at,
+    the mean is the arm's average and the width n_a^-1/2 (both to 1e-9). t counts the decisions before this one.
+    An arm without data has width 3e4, so that it comes first as long as rewards are well below that.
+
+    >>> policy = UCB1(arms=2, tie_break="first")
+    >>> policy.observe([0, 1, 1, 1, 1], [[0.0]] * 5, [1.0, 0.5, 0.5, 0.0, 1.0])
+    >>> policy.predict([0.0]).width.round(6)
+    array([1. , 0.5])
+    """
+    schedule = LogExploration(math.sqrt(2.0) * scale, shift=-1)
+    return _means(arms, {"ridge": 1e-9, "exploration": schedule} | settings)
+
+
+def GaussianThompson(  # noqa: N802
+    arms: int | Iterable[ArmName],
+    *,
+    prior_variance: float = 1.0,
+    noise_variance: float = 0.25,
+    scale: float = 1.0,
+    **settings: Any,
+) -> KMTLUCB:
+    """Thompson sampling with a Gaussian posterior of each arm's mean; contexts are not looked at.
+
+    The prior is N(0, prior_variance), the noise of a reward ``noise_variance``: ``KMTLUCB`` with `Independent()`
+    arms, a `Constant(prior_variance)` kernel, ridge = noise_variance and `PosteriorSampling`.
+
+    >>> policy = GaussianThompson(arms=2)
+    >>> policy.observe([0], [[0.0]], [1.0])
+    >>> policy.covariance([0.0]).diagonal()
+    array([0.2, 1. ])
+    """
+    kernel = Constant(prior_variance)
+    sampling = PosteriorSampling(scale=scale)
+    return _means(arms, {"context_kernel": kernel, "ridge": noise_variance, "exploration": sampling} | settings)
+
+
+def _means(arms: int | Iterable[ArmName], settings: dict[str, Any]) -> KMTLUCB:
+    """A policy that knows arms by their average reward."""
+    return KMTLUCB(arms, **({"similarity": Independent(), "context_kernel": Constant()} | settings))
+
+
+NAMED: dict[str, Callable[..., Any]] = {
+    f.__name__: f
+    for f in (KernelUCB, LinUCB, SupKernelUCB, SupLinUCB, Uniform, EpsilonGreedy, UCB1, GaussianThompson)
+}
+"""These functions by name: what else than a class an experiment may call a policy."""

@@ -1,0 +1,117 @@
+"""Posterior (Thompson) sampling: a candidate is played as often as it leads in a joint draw of all of them.
+
+Notation (k candidates of one round)
+    mean, C   (k,), (k, k)  posterior mean and joint covariance of the candidates' rewards
+    root      (k, k)        root root' = C
+    z         (S, k)        standard normal numbers, the same for every round
+    f         (S, k)        mean + scale * z root': joint draws
+    shares    (k,)          how often each candidate leads
+
+Thompson's rule plays the leader of one draw. Here the candidate is drawn from the shares of S draws instead, by the
+policy's own random numbers. That is the same rule to Monte Carlo error, and what is gained is that probabilities
+are known: ``decision.propensity`` is exact, and a decision is a function of the posterior and one random number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits._value import Value, positive
+from kinbandits.errors import InvalidInputError
+
+__all__ = ["PosteriorSampling", "covariance_root"]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+_TIE = 1e-12
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PosteriorSampling(Value):
+    """Play each candidate with the probability that it is the best one: Thompson's rule, as ``exploration=``.
+
+    Draws are joint: candidates that are kin rise and fall together. The posterior is that of a Gaussian process
+    with noise variance ``ridge``, so that the deviation of a draw is scale * sqrt(ridge) * width.
+
+    Args:
+        samples: joint draws from which the probabilities are counted; an even number, as they come in pairs +z, -z.
+            One more draw is divided by the chance of each candidate to beat the leader, so that none is impossible.
+        scale: multiplies the deviation. Linear Thompson sampling (Agrawal and Goyal, 2013), where the deviation is
+            v * width, has scale = v / sqrt(ridge).
+
+    Example:
+        >>> import kinbandits as kb
+        >>> policy = kb.KMTLUCB(arms=2, context_kernel=kb.RBF(), exploration=PosteriorSampling())
+        >>> policy.observe([0, 1], [[0.0], [0.0]], [1.0, 0.9])
+        >>> policy.probabilities([[[0.0]]]).round(1)
+        array([[0.8, 0.2]])
+    """
+
+    samples: int = 1000
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.samples, bool) or not isinstance(self.samples, int | np.integer):
+            raise InvalidInputError(f"samples must be a whole number, got {self.samples!r}")
+        if self.samples < 2 or self.samples % 2:
+            raise InvalidInputError(f"samples must be an even number of at least 2, got {self.samples!r}")
+        object.__setattr__(self, "samples", int(self.samples))
+        object.__setattr__(self, "scale", positive("scale", self.scale, zero=True))
+
+    def draws(self, mean: Vector, covariance: Matrix) -> Matrix:
+        """The joint draws f, (samples, k)."""
+        step = self.scale * (_normal(self.samples // 2, len(mean)) @ covariance_root(covariance).T)
+        return np.concatenate([mean + step, mean - step])
+
+    def shares(self, mean: Vector, covariance: Matrix) -> Vector:
+        """The probability with which each candidate is played, (k,): positive wherever it can be the best.
+
+        >>> PosteriorSampling().shares(np.zeros(2), np.ones((2, 2)))
+        array([0.5, 0.5])
+        """
+        f = self.draws(mean, covariance)
+        top = f.max(axis=1, keepdims=True)
+        leads = f >= top - _TIE * np.abs(f).max(axis=1, keepdims=True)
+        counted = (leads / leads.sum(axis=1, keepdims=True)).sum(axis=0)
+        chances = self._chances(mean, covariance)
+        return np.asarray((counted + chances / chances.sum()) / (self.samples + 1))
+
+    def _chances(self, mean: Vector, covariance: Matrix) -> Vector:
+        """P(f_a >= f_b) for the leader b by mean: it bounds the probability that a is the best."""
+        from scipy.special import ndtr
+
+        b = int(mean.argmax())
+        variance = covariance.diagonal() + covariance[b, b] - 2.0 * covariance[b]
+        noise = 1e-12 * max(float(covariance.diagonal().max()), np.finfo(float).tiny)
+        deviation = self.scale * np.sqrt(np.maximum(variance, 0.0))
+        certain = variance <= noise
+        gap = (mean - mean[b]) / np.where(certain | (deviation == 0.0), 1.0, deviation)
+        tied = mean >= mean[b] - _TIE * abs(mean[b])
+        return np.asarray(np.where(certain | (deviation == 0.0), tied.astype(np.float64), ndtr(gap)))
+
+
+def covariance_root(covariance: Matrix) -> Matrix:
+    """A root R with R R' = ``covariance``; directions that are zero to rounding stay zero.
+
+    >>> covariance_root(np.array([[4.0]]))
+    array([[2.]])
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    floor = len(values) * np.finfo(float).eps * max(float(values[-1]), 0.0)
+    root: Matrix = vectors * np.sqrt(np.where(values > floor, values, 0.0))
+    flip = np.where(root.sum(axis=0) < 0.0, -1.0, 1.0)  # an eigenvector's sign is arbitrary
+    return np.asarray(root * flip)
+
+
+@lru_cache(maxsize=16)
+def _normal(rows: int, k: int) -> Matrix:
+    """Standard normal numbers, always the same; scaled so that their mean square is one in every column."""
+    z = np.random.default_rng(rows).standard_normal((rows, k))
+    z *= math.sqrt(rows) / np.linalg.norm(z, axis=0)
+    z.setflags(write=False)
+    return z
