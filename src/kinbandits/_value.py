@@ -51,13 +51,17 @@ class Value:
 
     # scikit-learn's conventions: values are immutable, so a clone is the value itself.
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The fields by name, as scikit-learn's ``get_params``."""
-        params = self._fields()
-        if deep:
-            for name, value in list(params.items()):
-                if isinstance(value, Value):
-                    params |= {f"{name}__{k}": v for k, v in value.get_params().items()}
-        return params
+        """The fields by name, as scikit-learn's ``get_params``; with ``deep`` also ``field__inner``."""
+        return deepened(self._fields()) if deep else self._fields()
+
+    def set_params(self, **changes: Any) -> Self:
+        """The value with other fields, inner ones as ``field__inner``. Values never change: use what is returned.
+
+        >>> import kinbandits as kb
+        >>> (kb.RBF(1.0) + kb.Linear()).set_params(first__length_scale=2.0)
+        Sum(first=RBF(length_scale=2.0), second=Linear())
+        """
+        return type(self)(**changed(self._fields(), changes, type(self).__name__))
 
     def replace(self, **changes: Any) -> Self:
         """The same value with some fields changed.
@@ -73,6 +77,38 @@ class Value:
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
+
+
+def deepened(params: dict[str, Any]) -> dict[str, Any]:
+    """``params`` with the fields of values among them, named ``name__field``."""
+    inner = {
+        f"{name}__{k}": v
+        for name, value in params.items()
+        if isinstance(value, Value)
+        for k, v in value.get_params().items()
+    }
+    return params | inner
+
+
+def changed(params: dict[str, Any], changes: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """``params`` with ``changes``, where ``name__field`` changes a field of the value called ``name``."""
+    params = dict(params)
+    inner: dict[str, dict[str, Any]] = {}
+    for key, value in changes.items():
+        name, _, field = key.partition("__")
+        if name not in params:
+            has = ", ".join(params) or "no settings"
+            raise InvalidInputError(f"{owner} has no setting {name!r}; it has {has}")
+        if field:
+            inner.setdefault(name, {})[field] = value
+        else:
+            params[name] = value
+    for name, fields in inner.items():
+        value = params[name]
+        if not isinstance(value, Value):
+            raise InvalidInputError(f"{name} of {owner} is {value!r}, which has no setting {next(iter(fields))!r}")
+        params[name] = value.set_params(**fields)
+    return params
 
 
 def frozen_array(values: ArrayLike) -> NDArray[np.float64]:

@@ -19,7 +19,9 @@ def make(arms: list) -> kb.Policy:  # picklable, as coba's processes want it
 
 
 def test_an_experiment_of_coba_gives_the_rewards_of_our_own_loop() -> None:
-    environment = cb.Environments.from_linear_synthetic(150, n_actions=3, n_context_features=2, n_action_features=0, seed=4)
+    environment = cb.Environments.from_linear_synthetic(
+        150, n_actions=3, n_context_features=2, n_action_features=0, seed=4
+    )
     result = cb.Experiment(environment, CobaLearner(make)).run(quiet=True)
     rewards = result.interactions.to_pandas()["reward"].tolist()
     policy, mine = None, []
@@ -30,11 +32,15 @@ def test_an_experiment_of_coba_gives_the_rewards_of_our_own_loop() -> None:
         mine.append(interaction["rewards"](actions[decision.index]))
         policy.update(decision, mine[-1])
     assert rewards == pytest.approx(mine, abs=1e-5)  # coba keeps five digits
-    assert np.mean(rewards) > np.mean([np.mean([i["rewards"](a) for a in i["actions"]]) for i in environment[0].read()])
+    assert np.mean(rewards) > np.mean(
+        [np.mean([i["rewards"](a) for a in i["actions"]]) for i in environment[0].read()]
+    )
 
 
 def test_it_beats_chance_among_coba_learners_and_names_itself_in_their_table() -> None:
-    environment = cb.Environments.from_linear_synthetic(300, n_actions=4, n_context_features=3, n_action_features=0, seed=1)
+    environment = cb.Environments.from_linear_synthetic(
+        300, n_actions=4, n_context_features=3, n_action_features=0, seed=1
+    )
     learner = CobaLearner(kb.LinUCB([str([int(i == j) for j in range(4)]) for i in range(4)], ridge=0.1))
     result = cb.Experiment(environment, [learner, cb.RandomLearner()]).run(quiet=True)
     table = result.interactions.to_pandas().groupby("learner_id")["reward"].mean()

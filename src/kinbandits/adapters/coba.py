@@ -34,9 +34,9 @@ _ANY = "action"  # the one arm, where actions are told apart by their features
 class CobaLearner(Learner):  # type: ignore[misc]  # coba has no types
     """A policy of ours where coba wants a learner.
 
-    Each action is an arm: text and whole numbers by their own name, a one-hot row by its text. Actions not seen before
-    become new arms. Where actions have features instead of names, ``features`` says how these enter the context, and
-    they are candidates of one arm. What coba's evaluator remembers of a prediction brings the
+    Each action is an arm: text and whole numbers by their own name, a one-hot row by its text. Actions not seen
+    before become new arms. Where actions have features instead of names, ``features`` says how these enter the
+    context, and they are candidates of one arm. What coba's evaluator remembers of a prediction brings the
     reward back to its decision; without it (learning from a log) the row is simply observed.
 
     Args:
@@ -115,7 +115,7 @@ def _row(context: Any) -> list[float]:
         return [1.0]
     if isinstance(context, Mapping):
         raise InvalidTypeError(
-            "the context is a mapping (sparse); make it dense first, e.g. with coba's environments.dense(n, 'hashing')"
+            "the context is a mapping (sparse); make it dense first, e.g. with environments.dense(n, 'hashing')"
         )
     if isinstance(context, bool | int | float):
         return [float(context)]

@@ -54,8 +54,8 @@ def arm_name(action: Any) -> ArmName:
     if is_one_hot(action):
         return str([int(v) for v in action])
     raise InvalidTypeError(
-        f"the action {action!r} is no name (text, a whole number, a one-hot row): it has features. Say how they enter "
-        "the context, e.g. features=lambda x, a: [*x, *a]; all actions are then one arm with a context each"
+        f"the action {action!r} is no name (text, a whole number, a one-hot row): it has features. Say how they "
+        "enter the context, e.g. features=lambda x, a: [*x, *a]; all actions are then one arm with a context each"
     )
 
 

@@ -96,7 +96,9 @@ def from_obp(feedback: Mapping[str, Any], arms: Sequence[ArmName] | None = None)
     action, reward = np.asarray(feedback["action"]), number_array("reward", feedback["reward"])
     n = len(contexts)
     if action.shape != (n,) or reward.shape != (n,):
-        raise InvalidInputError(f"{n} contexts need as many actions and rewards; got {action.shape}, {reward.shape}")
+        raise InvalidInputError(
+            f"{n} contexts need as many actions and rewards; got {action.shape}, {reward.shape}"
+        )
     k = int(feedback.get("n_actions") or (action.max(initial=-1) + 1))
     names = list(arms if arms is not None else feedback.get("action_names") or range(k))
     if len(names) != k:

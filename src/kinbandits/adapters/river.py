@@ -31,18 +31,16 @@ class RiverPolicy(ContextualPolicy):
     """A policy of ours where river wants a contextual bandit.
 
     Arms are those named in ``pull``; new ones are added. A context is a mapping from feature names to numbers; the
-    names of the first one settle the columns, and later ones must have the same names, in any order. A reward goes to
-    the pull of that arm and context if there was one, and is observed as a logged row otherwise.
+    names of the first one settle the columns, and later ones must have the same names, in any order. A reward goes
+    to the pull of that arm and context if there was one, and is observed as a logged row otherwise.
 
     Args:
         policy: a policy, whose settings and arms are taken afresh, or a function that makes one for a list of arms.
-        reward_obj, reward_scaler, burn_in: as in river; they serve its ``ranking``, and the policy learns the rewards
-            as they are.
+        reward_obj, reward_scaler, burn_in: as in river; they serve its ``ranking``, and the policy learns the
+            rewards as they are.
     """
 
-    def __init__(
-        self, policy: Maker, reward_obj: Any = None, reward_scaler: Any = None, burn_in: int = 0
-    ) -> None:
+    def __init__(self, policy: Maker, reward_obj: Any = None, reward_scaler: Any = None, burn_in: int = 0) -> None:
         super().__init__(reward_obj=reward_obj, reward_scaler=reward_scaler, burn_in=burn_in)
         self.policy = policy
         self._live: Policy | None = None

@@ -1,11 +1,12 @@
 """Logs in and out of Vowpal Wabbit's contextual-bandit JSON, one round a line.
 
-    {"_label_cost": -1.0, "_label_probability": 0.8, "_label_Action": 2, "_labelIndex": 1, "a": [2, 1], "p": [0.8, 0.2],
+    {"_label_cost": -1.0, "_label_probability": 0.8, "_label_Action": 2, "_labelIndex": 1,
+     "a": [2, 1], "p": [0.8, 0.2],
      "c": {"context": {"x0": 0.3, "x1": 0.7}, "_multi": [{"arm": {"name": "red"}}, {"arm": {"name": "blue"}}]}}
 
 This is ``--dsjson``. With ``layout="json"`` it is ``--json``, where the features stand beside the label. A cost is
-minus a reward. Features are named within namespaces: a number is a feature of that value, text is a feature of value 1
-named by both (``"hour": "noon"`` is ``hour=noon``), what is absent is 0.
+minus a reward. Features are named within namespaces: a number is a feature of that value, text is one of value
+1 named by both (``"hour": "noon"`` is ``hour=noon``), what is absent is 0.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def write_vw(log: LoggedRounds, path: str | PathLike[str], *, layout: Layout = "
 def to_vw_lines(log: LoggedRounds, *, layout: Layout = "dsjson") -> Iterator[str]:
     """A log, one line of JSON a round.
 
-    A context that all candidates share stands in the namespace ``context``; a context per candidate stands with each.
+    A context that all candidates share stands in the namespace ``context``; a context per candidate with each.
 
     Example:
         >>> log = LoggedRounds([[0.25]], [["red", "blue"]], [1], [1.0], [0.5])
@@ -98,13 +99,13 @@ def read_vw(
     """A file (or lines) of either layout as a log, and the names of the context's columns.
 
     Rounds without a label are left out, as VW does. The context is the shared features followed by those of the
-    candidate (other than its name), in columns ``namespace.feature``; where candidates have features of their own there
-    is a context per candidate.
+    candidate (other than its name), in columns ``namespace.feature``; where candidates have features of their own
+    there is a context per candidate.
 
     Args:
         source: a path, or lines.
-        arm: the name of a candidate, from its JSON and its place; default: the namespace ``arm`` as `write_vw` has it,
-            the feature ``id``, or the place.
+        arm: the name of a candidate, from its JSON and its place; default: the namespace ``arm`` as `write_vw` has
+            it, the feature ``id``, or the place.
         arms: known names, to which the text in the file is matched (so that ``"3"`` is the arm 3 again).
         columns: which columns, in this order; default: all there are, sorted.
 

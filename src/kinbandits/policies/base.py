@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import number_array, rounds_of_contexts, rows_of_contexts
-from kinbandits._value import real
+from kinbandits._value import changed, deepened, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownArmError, UnknownDecisionError
 from kinbandits.policies.decision import ArmName, Batch, Decision, Decisions
 from kinbandits.policies.ledger import Ledger, Ticket
 from kinbandits.policies.names import arm_names, check_arm_name, listed, shorten, whole
 from kinbandits.regression import Prediction, Query
+from kinbandits.terms import Terms
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -388,9 +389,36 @@ class Policy(ABC):
 
         save(self, path)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name, as given or defaulted; ``type(policy)(**policy.get_params())`` starts afresh."""
+    def get_params(self, deep: bool = False) -> dict[str, Any]:
+        """The settings by name, as given or defaulted; ``type(policy)(**policy.get_params())`` starts afresh.
+
+        With ``deep`` also those of kernels, similarities and schedules, as ``similarity__length_scale``.
+        """
         raise InvalidTypeError(f"{type(self).__name__} has no get_params(), so it cannot be saved or cloned")
+
+    def set_params(self, **changes: Any) -> Self:
+        """Other settings, inner ones as ``similarity__length_scale``, for a policy that has not begun.
+
+        Example:
+            >>> import kinbandits as kb
+            >>> kb.KMTLUCB(3, similarity=kb.Mixed(0.2)).set_params(similarity__mu=0.7, ridge=0.1).similarity
+            Mixed(mu=0.7)
+        """
+        if self.n_observations or self.n_decisions:
+            raise InvalidInputError(
+                f"this policy has learned {self.n_observations} rows and made {self.n_decisions} decisions with "
+                "its settings; start afresh with sklearn.base.clone(policy).set_params(...)"
+            )
+        params = self.get_params()
+        named = _of_one_term(params)
+        if any(key.partition("__")[0] in named for key in changes):
+            params = {**{k: v for k, v in params.items() if k != "kernel"}, **named}
+        self.__dict__.update(type(self)(**changed(params, changes, type(self).__name__)).__dict__)
+        return self
+
+    def _deep(self, params: dict[str, Any]) -> dict[str, Any]:
+        """``params`` and those inside them; a kernel of one term by the names that it is given by."""
+        return deepened(params | _of_one_term(params))
 
     def __sklearn_clone__(self) -> Self:
         return type(self)(**self.get_params())
@@ -475,3 +503,11 @@ class Policy(ABC):
 
     def _ticket(self, decision_id: int) -> Ticket:
         return self._ledger.ticket(decision_id)
+
+
+def _of_one_term(params: dict[str, Any]) -> dict[str, Any]:
+    """A kernel of one term on all columns, as the two arguments that make it."""
+    terms = params.get("kernel")
+    if not isinstance(terms, Terms) or len(terms) != 1 or terms.terms[0].columns is not None:
+        return {}
+    return {"context_kernel": terms.terms[0].context_kernel, "similarity": terms.terms[0].similarity}

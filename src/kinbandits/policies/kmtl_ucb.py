@@ -308,9 +308,9 @@ class KMTLUCB(Policy):
 
     # -- saving ---------------------------------------------------------------------------------
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = False) -> dict[str, Any]:
         """The settings by name, as given or defaulted; ``type(policy)(**policy.get_params())`` starts afresh."""
-        return {
+        params = {
             "arms": list(self.arms),
             "kernel": self.terms,
             "ridge": self.ridge,
@@ -328,6 +328,7 @@ class KMTLUCB(Policy):
             "max_pending": self._ledger.max_pending,
             "forget_after": self._ledger.forget_after,
         }
+        return self._deep(params) if deep else params
 
     def _learned(self, spec: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         data, arrays = self.regression.to_data()

@@ -285,9 +285,9 @@ class SupKMTLUCB(Policy):
 
     # -- saving and copies ------------------------------------------------------------------------
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = False) -> dict[str, Any]:
         """The settings by name; ``type(policy)(**policy.get_params())`` starts afresh."""
-        return {
+        params = {
             "arms": list(self.arms),
             "horizon": self.horizon,
             "kernel": self.terms,
@@ -301,6 +301,7 @@ class SupKMTLUCB(Policy):
             "max_pending": self._ledger.max_pending,
             "forget_after": self._ledger.forget_after,
         }
+        return self._deep(params) if deep else params
 
     def _learned(self, spec: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         histories = [r.history for r in self._regressions]
