@@ -21,6 +21,9 @@ from kinbandits.exploration import (
 from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Median
 from kinbandits.memory import Forgetting, Window
 from kinbandits.policies import (
+    CGPUCB,
+    CLUB,
+    GPUCB,
     KMTLUCB,
     UCB1,
     BetaThompson,
@@ -29,6 +32,7 @@ from kinbandits.policies import (
     EpsilonGreedy,
     Explanation,
     GaussianThompson,
+    GOBLin,
     KernelUCB,
     LinUCB,
     Policy,
@@ -41,19 +45,35 @@ from kinbandits.policies import (
 from kinbandits.regression import Prediction
 from kinbandits.representation import PrincipalComponents, Represented, RewardDirections
 from kinbandits.sampling import PosteriorSampling
-from kinbandits.similarity import Adaptive, Estimated, Graph, Independent, Known, Learned, Mixed, Pooled, Similarity
+from kinbandits.similarity import (
+    Adaptive,
+    Clustered,
+    Estimated,
+    Graph,
+    Independent,
+    Known,
+    Learned,
+    Mixed,
+    OnlineClusters,
+    Pooled,
+    Similarity,
+)
 from kinbandits.simulate import play, simulate
 from kinbandits.terms import Term
 from kinbandits.trace import Trace
 from kinbandits.tuning import Tuned, tune
 
 __all__ = [
+    "CGPUCB",
+    "CLUB",
+    "GPUCB",
     "KMTLUCB",
     "RBF",
     "UCB1",
     "Adaptive",
     "AgnosticExploration",
     "BetaThompson",
+    "Clustered",
     "ConfidenceExploration",
     "Constant",
     "ConstantExploration",
@@ -64,6 +84,7 @@ __all__ = [
     "Estimated",
     "Explanation",
     "Forgetting",
+    "GOBLin",
     "GPUCBExploration",
     "GaussianThompson",
     "Graph",
@@ -78,6 +99,7 @@ __all__ = [
     "Matern",
     "Median",
     "Mixed",
+    "OnlineClusters",
     "Policy",
     "Pooled",
     "PosteriorSampling",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from kinbandits.errors import InvalidInputError
@@ -56,7 +56,7 @@ def LinUCB(  # noqa: N802
             both).
         ridge: lambda of (lambda I + X'X)^-1.
         exploration: alpha of the width sqrt(x' A^-1 x). With ridge 1 as there, that is our width.
-        settings: anything else that `KMTLUCB` takes.
+        settings: anything else that `KMTLUCB` takes; ``similarity=`` in place of ``sharing``.
 
     >>> LinUCB(arms=2).similarity
     Independent()
@@ -66,9 +66,10 @@ def LinUCB(  # noqa: N802
         return KMTLUCB(arms, kernel=kernel, ridge=ridge, exploration=exploration, **settings)
     if shared_columns is not None or arm_columns is not None:
         raise InvalidInputError('shared_columns and arm_columns are for sharing="hybrid"')
-    return KernelUCB(
-        arms, sharing=sharing, context_kernel=Linear(), ridge=ridge, exploration=exploration, **settings
-    )
+    linear = {"context_kernel": Linear(), "ridge": ridge, "exploration": exploration, **settings}
+    if "similarity" in linear:
+        return KMTLUCB(arms, **linear)
+    return KernelUCB(arms, sharing=sharing, **linear)
 
 
 def SupKernelUCB(  # noqa: N802
@@ -162,10 +163,3 @@ def GaussianThompson(  # noqa: N802
 def _means(arms: int | Iterable[ArmName], settings: dict[str, Any]) -> KMTLUCB:
     """A policy that knows arms by their average reward."""
     return KMTLUCB(arms, **({"similarity": Independent(), "context_kernel": Constant()} | settings))
-
-
-NAMED: dict[str, Callable[..., Any]] = {
-    f.__name__: f
-    for f in (KernelUCB, LinUCB, SupKernelUCB, SupLinUCB, Uniform, EpsilonGreedy, UCB1, GaussianThompson)
-}
-"""These functions by name: what else than a class an experiment may call a policy."""

@@ -14,6 +14,7 @@ Notation
 
 from kinbandits.similarity.adaptive import Adaptive
 from kinbandits.similarity.base import Similarity, Tracker, Weighting
+from kinbandits.similarity.clusters import Clustered, OnlineClusters, block_graph, components, macro_graph
 from kinbandits.similarity.criteria import Evidence, Problem
 from kinbandits.similarity.estimated import Estimated, embedding_distances, nearest_similarity
 from kinbandits.similarity.given import Graph, Independent, Known, Mixed, Pooled, Settled, check_psd
@@ -23,6 +24,7 @@ from kinbandits.similarity.stepwise import Choice, StepTracker, Stepwise
 __all__ = [
     "Adaptive",
     "Choice",
+    "Clustered",
     "Estimated",
     "Evidence",
     "Graph",
@@ -30,6 +32,7 @@ __all__ = [
     "Known",
     "Learned",
     "Mixed",
+    "OnlineClusters",
     "Pooled",
     "Problem",
     "Settled",
@@ -38,7 +41,10 @@ __all__ = [
     "Stepwise",
     "Tracker",
     "Weighting",
+    "block_graph",
     "check_psd",
+    "components",
     "embedding_distances",
+    "macro_graph",
     "nearest_similarity",
 ]

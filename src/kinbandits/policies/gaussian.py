@@ -1,0 +1,101 @@
+"""GP-UCB and CGP-UCB, which only fill in values of `KMTLUCB`: kernels over arm descriptors, and their schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike
+
+from kinbandits.errors import InvalidInputError
+from kinbandits.exploration import AgnosticExploration, GPUCBExploration
+from kinbandits.kernels import Constant
+from kinbandits.policies.decision import ArmName
+from kinbandits.policies.kmtl_ucb import KMTLUCB
+from kinbandits.policies.names import arm_names
+from kinbandits.similarity import Known, Pooled, Similarity
+from kinbandits.terms import Term, Terms
+
+
+def GPUCB(  # noqa: N802 (the name of the method)
+    arms: int | Iterable[ArmName],
+    *,
+    arm_kernel: object,
+    descriptors: ArrayLike,
+    **settings: Any,
+) -> KMTLUCB:
+    """GP-UCB (Srinivas et al., 2010): arms are points with a kernel between them, and contexts are not looked at.
+
+    `CGPUCB` with a `Constant()` kernel of contexts.
+
+    Args:
+        arms: how many, or their names.
+        arm_kernel: of two descriptors.
+        descriptors: one row per arm.
+        settings: as for `CGPUCB`.
+
+    Example:
+        >>> import kinbandits as kb
+        >>> policy = GPUCB(arms=3, arm_kernel=kb.RBF(1.0), descriptors=[0.0, 1.0, 2.0])
+        >>> policy.observe([0], [[0.0]], [1.0])
+        >>> policy.predict([0.0]).mean.round(3)
+        array([0.99 , 0.601, 0.134])
+    """
+    return CGPUCB(arms, arm_kernel=arm_kernel, descriptors=descriptors, context_kernel=Constant(), **settings)
+
+
+def CGPUCB(  # noqa: N802
+    arms: int | Iterable[ArmName],
+    *,
+    context_kernel: object,
+    arm_kernel: object = None,
+    descriptors: ArrayLike | None = None,
+    similarity: Similarity | None = None,
+    composition: Literal["product", "sum"] = "product",
+    ridge: float = 0.01,
+    delta: float = 0.1,
+    norm_bound: float | None = None,
+    **settings: Any,
+) -> KMTLUCB:
+    """CGP-UCB (Krause and Ong, 2011): a Gaussian process over pairs (arm, context), with its beta_t.
+
+    The kernel is k_arm * k_context (``"product"``) or k_arm + k_context (``"sum"``); as values, one `Term`, or
+    ``Term(Known(...), Constant()) + Term(Pooled(), context_kernel)``.
+
+    Args:
+        arms: how many, or their names.
+        context_kernel: of two contexts.
+        arm_kernel, descriptors: of two arms, one row of descriptors each; or give ``similarity``.
+        composition: see above.
+        ridge: the noise variance of rewards.
+        delta: probability of failure, for the schedule.
+        norm_bound: None: the finite form of beta_t, `GPUCBExploration`; a bound on the norm of the reward function:
+            the agnostic form, `AgnosticExploration`, with the information gain of the data.
+        settings: anything else that `KMTLUCB` takes, ``exploration=`` among them, in place of the schedule.
+
+    Example:
+        >>> import kinbandits as kb
+        >>> arms = {"arm_kernel": kb.RBF(1.0), "descriptors": [0.0, 1.0]}
+        >>> policy = CGPUCB(arms=2, context_kernel=kb.RBF(0.5), composition="sum", **arms)
+        >>> policy.terms
+        Terms(terms=(Term(similarity=Known(descriptors=[[0.0], [1.0]], kernel=RBF()), context_kernel=Constant()),
+                     Term(similarity=Pooled(), context_kernel=RBF(length_scale=0.5))))
+    """
+    if composition not in ("product", "sum"):
+        raise InvalidInputError(f'composition must be "product" or "sum", got {composition!r}')
+    if (similarity is None) == (arm_kernel is None) or (arm_kernel is None) != (descriptors is None):
+        raise InvalidInputError(
+            "give arm_kernel= with descriptors= (one row per arm), or similarity=, and not both"
+        )
+    names = arm_names(arms)
+    k_arm = Known(arm_kernel, descriptors) if similarity is None else similarity
+    kernel: Term | Terms = Term(k_arm, context_kernel)
+    if composition == "sum":
+        kernel = Term(k_arm, Constant()) + Term(Pooled(), context_kernel)
+    schedule = (
+        GPUCBExploration(len(names), ridge=ridge, delta=delta)
+        if norm_bound is None
+        else AgnosticExploration(ridge=ridge, delta=delta, norm_bound=norm_bound)
+    )
+    chosen = {"exploration": schedule, "cold_start": "borrow", **settings}
+    return KMTLUCB(names, kernel=kernel, ridge=ridge, **chosen)
