@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 Matrix = NDArray[np.float64]
@@ -28,18 +29,25 @@ def number_array(name: str, values: Any) -> Matrix:
         raise InvalidTypeError(
             f"{name} must be numbers in an array, got {type(values).__name__}: {error}"
         ) from error
+    if not array.size or np.abs(array).max() <= LARGEST:  # NaN is not
+        return array
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise InvalidInputError(
             f"{name} must be finite, but {name}{list(where) if where else ''} is {array[where]}; "
             "fill in or leave out missing values first"
         )
-    if array.size and max(array.max(), -array.min()) > LARGEST:
-        raise InvalidInputError(
-            f"{name} must be at most {LARGEST:g} in magnitude, or sums and products overflow, but it holds "
-            f"{array.flat[np.abs(array).argmax()]:g}; divide by a unit that fits"
-        )
-    return array
+    raise InvalidInputError(
+        f"{name} must be at most {LARGEST:g} in magnitude, or sums and products overflow, but it holds "
+        f"{array.flat[np.abs(array).argmax()]:g}; divide by a unit that fits"
+    )
+
+
+def number(name: str, value: Any) -> float:
+    """``value`` as a finite float; True and False are 1 and 0."""
+    if type(value) is float and -LARGEST <= value <= LARGEST:
+        return value
+    return float(number_array(name, real(name, float(value) if isinstance(value, bool) else value)))
 
 
 def rounds_of_contexts(values: Any, n_candidates: int, n_features: int | None, *, batch: bool) -> Matrix:

@@ -8,7 +8,6 @@ of each arm's own) or the additive kernel of CGP-UCB::
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -185,14 +184,15 @@ class TermsTracker:
         ``squares`` may give the squared distances (over all columns) of a single new row to all rows.
         """
         h = self._history
-        before = [copy.copy(tracker) for tracker in self._trackers]  # trackers replace arrays, never edit them
+        before = [vars(tracker).copy() for tracker in self._trackers]  # trackers replace arrays, never edit them
         try:
             for term, view, tracker in zip(self._terms, self._views, self._trackers, strict=True):
                 if view is not h:
                     view.append(h.arms[start:], term.select(h.contexts[start:]), h.rewards[start:])
                 tracker.observe(start, squares if view is h else None)
         except BaseException:
-            self._trackers = before
+            for tracker, state in zip(self._trackers, before, strict=True):
+                vars(tracker).update(state)
             for view in self._views:
                 if view is not h:
                     view.truncate(start)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import number_array, rounds_of_contexts, rows_of_contexts
+from kinbandits._checks import number, number_array, rounds_of_contexts, rows_of_contexts
 from kinbandits._value import changed, deepened, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownArmError, UnknownDecisionError
 from kinbandits.policies.decision import ArmName, Batch, Decision, Decisions
@@ -311,7 +311,7 @@ class Policy(ABC):
         The same reward again is accepted as a repeat and changes nothing; another value is an error.
         """
         decision_id = self._decision_id(decision)
-        value = float(number_array("reward", real("reward", float(reward) if isinstance(reward, bool) else reward)))
+        value = number("reward", reward)
         if self._ledger.is_repeat(decision_id, value):
             return
         ticket = self._ledger.ticket(decision_id)

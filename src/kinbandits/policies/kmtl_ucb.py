@@ -442,7 +442,7 @@ class KMTLUCB(Policy):
         if isinstance(self.exploration, PosteriorSampling):
             return np.zeros(rounds)
         if not callable(self.exploration):
-            return np.full(rounds, self.exploration)
+            return np.array([self.exploration] * rounds)
         told = {"log_det": self.log_det()} if getattr(self.exploration, "needs_log_det", False) else {}
         values = [float(self.exploration(first_round + i + 1, **told)) for i in range(rounds)]
         if not np.isfinite(values).all() or min(values, default=0.0) < 0:

@@ -13,6 +13,7 @@ Notation (t rows of history, a query of m points; the paper's symbols in bracket
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
@@ -94,9 +95,11 @@ class Ridge:
 
     def noise(self, arms: Indices, counts: Indices) -> Vector:
         """lambda eta^-1: what is added to the diagonal of K, row by row."""
-        noise = np.full(len(arms), self.ridge)
+        noise: Vector
         if self.weighting == "per_arm":
-            noise *= counts[arms]
+            noise = np.multiply(self.ridge, counts[arms], dtype=np.float64)
+        else:
+            noise = np.full(len(arms), self.ridge)
         return noise if self.memory is None else noise / self.memory.weights(len(arms))
 
     def width(self, prior: Vector, explained: Vector) -> Vector:
@@ -109,7 +112,7 @@ class Ridge:
 
         Contexts far from all data differ in the last bits of prior - explained only; this keeps their order.
         """
-        factor = exploration / np.sqrt(self.ridge)
+        factor = exploration / math.sqrt(self.ridge)
         return np.asarray(factor * np.sqrt(np.maximum(prior - explained, 0.0)))
 
 

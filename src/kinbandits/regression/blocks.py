@@ -97,7 +97,7 @@ class BlockInverse:
 
     def _reserve(self, n: int) -> None:
         if n > len(self._buffer):
-            grown = np.zeros((max(n, int(1.25 * len(self._buffer)), 16),) * 2)
+            grown = np.zeros((max(n, int(1.1 * len(self._buffer)), 16),) * 2)
             grown[: self.size, : self.size] = self.inverse
             self._buffer = grown
             self._u = np.zeros(len(grown))

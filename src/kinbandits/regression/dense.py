@@ -81,10 +81,13 @@ class DenseRegression(Regression):
         """L of the current M, and z = L^-1 y."""
         if self._L is None:
             arms = self.history.arms
-            M = np.zeros((len(arms), len(arms)))
+            M: Matrix | None = None
             for gram, K_arm in zip(self._grams, self.similarity_matrices, strict=True):
-                M += K_arm.take(arms, axis=0).take(arms, axis=1) * gram.matrix
-            M[np.diag_indices_from(M)] += self._noise()
+                product = K_arm.take(arms, axis=0).take(arms, axis=1)
+                product *= gram.matrix
+                M = product if M is None else M + product
+            assert M is not None
+            M.reshape(-1)[:: len(arms) + 1] += self._noise()
             self._L = factor(M)
             self._z = forward(self._L, self.history.rewards)
         return self._L

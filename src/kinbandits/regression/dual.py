@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.linalg.blas import dasum
 
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
@@ -121,6 +122,11 @@ class DualRegression(Regression):
         self._asked: tuple[Matrix, list[Matrix], Matrix | None] | None = None
 
     @property
+    def counts(self) -> Indices:
+        """Rows per arm, n_a (a view)."""
+        return self._rows.counts
+
+    @property
     def noise(self) -> Vector:
         """What is added to the diagonal of K, row by row."""
         if self._noise_now is None:
@@ -163,10 +169,8 @@ class DualRegression(Regression):
         contexts, kx, squares = self._asked
         x = self.history.contexts[start]
         for c, candidate in enumerate(contexts):
-            if np.array_equal(candidate, x):
-                own = [t.context_kernel.diag(t.select(x[None, :])) for t in self.settings.terms]
-                rows = [np.append(k[c], o)[None, :] for k, o in zip(kx, own, strict=True)]
-                return rows, None if squares is None else np.append(squares[c], 0.0)
+            if (candidate == x).all():
+                return [k[c : c + 1] for k in kx], None if squares is None else squares[c]
         return None, None
 
     def _append(self, i: int, values: list[Vector]) -> None:
@@ -177,8 +181,10 @@ class DualRegression(Regression):
         alpha, arms = self._alpha_buffer[:i], self.history.arms[:i]
         self._alpha_buffer[i] = 0.0
         prior = own = 0.0
+        n = int(self._rows.counts[a]) - 1
+        kin = []  # kernel values with the arm's earlier rows, per term
         for term, (strips, K) in enumerate(zip(self._strips, values, strict=True)):
-            strips.append(self._rows, a, K)
+            kin.append(self._rows.part(strips.append(self._rows, a, K), a, n))
             sums = np.bincount(arms, weights=K[:i] * alpha, minlength=self.history.n_arms)
             self._Y_buffers[term][:, i] = sums
             own = float(self._K_arms[term][a, a])
@@ -187,7 +193,7 @@ class DualRegression(Regression):
         self._row_sum = max(self._row_sum, self.history.n_arms * own)
         self._largest_reward = max(self._largest_reward, abs(float(self.history.rewards[i])))
         self._drift = max(self._drift, i * UNIT * self._kernel_bound * self._ones)
-        self._reference.append(i, a, values)
+        self._reference.append(i, a, values, kin)
 
     def _grow(self, capacity: int) -> None:
         grown = np.zeros(capacity)
@@ -257,7 +263,7 @@ class DualRegression(Regression):
             np.take(K_arm, h.arms, axis=1, out=spread, mode="clip")
             res -= np.einsum("bi,bi->i", self._sums(term), spread)
         self._res = res
-        self._ones = float(np.abs(self.alpha).sum())
+        self._ones = dasum(self.alpha)
         self._measure()
 
     def _measure(self) -> None:
@@ -294,7 +300,7 @@ class DualRegression(Regression):
         h, rows = self.history, self._rows[arm]
         assert self._res is not None
         self._alpha_buffer[rows] += d
-        size = float(np.abs(d).sum())
+        size = dasum(d)
         for term, (strips, K_arm) in enumerate(zip(self._strips, self.similarity_matrices, strict=True)):
             z = d @ strips.strip(arm, len(rows))
             self._sums(term)[arm] += z
@@ -325,13 +331,23 @@ class DualRegression(Regression):
 
     def _probe(self, query: Query) -> Probe:
         X, flat = self.history.contexts, query.contexts[0]
-        squares = cdist(flat, X, "sqeuclidean") if self._stationary else None
-        kx = []
-        for t in self.settings.terms:
-            given = t.context_kernel.from_squares(squares) if squares is not None and t.columns is None else None
-            kx.append(t.context_kernel(t.select(flat), t.select(X)) if given is None else given)
-        self._asked = (flat, kx, squares)
-        return Probe(query, kx, self.similarity_matrices, self.history.arms, self._prior(query)[0])
+        t = len(X)
+        squares: Matrix | None = None
+        if self._stationary:
+            squares = np.zeros((len(flat), t + 1))  # last, the distance to itself
+            squares[:, :t] = cdist(flat, X, "sqeuclidean")
+        rows = []
+        prior = np.zeros(len(query.arms))
+        for term, K_arm in zip(self.settings.terms, self.similarity_matrices, strict=True):
+            kernel = term.context_kernel
+            K = kernel.from_squares(squares) if squares is not None and term.columns is None else None
+            if K is None:
+                K = np.empty((len(flat), t + 1))
+                K[:, :t], K[:, t] = kernel(term.select(flat), term.select(X)), kernel.diag(term.select(flat))
+            rows.append(K)
+            prior += K_arm.diagonal()[query.arms] * K[:, t]
+        self._asked = (flat, rows, squares)  # what a new row needs, if it is one of these
+        return Probe(query, [K[:, :t] for K in rows], self.similarity_matrices, self.history.arms, prior)
 
     # -- numbers --------------------------------------------------------------------------------
 

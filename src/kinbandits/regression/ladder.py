@@ -20,7 +20,9 @@ between R'B^-1 R / hi and R'B^-1 R / lo.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +31,8 @@ from kinbandits.regression.base import Indices, Mask, Matrix, Query, Vector, bes
 from kinbandits.regression.blocks import UNIT
 from kinbandits.regression.dual import DualRegression
 from kinbandits.regression.probe import Probe
+
+_FIRST_STEPS = 2  # before widths are computed, which cost as much as a step; most rounds need one step or none
 
 
 class Bounds(NamedTuple):
@@ -70,31 +74,45 @@ class LadderRegression(DualRegression):
         probe = self._probe(query)
         self._residual()
         cold = self._cold(query.arms)
+        some_cold = bool(cold.any())
         f = probe.dot(self.alpha)
         q_low = np.zeros(len(f))
         q_high = np.minimum(probe.prior, probe.squares_by_arm(self._arm_lift))
         reach = np.sqrt(q_high)
         narrow, wide = self._bonuses(probe, exploration, q_low, q_high)
-
         beyond = self._beyond(probe)
 
         def bounds(rung: str) -> Bounds:
-            error = reach * self._eta + beyond * self._floor
-            return self._settle_cold(Bounds(rung, f - error + narrow, f + error + wide), probe, cold, exploration)
+            error = reach * self._eta
+            error += beyond * self._floor
+            raw = Bounds(rung, f + narrow - error, f + wide + error)
+            return self._settle_cold(raw, probe, cold, exploration) if some_cold else raw
 
         self._largest_residual = max(self._largest_residual, self._eta)
         last = bounds("residual")
-        yield last
-        if not self._open_without_error(last, reach):
-            for improved in self._reference.steps(probe, f):
-                f = improved
+
+        def open_without_error() -> bool:
+            """Whether the round would stay open if the means were exact: then no step will settle it."""
+            if self._eta * float(reach.max()) + self._floor >= 0.1 * float((last.high - last.low).max()):
+                return False
+            return bool(np.count_nonzero(f + wide >= (f + narrow).max()) > 1)
+
+        steps = self._reference.steps(probe, f)
+
+        def climb(at_most: int | None) -> Iterator[Bounds]:
+            nonlocal f, last
+            if open_without_error():
+                return
+            for f in islice(steps, at_most):  # noqa: B007 (what `bounds` is made of)
                 last = bounds("steps")
                 yield last
-                if self._open_without_error(last, reach):
-                    break
-        contenders = np.flatnonzero(_contenders(last))
-        low, high = self._reference.bounds()
+                if open_without_error():
+                    return
+
+        yield last
+        yield from climb(_FIRST_STEPS if self._reference.has_quadratic else None)
         if self._reference.has_quadratic:
+            low, high = self._reference.bounds()
             slack = self._reference.quadratic_error(probe)
             Q = probe.quadratic(self._rows, self._reference.inverse)
             q_low = np.maximum(q_low, (Q - slack) / high)
@@ -104,8 +122,9 @@ class LadderRegression(DualRegression):
             narrow, wide = self._bonuses(probe, exploration, q_low, q_high)
             last = bounds("widths")
             yield last
-            contenders = np.flatnonzero(_contenders(last))
+            yield from climb(None)
         self._counters["cg rounds"] += 1
+        contenders = np.flatnonzero(_contenders(last))
         yield from self._cg_rungs(probe, cold, exploration, contenders, last, f, q_low, q_high)
 
     def _cg_rungs(
@@ -156,7 +175,7 @@ class LadderRegression(DualRegression):
 
     def _beyond(self, probe: Probe) -> float:
         """A candidate beyond all rows has larger kernel values than they have among each other: how much larger."""
-        return max(1.0, float(np.sqrt(probe.prior.max() / max(self._kernel_bound, 1e-300))))
+        return max(1.0, math.sqrt(float(probe.prior.max()) / max(self._kernel_bound, 1e-300)))
 
     def _bonuses(self, probe: Probe, exploration: float, q_low: Vector, q_high: Vector) -> tuple[Vector, Vector]:
         """exploration * width at least and at most."""
@@ -166,18 +185,9 @@ class LadderRegression(DualRegression):
 
     def _settle_cold(self, bounds: Bounds, probe: Probe, cold: Mask, exploration: float) -> Bounds:
         """Arms to be explored without looking at others have a known score."""
-        if cold.any():
-            known = self.settings.bonus(probe.prior[cold], np.zeros(1), exploration)
-            bounds.low[cold] = bounds.high[cold] = known
+        known = self.settings.bonus(probe.prior[cold], np.zeros(1), exploration)
+        bounds.low[cold] = bounds.high[cold] = known
         return bounds
-
-    def _open_without_error(self, bounds: Bounds, reach: Vector) -> bool:
-        """Whether the round would stay open if the means were exact: then widths are needed, not steps."""
-        error = reach * self._eta + self._floor
-        if error.max() >= 0.1 * (bounds.high - bounds.low).max():
-            return False
-        low, high = bounds.low + error, bounds.high - error
-        return bool(np.count_nonzero(high >= low.max()) > 1)
 
 
 def _contenders(bounds: Bounds) -> Mask:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg.lapack import dpotrf, dpstrf, dtrtrs
 
 from kinbandits.errors import NumericalWarning, SingularMatrixError
 
@@ -29,15 +29,12 @@ def factor(M: Matrix) -> Matrix:
     if not np.isfinite(M).all():
         raise SingularMatrixError("the kernel matrix holds NaN or infinity; check what the kernel returns")
     scale = float(M.diagonal().max())
-    try:
-        L = cholesky(M, lower=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        pass
-    else:
+    L, info = dpotrf(M, lower=1, clean=1)
+    if not info:
         smallest = float(L.diagonal().min()) ** 2
         if smallest < SMALL_PIVOT * scale:
             warn_singular(len(M), f"its smallest pivot is {smallest:.3g}, so that few digits are certain")
-        return L
+        return np.asarray(L)
     jitter = 1e-14
     while jitter <= LARGEST_JITTER:
         try:
@@ -81,6 +78,10 @@ def warn_singular(rows: int, what: str) -> None:
 
 def forward(L: Matrix, B: Matrix) -> Matrix:
     """L^-1 B."""
+    if L.flags.f_contiguous:  # as `factor` gives it: no copy, and none of the wrapper's checks
+        X, info = dtrtrs(L, B, lower=1)
+        if not info:
+            return np.asarray(X)
     return np.asarray(solve_triangular(L, B, lower=True, check_finite=False))
 
 

@@ -32,6 +32,7 @@ class Probe:
         self._arms = arms
         self._fast = query.shared and len(kx) == 1
         self._lent = [K_arm[query.arms] for K_arm in K_arms]  # (k, N) per term
+        self._row = kx[0][0]  # the kernel row of all candidates, if they share it
 
     @cached_property
     def k(self) -> Matrix:
@@ -50,33 +51,32 @@ class Probe:
     def dot(self, v: Vector) -> Vector:
         """k_b . v for every candidate."""
         if self._fast:
-            return np.asarray(self._lent[0] @ self._by_arm(self._kx[0][0] * v))
+            return np.asarray(self._lent[0] @ self._by_arm(self._row * v))
         return np.asarray(self.k @ v)
 
     def dot_arm(self, arm: int, rows: Indices, v: Vector) -> Vector:
         """k_b . v for a vector that is zero except on the rows of one arm."""
         if self._fast:
-            return np.asarray(self._lent[0][:, arm] * (self._kx[0][0, rows] @ v))
+            return np.asarray(self._lent[0][:, arm] * (self._row[rows] @ v))
         return np.asarray(self.k[:, rows] @ v)
 
     def squares(self, v: Vector) -> Vector:
         """sum_i k_b[i]^2 v_i for every candidate."""
         if self._fast:
-            return np.asarray(self._lent[0] ** 2 @ self._by_arm(self._kx[0][0] ** 2 * v))
+            return np.asarray(self._lent[0] ** 2 @ self._by_arm(self._row**2 * v))
         return np.asarray(self.k**2 @ v)
 
     def squares_by_arm(self, v: Vector) -> Vector:
         """The same for a v that is constant on each arm's rows, given per arm (N,)."""
         if self._fast:
-            kx = self._kx[0][0]
-            return np.asarray(self._lent[0] ** 2 @ (self._by_arm(kx * kx) * v))
+            return np.asarray(self._lent[0] ** 2 @ (self._by_arm(self._row * self._row) * v))
         return self.squares(v[self._arms])
 
     def largest(self, v: Vector) -> Vector:
         """max_i k_b[i]^2 v_i for every candidate (v >= 0)."""
         if self._fast:
             most = np.zeros(self._lent[0].shape[1])
-            np.maximum.at(most, self._arms, self._kx[0][0] ** 2 * v)
+            np.maximum.at(most, self._arms, self._row**2 * v)
             return np.asarray((self._lent[0] ** 2 * most).max(axis=1))
         return np.asarray((self.k**2 * v).max(axis=1))
 
@@ -87,7 +87,7 @@ class Probe:
         if self._fast:
             g = np.zeros(n_arms)
             for a in played:
-                part = self._kx[0][0, rows[a]]
+                part = self._row[rows[a]]
                 g[a] = part @ (inverse(a) @ part)
             return np.asarray(self._lent[0] ** 2 @ g)
         total = np.zeros(len(self.query.arms))

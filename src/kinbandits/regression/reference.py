@@ -44,8 +44,11 @@ class Reference(ABC):
         """lo and hi."""
 
     @abstractmethod
-    def append(self, i: int, arm: int, values: list[Vector]) -> None:
-        """Row i, of ``arm``, is new; its context-kernel values to all rows up to itself, per term."""
+    def append(self, i: int, arm: int, values: list[Vector], kin: list[Vector]) -> None:
+        """Row i, of ``arm``, is new; its context-kernel values to all rows up to itself, per term.
+
+        ``kin`` holds those to the earlier rows of the same arm.
+        """
 
     @abstractmethod
     def steps(self, probe: Probe, f: Vector) -> Iterator[Vector]:
@@ -140,16 +143,17 @@ class ArmsReference(Reference):
         )
         return probe.squares(np.full(len(self._owner.history), worst))
 
-    def append(self, i: int, arm: int, values: list[Vector]) -> None:
+    def append(self, i: int, arm: int, values: list[Vector], kin: list[Vector]) -> None:
         self._fresh = [False] * len(self._fresh)
         block = self._blocks[arm]
-        rows = self._owner._rows[arm]
         diagonal = self._diagonal(arm)
-        if block.size != len(rows) - 1 or self._diagonals[arm] != diagonal or block.stale(self._noise(arm)):
+        if block.size != len(kin[0]) or self._diagonals[arm] != diagonal or block.stale(self._noise(arm)):
             return  # rebuilt when it is needed
-        k = sum(d * v[rows[:-1]] for d, v in zip(diagonal, values, strict=True))
-        corner = sum(d * float(v[i]) for d, v in zip(diagonal, values, strict=True)) + block.noise
-        block.border(np.asarray(k), corner)
+        k, corner = np.zeros(block.size), block.noise
+        for d, own, v in zip(diagonal, kin, values, strict=True):
+            k += d * own
+            corner += d * float(v[i])
+        block.border(k, corner)
 
     def apply(self, R: Matrix) -> Matrix:
         """Block by block: sum of n_a^2 a column; arms that R does not touch are left out."""
@@ -256,7 +260,7 @@ class FactorReference(Reference):
         self._factor.append(rows)
         self._behind = []
 
-    def append(self, i: int, arm: int, values: list[Vector]) -> None:
+    def append(self, i: int, arm: int, values: list[Vector], kin: list[Vector]) -> None:
         self._behind.append((i, [v.copy() for v in values]))
 
     def apply(self, R: Matrix) -> Matrix:

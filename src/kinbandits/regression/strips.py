@@ -20,22 +20,50 @@ Indices = NDArray[np.intp]
 
 
 class Rows:
-    """Which rows belong to which arm."""
+    """Which rows belong to which arm, and a place for each row when they are arranged arm by arm."""
 
     def __init__(self, n_arms: int) -> None:
         self._buffers = [np.empty(8, dtype=np.intp) for _ in range(n_arms)]
         self.counts: Indices = np.zeros(n_arms, dtype=np.intp)
+        self._held = [0] * n_arms  # the same numbers: reading an array's entries is slow
+        self._starts = list(range(0, 8 * n_arms, 8))
+        self._width = 8 * n_arms  # of an arrangement: each arm has room to grow
+        self._places = np.empty(64, dtype=np.intp)
 
     def append(self, arm: int, row: int) -> None:
         """Row number ``row`` belongs to ``arm``."""
-        n = self.counts[arm]
+        n = self._held[arm]
         if n == len(self._buffers[arm]):
             self._buffers[arm] = np.concatenate([self._buffers[arm], np.empty(n, dtype=np.intp)])
+            self._rearrange()
+        if row >= len(self._places):
+            self._places = np.concatenate([self._places, np.empty(row, dtype=np.intp)])
         self._buffers[arm][n] = row
+        self._places[row] = self._starts[arm] + n
+        self._held[arm] = n + 1
         self.counts[arm] = n + 1
 
+    def _rearrange(self) -> None:
+        start = 0
+        for arm, buffer in enumerate(self._buffers):
+            self._starts[arm] = start
+            self._places[self[arm]] = np.arange(start, start + self._held[arm])
+            start += len(buffer)
+        self._width = start
+
     def __getitem__(self, arm: int) -> Indices:
-        return self._buffers[arm][: self.counts[arm]]
+        return self._buffers[arm][: self._held[arm]]
+
+    def arranged(self, values: Vector) -> Vector:
+        """The values of all rows (or of the first ones) arm by arm; `part` takes one arm's."""
+        out = np.empty(self._width)
+        out[self._places[: len(values)]] = values
+        return out
+
+    def part(self, arranged: Vector, arm: int, n: int) -> Vector:
+        """The first n values of one arm's rows (a view)."""
+        start = self._starts[arm]
+        return arranged[start : start + n]
 
 
 class Strips:
@@ -54,19 +82,24 @@ class Strips:
         """S[arm] (a view)."""
         return self._buffers[arm][:n, : self._size]
 
-    def append(self, rows: Rows, arm: int, values: Vector) -> None:
-        """A row of ``arm`` (already in ``rows``), with its kernel values to all rows, itself last."""
+    def append(self, rows: Rows, arm: int, values: Vector) -> Vector:
+        """A row of ``arm`` (already in ``rows``), with its kernel values to all rows, itself last.
+
+        Gives the values of the others back, arranged arm by arm.
+        """
         t = self._size
-        n = int(rows.counts[arm])
+        arranged = rows.arranged(values[:t])
         counts = rows.counts.tolist()
+        n = counts[arm]
         counts[arm] -= 1
         for b, (buffer, held) in enumerate(zip(self._buffers, counts, strict=True)):
             if b == arm or (held and t >= buffer.shape[1]):
                 buffer = self._room(b, held, held + (b == arm), t + 1)
             if held:
-                buffer[:held, t] = values.take(rows[b][:held])
+                buffer[:held, t] = rows.part(arranged, b, held)
         self._buffers[arm][n - 1, : t + 1] = values
         self._size = t + 1
+        return arranged
 
     def fill(self, rows: Rows, K: Matrix) -> None:
         """All rows at once, from the (t, t) matrix."""
@@ -82,7 +115,7 @@ class Strips:
         buffer = self._buffers[arm]
         if n > buffer.shape[0] or t > buffer.shape[1]:
             height = max(n, int(1.25 * buffer.shape[0]) + 8 if n > buffer.shape[0] else buffer.shape[0], 8)
-            width = max(t, int(1.25 * buffer.shape[1]) if t > buffer.shape[1] else buffer.shape[1], 256)
+            width = max(t, 2 * buffer.shape[1] if t > buffer.shape[1] else buffer.shape[1], 256)
             grown = np.empty((height, width))
             if held:
                 grown[:held, : self._size] = buffer[:held, : self._size]
