@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._frames import column_names, ordered
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
@@ -15,7 +16,10 @@ LARGEST = 1e50  # magnitude of a number we compute with: the product of several 
 
 
 def number_array(name: str, values: Any) -> Matrix:
-    """``values`` as a finite float64 array of any shape (a copy)."""
+    """``values`` as a finite float64 array of any shape (a copy); a table gives its columns side by side."""
+    names = column_names(values)
+    if names is not None:
+        values = ordered(values, names, names)
     try:
         given = np.asarray(values)
         if given.dtype.kind not in "biufO":  # text and complex numbers would be converted in silence

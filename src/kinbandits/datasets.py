@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -116,8 +116,16 @@ class Dataset(Value):
     n_train: int | None = None
 
     @classmethod
-    def of(cls, X: ArrayLike, y: ArrayLike, name: str = "data", **others: Any) -> Dataset:
-        """A data set from features and labels of any kind; classes are the different labels, sorted.
+    def of(
+        cls,
+        X: ArrayLike,
+        y: ArrayLike,
+        name: str = "data",
+        order: Sequence[Any] | None = None,
+        **others: Any,
+    ) -> Dataset:
+        """A data set from features and labels of any kind; classes are the different labels,
+        sorted or in ``order``.
 
         >>> Dataset.of([[0.0], [1.0], [2.0]], ["no", "yes", "no"]).class_names
         ('no', 'yes')
@@ -143,6 +151,13 @@ class Dataset(Value):
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise InvalidInputError(f"y has only one class, {classes.tolist()}; a bandit needs two or more")
+        if order is not None:
+            place = {label: i for i, label in enumerate(order)}
+            unknown = [c for c in classes.tolist() if c not in place]
+            if unknown:
+                raise InvalidInputError(f"y holds {unknown[0]!r}, which is not in order={list(order)[:8]}")
+            new = np.argsort([place[c] for c in classes.tolist()])
+            classes, codes = classes[new], np.argsort(new)[codes]
         plain = [c if isinstance(c, str | int) and not isinstance(c, bool) else str(c) for c in classes.tolist()]
         features = features.copy()
         features.setflags(write=False)

@@ -49,9 +49,10 @@ def test_their_estimators_on_our_arrays_give_our_estimates() -> None:
 
 
 def test_retired_arms_have_probability_zero() -> None:
-    policy = kb.KMTLUCB(["a", "b", "c"], epsilon=0.2)
+    policy = kb.KMTLUCB(["a", "b", "c"], epsilon=0.2, tie_break="first")
     policy.retire_arm("b")
     dist = action_dist(policy, [[0.1], [0.2]])
+    np.testing.assert_allclose(dist[:, :, 0], [[0.9, 0.0, 0.1]] * 2)
     assert (dist[:, 1, 0] == 0.0).all()
     np.testing.assert_allclose(dist.sum(axis=1), 1.0)
 

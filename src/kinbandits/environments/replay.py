@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import number_array, rows_of_contexts
+from kinbandits._frames import categories, column, listed_column, narwhals, numbers
 from kinbandits._value import Value
 from kinbandits.environments.base import Matrix, Round, Rows, Vector, no_rows, seeded, whole
-from kinbandits.environments.tables import column, numbers, read_table
+from kinbandits.environments.tables import read_table
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 
@@ -46,11 +47,14 @@ class Log(Value):
             choices: name of the arm played in each row.
             contexts: (n, d).
             rewards: (n,).
-            arms: all arms that could have been played; default: those that were, sorted.
+            arms: all arms that could have been played; default: the categories of a categorical column, or
+                those that were played, sorted.
             propensities: (n,) probabilities of the choices, if logged: the method is valid for 1/N alone, and
                 any other value is refused.
         """
-        names = list(np.asarray(choices).tolist())
+        listed = listed_column(choices)
+        names = list(np.asarray(choices).tolist()) if listed is None else listed
+        arms = categories(choices) if arms is None else arms
         X, r = rows_of_contexts(contexts, None), number_array("rewards", rewards)
         if r.shape != (len(names),) or len(X) != len(names):
             raise InvalidInputError(
@@ -77,6 +81,33 @@ class Log(Value):
         for array in (numbers_, X, r):
             array.setflags(write=False)
         return cls(tuple(known), numbers_, X, r)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        arm: str = "arm",
+        reward: str = "reward",
+        contexts: Sequence[str] | None = None,
+        propensity: str | None = None,
+    ) -> Log:
+        """From a table of pandas, polars or another library; arguments name its columns.
+
+        Without ``contexts`` all columns that are not named otherwise are the context. A categorical column of arms
+        names all arms, played or not.
+        """
+        table = narwhals().from_native(frame, eager_only=True, pass_through=False)
+        named = {arm, reward, propensity}
+        features = [c for c in table.columns if c not in named] if contexts is None else list(contexts)
+        choices = column(table, "arm", arm)
+        return cls.of(
+            choices,
+            numbers(table, features),
+            numbers(table, [reward])[:, 0],
+            arms=categories(table[arm]),
+            propensities=None if propensity is None else numbers(table, [propensity])[:, 0],
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,13 +192,4 @@ class Replay(Value):
 
 @lru_cache(maxsize=2)
 def _read(path: str, arm: str, reward: str, contexts: tuple[str, ...] | None, propensity: str | None) -> Log:
-    table = read_table(path)
-    named = {arm, reward, propensity}
-    if contexts is None:
-        contexts = tuple(c for c in table.columns if c not in named)
-    return Log.of(
-        column(table, "arm", arm),
-        numbers(table, contexts),
-        numbers(table, [reward])[:, 0],
-        propensities=None if propensity is None else numbers(table, [propensity])[:, 0],
-    )
+    return Log.from_frame(read_table(path), arm=arm, reward=reward, contexts=contexts, propensity=propensity)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import number, number_array, rounds_of_contexts, rows_of_contexts
+from kinbandits._frames import column_names, ordered
 from kinbandits._value import changed, deepened, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownArmError, UnknownDecisionError
 from kinbandits.policies.decision import ArmName, Batch, Decision, Decisions
@@ -36,6 +37,9 @@ class Policy(ABC):
 
     ``choose`` and ``predict`` change nothing but the table of open decisions and the random state;
     ``update`` and ``observe`` are the only writers, and a call that fails leaves the policy as it was.
+
+    Wherever contexts are asked for, a table of pandas, polars or another library will do as well, and its columns
+    are known by name from the first one on (``feature_names``); arms may be a categorical column.
     """
 
     kinds: ClassVar[dict[str, type[Any]]] = {}
@@ -57,6 +61,7 @@ class Policy(ABC):
     ) -> None:
         self.arms: list[ArmName] = arm_names(arms)
         self.retired: set[ArmName] = set()
+        self.feature_names: tuple[str, ...] | None = None  # of the first table seen; later ones are put in order
         self.epsilon = real("epsilon", epsilon)
         if not 0.0 <= self.epsilon <= 1.0:
             raise InvalidInputError(f"epsilon must be between 0 and 1, got {epsilon!r}")
@@ -139,6 +144,7 @@ class Policy(ABC):
             ('red', 1.0)
         """
         query, names = self._query(context, arms, to_play=True, batch=False)
+        self._keep_names(context)
         return Decision(self._decide(query, names, scores), 0)
 
     def choose_many(
@@ -146,8 +152,8 @@ class Policy(ABC):
     ) -> Decisions:
         """Choose in many rounds at once, without learning in between.
 
-        ``contexts`` is (R, 1, d), one context a round, or (R, k, d). The choices are those that R calls of
-        ``choose`` would have made.
+        ``contexts`` is (R, 1, d), one context a round, or (R, k, d); a table has a round in each row. The choices
+        are those that R calls of ``choose`` would have made.
 
         Example:
             >>> import kinbandits as kb
@@ -155,7 +161,8 @@ class Policy(ABC):
             >>> policy.choose_many([[[0.1]], [[0.9]]]).arm
             [0, 0]
         """
-        query, names = self._query(contexts, arms, to_play=True, batch=True)
+        query, names = self._query(self._named(contexts, rounds=True), arms, to_play=True, batch=True)
+        self._keep_names(contexts)
         return Decisions(self._decide(query, names, scores))
 
     def propose(
@@ -185,7 +192,7 @@ class Policy(ABC):
             >>> policy.n_decisions
             0
         """
-        query, names = self._query(contexts, arms, to_play=True, batch=True)
+        query, names = self._query(self._named(contexts, rounds=True), arms, to_play=True, batch=True)
         draws = number_array("uniform", uniform)
         if draws.shape != (query.shape[0], 2) or (draws < 0.0).any() or (draws >= 1.0).any():
             raise InvalidInputError(
@@ -204,7 +211,7 @@ class Policy(ABC):
             >>> policy.probabilities([[[0.2]]])
             array([[0.9, 0.1]])
         """
-        query, _ = self._query(contexts, arms, to_play=True, batch=True)
+        query, _ = self._query(self._named(contexts, rounds=True), arms, to_play=True, batch=True)
         leaders, _ = self._leaders(query, self._ledger.next_id, 0.0 if self.tie_break == "first" else _TIE)
         return self._mixed(self._shares(leaders))
 
@@ -337,11 +344,12 @@ class Policy(ABC):
             )
         if not names:
             return
-        rows = rows_of_contexts(contexts, self._n_features)
+        rows = rows_of_contexts(self._named(contexts), self._n_features)
         if len(rows) != len(names):
             raise InvalidInputError(f"contexts has {len(rows)} rows, but arms has {len(names)}")
         self._check_features(rows.shape[1])
         self._learn(self._arm_indices(names), rows, values, [None] * len(names))
+        self._keep_names(contexts)
         self._version += 1
 
     def pending(self) -> list[int]:
@@ -470,10 +478,26 @@ class Policy(ABC):
             if to_play and self.retired.intersection(names):
                 gone = next(n for n in names if n in self.retired)
                 raise InvalidInputError(f"arm {gone!r} is retired and is never chosen again; leave it out")
-        rounds = rounds_of_contexts(contexts, len(names), self._n_features, batch=batch)
+        rounds = rounds_of_contexts(self._named(contexts), len(names), self._n_features, batch=batch)
         if self._features_seen is None:
             self._check_features(rounds.shape[2])
         return Query(indices, rounds), tuple(names)
+
+    def _named(self, contexts: Any, *, rounds: bool = False) -> Any:
+        """Contexts that name their columns as an array, columns in the order learned; arrays stay as they are.
+
+        With ``rounds`` every row of a table is a round of its own, since a table cannot be 3-D.
+        """
+        found = column_names(contexts)
+        if found is None:
+            return contexts
+        array = ordered(contexts, self.feature_names or found, found)
+        return array[:, None, :] if rounds and array.ndim == 2 else array
+
+    def _keep_names(self, contexts: Any) -> None:
+        if self.feature_names is None:
+            found = column_names(contexts)
+            self.feature_names = None if found is None else tuple(found)
 
     def _arm_indices(self, names: Sequence[ArmName]) -> Indices:
         try:

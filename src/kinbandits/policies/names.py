@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from kinbandits._frames import categories, listed_column
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.policies.decision import ArmName
 
 
 def arm_names(arms: int | Iterable[ArmName]) -> list[ArmName]:
-    """The names of the arms: those given, or 0, 1, ... for a number."""
+    """The names of the arms: those given, or 0, 1, ... for a number; of a categorical column its categories."""
     if isinstance(arms, bool | str | bytes):
         raise InvalidTypeError(f"arms must be a number of arms or a list of names, got {arms!r}")
     if isinstance(arms, int | np.integer):
@@ -21,7 +22,7 @@ def arm_names(arms: int | Iterable[ArmName]) -> list[ArmName]:
         return list(range(int(arms)))
     if not isinstance(arms, Iterable):
         raise InvalidTypeError(f"arms must be a number of arms or a list of names, got {arms!r}")
-    names: list[ArmName] = listed("arms", arms)
+    names: list[ArmName] = categories(arms) or listed("arms", arms)
     if not names:
         raise InvalidInputError("arms is empty; there must be at least one arm")
     for name in names:
@@ -38,6 +39,9 @@ def listed(name: str, values: object) -> list[Any]:
         if values.ndim != 1:
             raise InvalidInputError(f"{name} must be one list of arm names, got an array of shape {values.shape}")
         return list(values.tolist())
+    column = listed_column(values)
+    if column is not None:
+        return column
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidTypeError(f"{name} must be a sequence of arm names, got {values!r}")
     return [v.item() if isinstance(v, np.generic) else v for v in values]

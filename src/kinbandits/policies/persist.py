@@ -51,6 +51,7 @@ def to_data(policy: Policy) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "written_by": __version__,
         "policy": type(policy).__name__,
         "params": params,
+        **({} if policy.feature_names is None else {"feature_names": list(policy.feature_names)}),
         "retired": [name for name in policy.arms if name in policy.retired],
         "ledger": ledger,
         "rng": _plain(policy.rng.bit_generator.state),
@@ -89,6 +90,7 @@ def from_data(
     params = {name: _param(name, spec, arrays, supplied) for name, spec in data["params"].items()}
     policy = kind(**params)
     policy.retired = set(data["retired"])
+    policy.feature_names = tuple(data["feature_names"]) if "feature_names" in data else None
     policy._relearn(data, arrays, lambda spec: from_spec(spec, arrays, foreign=context_kernel))
     policy._ledger.restore(data["ledger"], arrays)
     policy.rng = _generator(data["rng"])

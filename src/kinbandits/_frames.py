@@ -1,0 +1,122 @@
+"""Tables and columns of any library (pandas, polars, pyarrow and others, through narwhals) as arrays.
+
+Nothing is imported until such a table is met, and it is known by the module that its class comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits.errors import InvalidInputError, MissingPackageError
+
+__all__ = ["categories", "column", "column_names", "is_frame", "listed_column", "narwhals", "numbers", "ordered"]
+
+_LIBRARIES = frozenset(("pandas", "polars", "pyarrow", "modin", "cudf", "narwhals", "duckdb"))
+_PLAIN = (np.ndarray, list, tuple, float, int)
+
+
+def narwhals() -> Any:
+    """The package that reads them all."""
+    try:
+        import narwhals.stable.v1 as found
+    except ImportError as error:
+        raise MissingPackageError("tables need narwhals; try: pip install 'kinbandits[experiments]'") from error
+    return found
+
+
+def is_frame(values: object) -> bool:
+    """Whether this is a table of some library."""
+    return _from_library(values) and hasattr(values, "columns")
+
+
+def _from_library(values: object) -> bool:
+    return not isinstance(values, _PLAIN) and type(values).__module__.partition(".")[0] in _LIBRARIES
+
+
+def column_names(values: object) -> list[str] | None:
+    """The names of the features, where the contexts say them: a table, a mapping, one row of a pandas table."""
+    if isinstance(values, _PLAIN):
+        return None
+    if isinstance(values, Mapping):
+        return [str(name) for name in values]
+    if is_frame(values):
+        return list(_table(values).columns)
+    index = getattr(values, "index", None) if _from_library(values) else None
+    if index is not None and not callable(index) and len(index) and all(isinstance(name, str) for name in index):
+        return list(index)
+    return None
+
+
+def ordered(values: Any, names: Sequence[str], found: Sequence[str]) -> NDArray[np.float64]:
+    """Contexts that name their columns (``found``) as an array with the columns ``names``: (rows, d), or (d,)."""
+    if len(set(found)) < len(found):
+        twice = next(n for n in found if list(found).count(n) > 1)
+        raise InvalidInputError(f"two columns of the contexts are called {twice!r}")
+    missing = [n for n in names if n not in found]
+    strange = [n for n in found if n not in names]
+    if missing or strange:
+        what = f"have no column {missing[0]!r}" if missing else f"have a column {strange[0]!r} that is new"
+        raise InvalidInputError(
+            f"the contexts {what}; this policy has seen the columns {', '.join(map(str, names[:12]))}"
+        )
+    if is_frame(values):
+        return numbers(_table(values), names)
+    row = {str(name): value for name, value in values.items()}
+    for name in names:
+        if isinstance(row[name], str | bytes):
+            raise InvalidInputError(f"the feature {name!r} is {row[name]!r}, not a number; encode it first")
+    return np.array([row[name] for name in names], dtype=np.float64)
+
+
+def listed_column(values: Any) -> list[Any] | None:
+    """The entries of a column of some library (categories by name), or None if it is none."""
+    if not _from_library(values) or is_frame(values):
+        return None
+    series = narwhals().from_native(values, series_only=True, strict=False)
+    return list(series.to_list()) if hasattr(series, "to_list") else None
+
+
+def categories(values: Any) -> list[Any] | None:
+    """All categories of a categorical column, in their order; None for any other."""
+    if not _from_library(values) or is_frame(values):
+        return None
+    nw = narwhals()
+    series = nw.from_native(values, series_only=True, strict=False)
+    kind = getattr(series, "dtype", None)
+    if kind not in (nw.Categorical, nw.Enum) and not isinstance(kind, nw.Enum):
+        return None
+    return list(series.cat.get_categories().to_list())
+
+
+def column(table: Any, argument: str, name: str) -> NDArray[Any]:
+    """One column, of any type, without missing values."""
+    if name not in table.columns:
+        raise InvalidInputError(f"{argument} is {name!r}, but the columns are {', '.join(table.columns)}")
+    series = table[name]
+    if series.null_count():
+        raise InvalidInputError(f"column {name!r} has {series.null_count()} missing values; leave those rows out")
+    return np.array(series.to_list())
+
+
+def numbers(table: Any, columns: Sequence[str]) -> NDArray[np.float64]:
+    """Columns of numbers, side by side."""
+    if not columns:
+        raise InvalidInputError("there are no feature columns")
+    arrays = []
+    for name in columns:
+        values = column(table, "a feature column", name)
+        if values.dtype.kind not in "buif":
+            raise InvalidInputError(
+                f"column {name!r} holds {table[name].dtype}, not numbers; encode it (one column per category) or "
+                "leave it out"
+            )
+        arrays.append(values.astype(np.float64))
+    return np.stack(arrays, axis=1)
+
+
+def _table(frame: Any) -> Any:
+    return narwhals().from_native(frame, eager_only=True, pass_through=False)
