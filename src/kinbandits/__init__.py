@@ -8,6 +8,8 @@
 1
 """
 
+from typing import Any as _Any
+
 from kinbandits import datasets, environments, errors, presets, theory
 from kinbandits._version import __version__
 from kinbandits.exploration import (
@@ -127,3 +129,12 @@ __all__ = [
     "theory",
     "tune",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """`MultiTaskKernelRidge` is a scikit-learn estimator: it is imported when it is asked for."""
+    if name == "MultiTaskKernelRidge":
+        from kinbandits.multitask import MultiTaskKernelRidge
+
+        return MultiTaskKernelRidge
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
