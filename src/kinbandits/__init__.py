@@ -25,6 +25,7 @@ from kinbandits.memory import Forgetting, Window
 from kinbandits.policies import (
     CGPUCB,
     CLUB,
+    COFIBA,
     GPUCB,
     KMTLUCB,
     UCB1,
@@ -68,6 +69,7 @@ from kinbandits.tuning import Tuned, tune
 __all__ = [
     "CGPUCB",
     "CLUB",
+    "COFIBA",
     "GPUCB",
     "KMTLUCB",
     "RBF",

@@ -5,6 +5,7 @@ from typing import Any
 
 from kinbandits.policies.base import Policy
 from kinbandits.policies.beta_thompson import BetaThompson
+from kinbandits.policies.cofiba import COFIBA
 from kinbandits.policies.decision import Decision, Decisions
 from kinbandits.policies.explanation import Explanation
 from kinbandits.policies.gaussian import CGPUCB, GPUCB
@@ -35,6 +36,7 @@ NAMED: dict[str, Callable[..., Any]] = {
 __all__ = [
     "CGPUCB",
     "CLUB",
+    "COFIBA",
     "GPUCB",
     "KMTLUCB",
     "NAMED",
