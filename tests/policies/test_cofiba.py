@@ -90,11 +90,12 @@ def truth(n: int) -> np.ndarray:
     return np.column_stack([2.0 * one - 1.0, one, np.where(two, 1.0, -1.0), np.where(two, -0.5, 1.0)])
 
 
-def test_it_plays_the_same_game() -> None:
-    n, items, rng = 8, catalogue(), np.random.default_rng(2)
-    policy = kb.COFIBA(n, items=items, confidence=0.25, exploration=kb.LogExploration(0.3), tie_break="first")
-    other = ExplicitCOFIBA(n, items, 0.3, 0.25)
-    for t in range(1, 401):
+@pytest.mark.parametrize(("confidence", "rounds", "seed"), [(0.25, 400, 2), *((0.3, 30, s) for s in range(10, 18))])
+def test_it_plays_the_same_game(confidence: float, rounds: int, seed: int) -> None:
+    n, items, rng = 8, catalogue(), np.random.default_rng(seed)
+    policy = kb.COFIBA(n, items=items, confidence=confidence, exploration=kb.LogExploration(0.3), tie_break="first")
+    other = ExplicitCOFIBA(n, items, 0.3, confidence)
+    for t in range(1, rounds + 1):
         user, candidates = int(rng.integers(n)), rng.permutation(10)[:4]
         wanted = other.scores(t, user, candidates)
         decision = policy.choose(items[candidates], arms=[user] * 4)
@@ -106,14 +107,16 @@ def test_it_plays_the_same_game() -> None:
         other.learn(t, user, item, reward)
         ours = policy.item_clusters
         assert {frozenset(np.flatnonzero(ours == c).tolist()) for c in range(ours.max() + 1)} == set(other.users)
-    assert policy.item_clusters.max() > 0  # items fell apart
+    assert policy.item_clusters.max() > 0 or rounds < 400  # items fell apart
     for item in range(10):
         labels = np.array(list(policy.user_clusters(items[item]).values()))
         graph = other.users[other.cluster_of(item)]
         parts = {component(i, graph) for i in range(n)}
         assert {frozenset(np.flatnonzero(labels == c).tolist()) for c in range(labels.max() + 1)} == parts
-        wrong = truth(n)[labels == 0] @ items[item]
-        assert np.ptp(wrong) < 1e-9 or labels.max() == 0  # nobody of another mind is left in a cluster
+        liking = truth(n)[labels == 0] @ items[item]
+        assert (
+            rounds < 400 or np.ptp(liking) < 1e-9 or labels.max() == 0
+        )  # nobody of another mind is in the cluster
 
 
 def test_contract(tmp_path: Path) -> None:

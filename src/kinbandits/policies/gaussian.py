@@ -19,9 +19,6 @@ from kinbandits.terms import Term, Terms
 
 def GPUCB(  # noqa: N802 (the name of the method)
     arms: int | Iterable[ArmName],
-    *,
-    arm_kernel: object,
-    descriptors: ArrayLike,
     **settings: Any,
 ) -> KMTLUCB:
     """GP-UCB (Srinivas et al., 2010): arms are points with a kernel between them, and contexts are not looked at.
@@ -30,9 +27,7 @@ def GPUCB(  # noqa: N802 (the name of the method)
 
     Args:
         arms: how many, or their names.
-        arm_kernel: of two descriptors.
-        descriptors: one row per arm.
-        settings: as for `CGPUCB`.
+        settings: as for `CGPUCB`, ``arm_kernel=`` with ``descriptors=``, or ``similarity=``, among them.
 
     Example:
         >>> import kinbandits as kb
@@ -41,7 +36,7 @@ def GPUCB(  # noqa: N802 (the name of the method)
         >>> policy.predict([0.0]).mean.round(3)
         array([0.99 , 0.601, 0.134])
     """
-    return CGPUCB(arms, arm_kernel=arm_kernel, descriptors=descriptors, context_kernel=Constant(), **settings)
+    return CGPUCB(arms, context_kernel=Constant(), **settings)
 
 
 def CGPUCB(  # noqa: N802
