@@ -83,3 +83,25 @@ def test_regret_on_the_reference_streams_of_digits(method, seed):
     environment = Streams("digits", STREAMS, seed=seed)
     policy = kb.KMTLUCB(environment.arms, **paper_settings("digits", method))
     assert kb.simulate(policy, environment).final_regret == pytest.approx(REGRET[method][seed], abs=4)
+
+
+@pytest.mark.parametrize("data", PRINTED)
+def test_published_settings_by_name(data):
+    short = kb.KMTLUCB(5, settings=f"paper/{data}")
+    assert short.get_params() == kb.KMTLUCB(5, **paper_settings(data, "KMTL-UCB-Est")).get_params()
+
+
+def test_what_is_given_wins_over_settings():
+    policy = kb.KMTLUCB(5, settings="paper", ridge=0.04, weighting="uniform", similarity=kb.Pooled())
+    assert (policy.ridge, policy.weighting, policy.similarity) == (0.04, "uniform", kb.Pooled())
+    assert policy.exploration == pytest.approx(0.02)
+    assert policy.tie_break == "first"
+    plain = kb.KMTLUCB(5, settings="paper")
+    assert (plain.ridge, plain.weighting, plain.cold_start) == (0.001, "per_arm", "explore")
+    assert isinstance(plain.similarity, kb.Estimated)
+    plain.observe([0, 1, 0], [[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
+    assert plain.choose([0.5]).arm in range(5)
+    assert kb.KMTLUCB(5, settings="default").get_params() == kb.KMTLUCB(5).get_params()
+    for wrong in ("papers", "paper/iris", None):
+        with pytest.raises(InvalidInputError, match='"paper/digits"'):
+            kb.KMTLUCB(5, settings=wrong)

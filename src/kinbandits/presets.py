@@ -1,8 +1,7 @@
 """The published settings of the paper's experiments, as settings of `KMTLUCB`.
 
-The authors' scripts give precisions (gamma = 1 / (2 length_scale^2)) and a multiplier 0.1 of sqrt(k - q), where
-our width is sqrt((k - q) / lambda): exploration = 0.1 sqrt(lambda). All values are points of
-numpy.logspace(-3, 2, 10). They are for reproducing; our defaults are better.
+The numbers stand in `kinbandits.policies.published`. They are for reproducing; our defaults are better.
+``KMTLUCB(arms, settings="paper/digits")`` is the short form for KMTL-UCB-Est.
 
 >>> import kinbandits as kb
 >>> policy = kb.KMTLUCB(arms=10, **paper_settings("digits", "KMTL-UCB-Est"))
@@ -13,18 +12,17 @@ numpy.logspace(-3, 2, 10). They are for reproducing; our defaults are better.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from kinbandits.environments import SyntheticNews
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF
+from kinbandits.policies.published import MULTIPLIER, PAPER, Precisions, grid, length_scale
 from kinbandits.similarity import Estimated, Independent, Known, Pooled
 
-__all__ = ["METHODS", "PAPER", "Method", "Precisions", "grid", "method_settings", "paper_settings"]
+__all__ = ["METHODS", "MULTIPLIER", "PAPER", "Method", "Precisions", "grid", "method_settings", "paper_settings"]
 
 Method = Literal[
     "KMTL-UCB", "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool", "Kernel-UCB-Ind at Est's settings"
@@ -36,51 +34,6 @@ METHODS: tuple[Method, ...] = (
     "Kernel-UCB-Pool",
     "Kernel-UCB-Ind at Est's settings",
 )
-MULTIPLIER = 0.1
-
-
-def grid() -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The ten values that were tried for every precision and for the ridge."""
-    return np.logspace(-3, 2, 10)
-
-
-@dataclass(frozen=True)
-class Precisions:
-    """What was chosen for a data set.
-
-    Attributes:
-        context: precision of k_X.
-        embedding: precision of k'_X, in the embedding of arms.
-        arm: precision of k_Z.
-        ridge: lambda.
-        independent: (context, ridge) of Kernel-UCB-Ind, where they differ.
-        known: precision of the known k_Z over descriptors, where there is one.
-    """
-
-    context: float
-    embedding: float
-    arm: float
-    ridge: float
-    independent: tuple[float, float] | None = None
-    known: float | None = None
-
-
-def _points(*places: int, **others: Any) -> Precisions:
-    context, embedding, arm, ridge = (float(grid()[i]) for i in places)
-    return Precisions(context, embedding, arm, ridge, **others)
-
-
-# 0: 0.001, 1: 0.00359381, 2: 0.0129155, 3: 0.0464159, 4: 0.16681, 5: 0.599484, 6: 2.15443, 7: 7.74264, 8: 27.8256
-# 9: 100
-PAPER: dict[str, Precisions] = {
-    "digits": _points(0, 2, 9, 0),
-    "pendigits": _points(0, 0, 9, 0),
-    "mnist": _points(1, 7, 9, 0),
-    "usps": _points(2, 4, 9, 0),
-    "letter": _points(6, 8, 9, 0),
-    "segment": _points(5, 9, 8, 1, independent=(float(grid()[4]), float(grid()[1]))),
-    "synthetic": _points(6, 6, 9, 0, known=float(grid()[8])),
-}
 
 
 def paper_settings(data: str, method: str, descriptors: ArrayLike | None = None) -> dict[str, Any]:
@@ -130,8 +83,3 @@ def method_settings(method: str, chosen: Precisions, descriptors: ArrayLike | No
         "cold_start": "explore",
         "tie_break": "first",
     }
-
-
-def length_scale(precision: float) -> float:
-    """The length scale of a precision, 1 / sqrt(2 precision)."""
-    return math.sqrt(0.5 / precision)

@@ -69,7 +69,9 @@ class Term(Value):
             return history
         if not len(history):  # no rows yet, hence no columns either
             return History(history.n_arms)
-        return History.of(history.n_arms, history.arms, self.select(history.contexts), history.rewards)
+        selected = History.of(history.n_arms, history.arms, self.select(history.contexts), history.rewards)
+        selected.apart = history.apart
+        return selected
 
     def check_features(self, n_features: int) -> None:
         """Raise if contexts of ``n_features`` columns do not fit."""
@@ -189,6 +191,7 @@ class TermsTracker:
             for term, view, tracker in zip(self._terms, self._views, self._trackers, strict=True):
                 if view is not h:
                     view.append(h.arms[start:], term.select(h.contexts[start:]), h.rewards[start:])
+                    view.apart = h.apart
                 tracker.observe(start, squares if view is h else None)
         except BaseException:
             for tracker, state in zip(self._trackers, before, strict=True):

@@ -74,3 +74,36 @@ def test_alarm_refuses_what_it_cannot_judge() -> None:
         two.check_transfer()
     with pytest.raises(ValueError, match="at least 2 rows"):
         kb.KMTLUCB(2).check_transfer()
+
+
+def with_own_contexts(guard: bool, t: int = 150) -> kb.KMTLUCB:
+    """Every arm has a context of its own; `Adaptive` cannot know what the others would have done in it."""
+    rows = kin_rows(2, t=t)
+    policy = kb.KMTLUCB(4, context_kernel=RBF, similarity=Adaptive(guard=guard, first=20))
+    for arm, x, reward in zip(rows.arms.tolist(), rows.contexts, rows.rewards.tolist(), strict=True):
+        decision = policy.choose([x], arms=[arm]) if t == 1 else policy.choose([x, x], arms=[arm, arm])
+        policy.update(decision, reward)
+    return policy
+
+
+def test_decisions_are_not_judged_where_arms_have_their_own_contexts(tmp_path: Path) -> None:
+    policy, free = with_own_contexts(guard=True), with_own_contexts(guard=False)
+    report = policy.similarity_report()
+    assert report.mu > 0.0
+    assert "not judged" in report.reason
+    assert all(c.decision_score is None for c in report.candidates)
+    np.testing.assert_array_equal(policy.similarity_matrix(), free.similarity_matrix())
+    assert policy.check_transfer().decision_score is None
+    policy.save(tmp_path / "policy.kb")
+    again = kb.load(tmp_path / "policy.kb")
+    assert again.similarity_report().to_data() == report.to_data()
+    policy.remove_arm(0)
+    assert policy.check_transfer().decision_score is None
+    assert taught(Adaptive(), t=60).check_transfer().decision_score is not None  # one context for all
+
+
+def test_frozen_policy_tells_what_was_chosen() -> None:
+    policy = taught(EAGER, t=60)
+    quick = policy.similarity_report(complete=False)
+    assert quick.rows == policy.similarity_report().rows
+    assert policy.frozen().similarity_report().to_data() == quick.to_data()

@@ -326,8 +326,18 @@ class Policy(ABC):
         self._version += 1
         self._ledger.settle(decision_id, value)
 
-    def observe(self, arms: Sequence[ArmName] | NDArray[Any], contexts: ArrayLike, rewards: ArrayLike) -> None:
+    def observe(
+        self,
+        arms: Sequence[ArmName] | NDArray[Any],
+        contexts: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        own_contexts: bool = False,
+    ) -> None:
         """Learn logged rows: ``arms`` (n,) names, ``contexts`` (n, d), ``rewards`` (n,).
+
+        ``own_contexts`` says that in their rounds every candidate had a context of its own, so that a row's context
+        tells nothing of the other arms; `Adaptive` wants to know.
 
         Example:
             >>> import kinbandits as kb
@@ -348,7 +358,8 @@ class Policy(ABC):
         if len(rows) != len(names):
             raise InvalidInputError(f"contexts has {len(rows)} rows, but arms has {len(names)}")
         self._check_features(rows.shape[1])
-        self._learn(self._arm_indices(names), rows, values, [None] * len(names))
+        note = "apart" if own_contexts else None
+        self._learn(self._arm_indices(names), rows, values, [note] * len(names))
         self._keep_names(contexts)
         self._version += 1
 

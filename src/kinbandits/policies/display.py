@@ -6,6 +6,7 @@ import inspect
 from html import escape
 from typing import TYPE_CHECKING
 
+from kinbandits.policies.published import in_force
 from kinbandits.terms import Terms
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def html_repr(policy: KMTLUCB) -> str:
 def _told(policy: KMTLUCB) -> dict[str, str]:
     """Settings that differ from their defaults; the kernel always."""
     defaults = {name: p.default for name, p in inspect.signature(type(policy).__init__).parameters.items()}
+    defaults |= in_force("default", {}, one_of_n=policy.rewards is not None)
     told: dict[str, str] = {}
     for name, value in policy.get_params().items():
         if isinstance(value, Terms):

@@ -14,14 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
-from kinbandits.kernels import Median
 from kinbandits.memory import Memory, as_memory
 from kinbandits.policies.base import Policy, TieBreak
 from kinbandits.policies.decision import ArmName, Decision
 from kinbandits.policies.explanation import Explanation, explain
 from kinbandits.policies.ledger import Ledger
 from kinbandits.policies.names import listed, whole
-from kinbandits.policies.rewards import RewardScale, RewardScaling
+from kinbandits.policies.published import in_force
+from kinbandits.policies.rewards import RewardScale, RewardScaling, structure, told_to_all
 from kinbandits.policies.transfer import SimilarityReport, TransferCheck, check_transfer, similarity_report
 from kinbandits.regression import (
     ENGINES,
@@ -35,7 +35,7 @@ from kinbandits.regression import (
 )
 from kinbandits.regression.base import ColdStart
 from kinbandits.sampling import PosteriorSampling, covariance_root
-from kinbandits.similarity import Adaptive, Independent, Settled, Similarity, Weighting
+from kinbandits.similarity import Settled, Similarity, Weighting
 from kinbandits.terms import Term, Terms, as_terms
 
 Vector = NDArray[np.float64]
@@ -58,12 +58,15 @@ class KMTLUCB(Policy):
         similarity: k_Z, for example ``Known(matrix)``, ``Estimated(...)``. Default: `Adaptive()`,
             which shares between arms where that helps (with a window, where rows leave, `Independent()`).
         kernel: a sum of `Term`, in place of the two above.
-        ridge: lambda.
-        exploration: beta, a number or a function t -> beta_t of the number of the decision, counted from 1; or
+        ridge: lambda; 0.01.
+        exploration: beta, a number (0.1) or a function t -> beta_t of the number of the decision, counted from 1; or
             `PosteriorSampling()`, Thompson's rule in place of the width.
-        weighting: ``"per_arm"``, eta = 1/n_a (the paper's algorithm), or ``"uniform"`` (its analysis).
+        weighting: ``"per_arm"``, eta = 1/n_a (the paper's algorithm), or ``"uniform"`` (its analysis; the default).
         cold_start: an arm never played has mean 0 and the prior width (``"explore"``, the paper), or borrows
-            from its kin (``"borrow"``); ``"auto"`` borrows where arms have descriptors.
+            from its kin (``"borrow"``); ``"auto"``, the default, borrows where arms have descriptors.
+        settings: what stands for arguments that are left out: ``"default"``, as said here; ``"paper"``, what the
+            paper's experiments share (per_arm weights, ridge 0.001, exploration 0.1 sqrt(ridge), `Estimated`,
+            ties to the first arm); ``"paper/digits"`` and so on, with the kernels and ridge published for it.
         engine: ``"auto"`` (exact for the first 5,000 rows, then a dictionary of 1,000 points or ``budget``),
             ``"exact"``, ``"budgeted"`` (constant cost and memory) or ``"naive"`` (the formula, literally; slow).
         budget: how many dictionary points ``"budgeted"`` keeps.
@@ -72,8 +75,11 @@ class KMTLUCB(Policy):
             means and widths are reported in the rewards' own units.
         reward_scaling: ``"running"`` learns the range from the rewards instead: it follows the first 60 (longer, if
             they are all equal) and then stays. It is saved with the policy.
+        rewards: ``"one_of_n"`` declares that in every round one arm pays 1 and all others 0 (say, which of N
+            classes a context belongs to), with one context for all arms. A reward of 1 then also teaches every
+            other arm a 0: N rows in place of one. The default similarity is then `Independent()`, exploration 0.7.
         epsilon: with this probability, play a uniformly random candidate. Propensities are exact.
-        tie_break: ``"random"``, or ``"first"`` as numpy.argmax.
+        tie_break: ``"random"`` (the default), or ``"first"`` as numpy.argmax.
         seed: of ties and epsilon.
         max_pending, forget_after: how many open decisions are kept, and for how many further decisions.
 
@@ -99,25 +105,39 @@ class KMTLUCB(Policy):
         context_kernel: object = None,
         similarity: Similarity | None = None,
         kernel: Term | Terms | None = None,
-        ridge: float = 0.01,
-        exploration: Exploration = 0.1,
-        weighting: Weighting = "uniform",
-        cold_start: ColdStart | Literal["auto"] = "auto",
+        ridge: float | None = None,
+        exploration: Exploration | None = None,
+        weighting: Weighting | None = None,
+        cold_start: ColdStart | Literal["auto"] | None = None,
+        settings: str = "default",
         engine: str = "auto",
         budget: int = 256,
         memory: Memory | None = None,
         reward_range: tuple[float, float] | None = None,
         reward_scaling: RewardScaling | None = None,
+        rewards: Literal["one_of_n"] | None = None,
         epsilon: float = 0.0,
-        tie_break: TieBreak = "random",
+        tie_break: TieBreak | None = None,
         seed: int | np.random.Generator | None = 0,
         max_pending: int = 100_000,
         forget_after: int | None = None,
     ) -> None:
+        limits = as_memory(memory)
+        given = {
+            "context_kernel": context_kernel,
+            "similarity": similarity,
+            "ridge": ridge,
+            "exploration": exploration,
+            "weighting": weighting,
+            "cold_start": cold_start,
+            "tie_break": tie_break,
+        }
+        keeps_rows = limits is None or limits.rows is None
+        chosen = in_force(settings, given, keeps_rows=keeps_rows, one_of_n=rewards is not None)
         super().__init__(
             arms,
             epsilon=epsilon,
-            tie_break=tie_break,
+            tie_break=chosen["tie_break"],
             seed=seed,
             max_pending=max_pending,
             forget_after=forget_after,
@@ -125,28 +145,22 @@ class KMTLUCB(Policy):
         if kernel is not None and (context_kernel is not None or similarity is not None):
             raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
         if kernel is None:
-            limits = as_memory(memory)
-            limited = limits is not None and limits.rows is not None
-            default = Independent() if limited else Adaptive()
-            kernel = Term(
-                default if similarity is None else similarity,
-                Median() if context_kernel is None else context_kernel,
-            )
+            kernel = Term(chosen["similarity"], chosen["context_kernel"])
         self.terms = as_terms(kernel)
         for term in self.terms:
             term.similarity.check_arms(self.n_arms)
-        self.ridge = positive("ridge", ridge)
-        self.exploration = (
-            exploration
-            if callable(exploration) or isinstance(exploration, PosteriorSampling)
-            else positive("exploration", exploration, zero=True)
-        )
+        self.ridge = positive("ridge", chosen["ridge"])
+        self.exploration: Exploration = chosen["exploration"]
+        if not callable(self.exploration) and not isinstance(self.exploration, PosteriorSampling):
+            self.exploration = positive("exploration", self.exploration, zero=True)
+        weighting, cold_start = chosen["weighting"], chosen["cold_start"]
         _one_of("weighting", weighting, ("per_arm", "uniform"))
         _one_of("cold_start", cold_start, ("explore", "borrow", "auto"))
         _one_of("engine", engine, ("auto", *ENGINES))
         self.weighting, self.cold_start, self.engine = weighting, cold_start, engine
-        self.budget, self.memory = whole("budget", budget, 1), as_memory(memory)
+        self.budget, self.memory = whole("budget", budget, 1), limits
         self._rewards = RewardScale.of(reward_range, reward_scaling)
+        self.rewards = structure(rewards, reward_range, reward_scaling)
         self.reward_range, self.reward_scaling = self._rewards.limits, reward_scaling
         self._start(self.terms, History(self.n_arms))
 
@@ -184,15 +198,18 @@ class KMTLUCB(Policy):
             raise InvalidInputError(f"term must be between 0 and {n - 1}, got {term!r}")
         return np.array(self.regression.similarity_matrices[term or 0])
 
-    def similarity_report(self) -> SimilarityReport:
+    def similarity_report(self, complete: bool = True) -> SimilarityReport:
         """Why an `Adaptive` similarity is what it is: candidates, evidence, and the choices over time.
+
+        ``complete`` works out what was not needed for the choices or not kept (n^3 for every decision score);
+        without it the report is free, and holds what the policy remembers.
 
         Example:
             >>> import kinbandits as kb
             >>> print(kb.KMTLUCB(arms=3).similarity_report().reason)
             Independent: the first choice is made at 30 rows
         """
-        return similarity_report(self.regression)
+        return similarity_report(self.regression, complete)
 
     def check_transfer(self, *, margin: float = 5.0, tolerance: float = 1.0, guard: bool = True) -> TransferCheck:
         """Whether the similarity in force does harm on the rows learned, whatever it is; a `TransferWarning` if so.
@@ -322,6 +339,7 @@ class KMTLUCB(Policy):
             "memory": self.memory,
             "reward_range": self.reward_range,
             "reward_scaling": self.reward_scaling,
+            "rewards": self.rewards,
             "epsilon": self.epsilon,
             "tie_break": self.tie_break,
             "seed": self.seed,
@@ -392,34 +410,46 @@ class KMTLUCB(Policy):
             raise InvalidTypeError(
                 "a frozen policy does not learn; teach the one it came from and freeze that again"
             )
+        apart = any(note is not None for note in notes)  # see `_leaders`
+        if self.rewards == "one_of_n":
+            arms, contexts, rewards = told_to_all(arms, contexts, rewards, self.n_arms)
         scale = self._rewards.grown(rewards)
         n = self.regression.n_observations
         moved = not scale.same_scale(self._rewards)
         if (moved or self.terms.refits(n, n + len(arms))) and self.regression.keeps_all_rows:
             grown = self.regression.history.copy()
-            grown.append(arms, contexts, scale.learned(rewards))
+            grown.append(arms, contexts, scale.learned(rewards), apart)
             if moved and self._rewards.seen:
                 known = np.array([*self._rewards.seen, *rewards])
-                grown = History.of(grown.n_arms, grown.arms, grown.contexts, scale.learned(known))
+                grown = grown.with_rewards(scale.learned(known))
             settings = self._settings(self.terms.fitted(grown))
             if self.memory is not None and self.memory.rows is not None:
                 grown = grown.recent(self.memory.rows)
             self.regression = self.regression.rebuilt(settings, grown)
         else:
             scale = self._rewards if moved else scale  # rows are gone that would have to be learned again
-            self.regression.observe(arms, contexts, scale.learned(rewards))
+            self.regression.observe(arms, contexts, scale.learned(rewards), apart)
         self._rewards = scale
         if self.engine == "auto":
             self.regression = changed_over(self.regression)
 
-    def _leaders(self, query: Query, first_round: int, tolerance: float) -> tuple[NDArray[np.bool_] | Matrix, None]:
+    def _leaders(
+        self, query: Query, first_round: int, tolerance: float
+    ) -> tuple[NDArray[np.bool_] | Matrix, list[str] | None]:
         # Algorithm 1: p_{a,t} = mean + beta * s; choose argmax p_{a,t}
-        if not query.shape[0]:
+        rounds = query.shape[0]
+        notes = None if query.shared else ["apart"] * rounds  # candidates had contexts of their own
+        if notes and self.rewards == "one_of_n":
+            raise InvalidInputError(
+                'rewards="one_of_n" needs one context for all arms, (d,): the reward of one arm says what the '
+                f"others would have paid in it; got {query.contexts.shape[1]} contexts"
+            )
+        if not rounds:
             return np.zeros(query.shape, dtype=bool), None
         if isinstance(self.exploration, PosteriorSampling):
-            return self._sampled(query, self.exploration), None
-        exploration = self._exploration(first_round, query.shape[0])
-        return self.regression.leaders(query, exploration, tolerance), None
+            return self._sampled(query, self.exploration), notes
+        exploration = self._exploration(first_round, rounds)
+        return self.regression.leaders(query, exploration, tolerance), notes
 
     def _sampled(self, query: Query, sampling: PosteriorSampling) -> Matrix:
         """How often each candidate leads in joint draws, (R, k)."""

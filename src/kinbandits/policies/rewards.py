@@ -16,6 +16,8 @@ from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
 RewardScaling = Literal["running"]
 SETTLED_ROWS = 60  # as many as the default context kernel takes to settle
 
@@ -91,6 +93,38 @@ class RewardScale:
         """From what `to_data` gave."""
         seen = None if data["seen"] is None else tuple(data["seen"])
         return replace(self, offset=data["offset"], scale=data["scale"], seen=seen)
+
+
+def structure(rewards: object, reward_range: object, reward_scaling: object) -> Literal["one_of_n"] | None:
+    """The declared structure of rewards, checked."""
+    if rewards not in (None, "one_of_n"):
+        raise InvalidInputError(f'rewards must be None or "one_of_n", got {rewards!r}')
+    if rewards is not None and (reward_range is not None or reward_scaling is not None):
+        raise InvalidInputError(
+            'rewards="one_of_n" says that rewards are 0 or 1; leave reward_range= and reward_scaling= out'
+        )
+    return None if rewards is None else "one_of_n"
+
+
+def told_to_all(arms: Indices, contexts: Matrix, rewards: Vector, n_arms: int) -> tuple[Indices, Matrix, Vector]:
+    """One of ``n_arms`` pays: the rows, and after each row of reward 1 those of all other arms, with reward 0.
+
+    >>> arms, _, rewards = told_to_all(np.array([2, 0]), np.zeros((2, 1)), np.array([1.0, 0.0]), 3)
+    >>> arms.tolist(), rewards.tolist()
+    ([2, 0, 1, 0], [1.0, 0.0, 0.0, 0.0])
+    """
+    wrong = rewards[(rewards != 0.0) & (rewards != 1.0)]
+    if len(wrong):
+        raise InvalidInputError(f'rewards="one_of_n" takes rewards of 0 and 1 only, got {wrong[0]}')
+    told: list[int] = []
+    rows: list[int] = []
+    for i, (arm, reward) in enumerate(zip(arms.tolist(), rewards.tolist(), strict=True)):
+        everyone = [arm, *(b for b in range(n_arms) if b != arm)] if reward else [arm]
+        told += everyone
+        rows += [i] * len(everyone)
+    place = np.array(rows, dtype=np.intp)
+    known = np.array(told, dtype=np.intp)
+    return known, contexts[place], np.where(known == arms[place], rewards[place], 0.0)
 
 
 def _range(value: Any) -> tuple[float, float]:

@@ -256,7 +256,14 @@ class SupKMTLUCB(Policy):
 
     # -- learning: line 17, when the reward has come ------------------------------------------------
 
-    def observe(self, arms: Sequence[ArmName] | NDArray[Any], contexts: ArrayLike, rewards: ArrayLike) -> None:
+    def observe(
+        self,
+        arms: Sequence[ArmName] | NDArray[Any],
+        contexts: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        own_contexts: bool = False,
+    ) -> None:
         """Learn logged rows: they join the estimate of stage 1, and no set of ``stages``, as they are no rounds.
 
         Stage 1 is the one that can take them: which rounds join it depends on contexts alone. The intervals hold

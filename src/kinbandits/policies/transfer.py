@@ -80,8 +80,8 @@ class TransferCheck:
     harmful: bool
 
 
-def similarity_report(regression: Regression) -> SimilarityReport:
-    """Why the similarity is what it is. Milestones the engine has not kept are worked out again."""
+def similarity_report(regression: Regression, complete: bool = True) -> SimilarityReport:
+    """Why the similarity is what it is. If ``complete``, milestones not kept are worked out again."""
     similarity = regression.settings.terms.terms[0].similarity
     history = regression.settings.terms.terms[0].select_history(regression.history)
     if isinstance(similarity, Settled):
@@ -97,14 +97,25 @@ def similarity_report(regression: Regression) -> SimilarityReport:
         raise InvalidInputError("the rows the similarity was chosen from are no longer kept")
     stones = list(similarity.milestones(len(history)))
     known = {choice.rows: choice for choice in regression.choices()}
+    if not complete or not regression.in_order:
+        stones = [n for n in stones if n in known]
+        if stones:
+            return _reported(similarity, tuple(known[n] for n in stones))
+        if similarity.milestone(len(history)):
+            return SimilarityReport(0, np.nan, None, "what was chosen has not been kept", (), (), None)
     if not stones:
         reason = f"Independent: the first choice is made at {similarity.first} rows"
         return SimilarityReport(0, 0.0, None, reason, (), (), similarity.first)
     past = [known[n] if n in known else similarity.choice(history.head(n)) for n in stones[:-1]]
     head = history.head(stones[-1])
     now = similarity.choice(head, complete=True) if isinstance(similarity, Adaptive) else similarity.choice(head)
-    later = next((n for n in similarity.milestones(similarity.until) if n > stones[-1]), None)
-    return SimilarityReport(now.rows, now.mu, now.scale, now.reason, now.candidates, (*past, now), later)
+    return _reported(similarity, (*past, now))
+
+
+def _reported(similarity: Stepwise, choices: tuple[Choice, ...]) -> SimilarityReport:
+    now = choices[-1]
+    later = next((n for n in similarity.milestones(similarity.until) if n > now.rows), None)
+    return SimilarityReport(now.rows, now.mu, now.scale, now.reason, now.candidates, choices, later)
 
 
 def check_transfer(regression: Regression, margin: float, tolerance: float, guard: bool) -> TransferCheck:
@@ -120,7 +131,7 @@ def check_transfer(regression: Regression, margin: float, tolerance: float, guar
     K, alone = regression.similarity_matrices[0], np.eye(history.n_arms)
     fit = problem.log_likelihood(K) - problem.log_likelihood(alone)
     score = error = None
-    if guard:
+    if guard and history.apart is None:  # else the contexts of the other arms are not known
         difference = problem.decisions(K) - problem.decisions(alone)
         score = float(difference.sum())
         error = float(np.sqrt(len(history)) * difference.std(ddof=1))

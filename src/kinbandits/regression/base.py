@@ -16,7 +16,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,6 +119,9 @@ class Ridge:
 class Regression(ABC):
     """One estimator, several engines. Subclasses fill in the posterior; the rules common to all stand here."""
 
+    in_order: ClassVar[bool] = True
+    """Whether the rows of ``history`` stand in the order in which they came."""
+
     def __init__(self, settings: Ridge, history: History) -> None:
         self.settings = settings
         self.history = history
@@ -186,27 +189,30 @@ class Regression(ABC):
         """What was learned, as JSON data and arrays."""
         h = self.history
         arrays = {"arms": h.arms.astype(np.int64), "contexts": h.contexts, "rewards": h.rewards}
-        return {"n_arms": h.n_arms, "forgotten": h.forgotten}, arrays
+        return {"n_arms": h.n_arms, "forgotten": h.forgotten, "apart": h.apart}, arrays
 
     def restored(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """This engine with these settings, and what `to_data` gave learned."""
         rows = arrays["arms"].astype(np.intp), arrays["contexts"], arrays["rewards"]
         history = History.of(data["n_arms"], *rows)
-        history.forgotten = data.get("forgotten", 0)
+        history.forgotten, history.apart = data.get("forgotten", 0), data.get("apart")
         return self.rebuilt(self.settings, history)
 
     # -- common to all --------------------------------------------------------------------------
 
-    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector) -> None:
-        """Learn from rows. If that fails, the regression is as it was before."""
+    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, apart: bool = False) -> None:
+        """Learn from rows. If that fails, the regression is as it was before.
+
+        ``apart`` says that in their rounds every candidate had a context of its own.
+        """
         memory = self.settings.memory
         if memory is not None and memory.rows is not None and len(self.history) + len(arms) > memory.rows:
             grown = self.history.copy()
-            grown.append(arms, contexts, rewards)
+            grown.append(arms, contexts, rewards, apart)
             self.__dict__ = self.rebuilt(self.settings, grown.recent(memory.rows)).__dict__
             return
         start = len(self.history)
-        self.history.append(arms, contexts, rewards)
+        self.history.append(arms, contexts, rewards, apart)
         try:
             self._absorb(start)
         except BaseException:

@@ -102,7 +102,7 @@ class ExactRegression(Regression):
         """Laid out for reading."""
         if self.settings.memory is not None or not self.grows:  # feature space is read as it is, and has no t x t
             return self.copy()
-        return FrozenRegression(self.settings, self.history, self.similarity_matrices)
+        return FrozenRegression(self.settings, self.history, self.similarity_matrices, self.choices())
 
     def choices(self) -> tuple[Choice, ...]:
         return () if self._tracker is None else self._tracker.choices

@@ -22,16 +22,22 @@ from kinbandits.errors import InvalidTypeError
 from kinbandits.history import History
 from kinbandits.regression.base import Indices, Matrix, Prediction, Query, Regression, Ridge, Vector
 from kinbandits.regression.linalg import factor
+from kinbandits.similarity import Choice
 
 
 class FrozenRegression(Regression):
     """Reads only; costs t^3 / 2 to build. Any number of threads may predict at once."""
 
-    def __init__(self, settings: Ridge, history: History, matrices: list[Matrix]) -> None:
+    in_order = False
+
+    def __init__(
+        self, settings: Ridge, history: History, matrices: list[Matrix], choices: tuple[Choice, ...] = ()
+    ) -> None:
         order = np.argsort(history.arms, kind="stable")
         ordered = History.of(history.n_arms, history.arms[order], history.contexts[order], history.rewards[order])
         super().__init__(settings, ordered)
         self._matrices = [np.array(m) for m in matrices]
+        self._choices = choices
         self._counts = ordered.counts
         ends = np.cumsum(self._counts)
         self._slices = [slice(int(end - n), int(end)) for end, n in zip(ends, self._counts, strict=True)]
@@ -110,6 +116,10 @@ class FrozenRegression(Regression):
         c = self._T @ self.settings.terms.gram(self._matrices, h.arms, h.contexts, arms, contexts)
         return gram - c.T @ c
 
+    def choices(self) -> tuple[Choice, ...]:
+        """Those made until it was frozen."""
+        return self._choices
+
     def frozen(self) -> Regression:
         """It is."""
         return self
@@ -125,7 +135,7 @@ class FrozenRegression(Regression):
     def _absorb(self, start: int) -> NoReturn:
         raise InvalidTypeError("a frozen policy does not learn; teach the one it came from and freeze that again")
 
-    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector) -> NoReturn:
+    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, apart: bool = False) -> NoReturn:
         """Refused."""
         self._absorb(0)
 

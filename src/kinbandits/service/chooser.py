@@ -123,6 +123,13 @@ def chosen_context(body: Body) -> list[float]:
     return list(context[body["index"] if len(context) > 1 else 0])
 
 
+def learned_row(body: Body) -> Body:
+    """The row that is learned with the reward; said so if every candidate had a context of its own."""
+    row: Body = {"arm": body["arm"], "context": chosen_context(body)}
+    apart = isinstance(body["context"][0], list) and len(body["context"]) > 1
+    return {**row, "own_contexts": True} if apart else row
+
+
 def explain_record(record: Record, policy: KMTLUCB) -> Explanation | None:
     """Why a logged decision came out so, by what the policy knows now; None if its arm has gone."""
     if record.body["arm"] not in policy.arms:

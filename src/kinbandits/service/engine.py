@@ -327,7 +327,7 @@ class Engine:
 
 def defaulted(record: Record, reward: float | None, now: float) -> Draft:
     """The event that a decision's wait time is over."""
-    body = {"reward": reward, "arm": record.body["arm"], "context": chooser.chosen_context(record.body)}
+    body = {"reward": reward, **chooser.learned_row(record.body)}
     return Draft("default", now, body, record.id)
 
 

@@ -70,7 +70,8 @@ class Learner:
     def _learn(self, event: Event) -> bool:
         body = event.body
         try:
-            self.policy.observe([body["arm"]], [body["context"]], [body["reward"]])
+            own = bool(body.get("own_contexts"))
+            self.policy.observe([body["arm"]], [body["context"]], [body["reward"]], own_contexts=own)
         except KinbanditsError as error:
             # A row that cannot be learned (say, the settings now have another reward range) is left out, and
             # stays in the log. It must not stop the others.

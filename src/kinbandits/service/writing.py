@@ -11,7 +11,7 @@ from typing import Any
 
 from kinbandits.errors import KinbanditsError
 from kinbandits.policies import KMTLUCB
-from kinbandits.service.chooser import chosen_context
+from kinbandits.service.chooser import learned_row
 from kinbandits.service.config import ServiceSettings
 from kinbandits.service.events import Draft, Record
 from kinbandits.service.problems import Problem, unknown_decision
@@ -116,14 +116,14 @@ class Page:
         delay = self.now - record.at
         wait = self.settings.reward_wait
         if record.state == "open" and wait and delay > wait:
-            row = {"arm": record.body["arm"], "context": chosen_context(record.body)}
+            row = learned_row(record.body)
             self._add("default", {"reward": self.settings.default_reward, **row}, record.id)
             record = replace(record, state="defaulted")
         if record.state == "defaulted":
             self._add("late", {"reward": request.value, "delay": delay}, record.id)
             state = "late"
         else:
-            body = {"reward": request.value, "arm": record.body["arm"], "context": chosen_context(record.body)}
+            body = {"reward": request.value, **learned_row(record.body)}
             self._add("reward", {**body, "delay": delay}, record.id)
             state = "rewarded"
         self._records[record.id] = replace(record, state=state, reward=request.value)

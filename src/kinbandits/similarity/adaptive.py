@@ -36,8 +36,8 @@ class Adaptive(Stepwise):
         scales: c.
         margin: nats by which sharing must win.
         tolerance: standard errors by which the decision score may fall short.
-        guard: whether decisions are judged at all. They take a row's context as that of all arms: set it to False
-            where every arm has a context of its own.
+        guard: whether decisions are judged at all. They take a row's context as that of all arms; as soon as the
+            rows come from rounds in which every candidate had a context of its own, only likelihood judges.
         first, growth, until: when it is chosen: first after so many rows, and last.
 
     Example:
@@ -110,6 +110,7 @@ class Adaptive(Stepwise):
         ``complete`` computes every decision score, also those that could not have mattered.
         """
         problem = self._problem(history)
+        guard = self.guard and history.apart is None
         alone = np.eye(history.n_arms)
         matrices: dict[tuple[float, float | None], Matrix] = {(0.0, None): alone}
         known = problem.K_contexts if self._shares_kernel else None
@@ -123,14 +124,14 @@ class Adaptive(Stepwise):
             (key for key, e in evidence.items() if key[0] and e.log_likelihood >= needed),
             key=lambda key: -evidence[key].log_likelihood,
         )
-        chosen = winners[0] if winners and not self.guard else (0.0, None)
-        if complete or (winners and self.guard):
+        chosen = winners[0] if winners and not guard else (0.0, None)
+        if history.apart is None and (complete or (winners and guard)):
             base_line = problem.decisions(alone)
             evidence[0.0, None] = replace(own, decision_score=float(base_line.sum()), decision_error=0.0)
             others = [key for key in matrices if key[0]] if complete else winners
             for key in sorted(others, key=lambda key: -evidence[key].log_likelihood):
                 evidence[key] = _judged(evidence[key], problem.decisions(matrices[key]) - base_line, base_line)
-                if self.guard and not chosen[0] and key in winners and self._holds(evidence[key], base_line):
+                if guard and not chosen[0] and key in winners and self._holds(evidence[key], base_line):
                     chosen = key
                     if not complete:
                         break
@@ -139,7 +140,7 @@ class Adaptive(Stepwise):
             mu=chosen[0],
             scale=chosen[1],
             candidates=tuple(evidence.values()),
-            reason=self._reason(chosen, evidence, bool(winners)),
+            reason=self._reason(chosen, evidence, bool(winners), guard),
             matrix=matrices[chosen],
         )
 
@@ -156,14 +157,19 @@ class Adaptive(Stepwise):
         return evidence.decision_score >= least - 1e-9 * len(base_line)
 
     def _reason(
-        self, chosen: tuple[float, float | None], evidence: dict[tuple[float, float | None], Evidence], won: bool
+        self,
+        chosen: tuple[float, float | None],
+        evidence: dict[tuple[float, float | None], Evidence],
+        won: bool,
+        guard: bool,
     ) -> str:
         ahead = {k: e.log_likelihood - evidence[0.0, None].log_likelihood for k, e in evidence.items() if k[0]}
         if not ahead:
             return "Independent: fewer than two arms can be told apart yet"
         best = max(ahead, key=lambda key: ahead[key])
         if chosen[0]:
-            return f"{_name(chosen)} fits better than Independent by {ahead[chosen]:.1f} nats and decides no worse"
+            judged = " and decides no worse" if guard else "; its decisions are not judged"
+            return f"{_name(chosen)} fits better than Independent by {ahead[chosen]:.1f} nats{judged}"
         if won:
             return f"Independent: {_name(best)} fits better by {ahead[best]:.1f} nats, but would have decided worse"
         return f"Independent: {_name(best)} comes nearest, with {ahead[best]:+.1f} nats; {self.margin:g} are needed"
