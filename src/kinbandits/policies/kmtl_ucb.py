@@ -59,8 +59,8 @@ class KMTLUCB(Policy):
             which shares between arms where that helps (with a window, where rows leave, `Independent()`).
         kernel: a sum of `Term`, in place of the two above.
         ridge: lambda; 0.01.
-        exploration: beta, a number (0.1) or a function t -> beta_t of the number of the decision, counted from 1; or
-            `PosteriorSampling()`, Thompson's rule in place of the width.
+        exploration: beta, a number (0.1) or a function t -> beta_t of the number of the decision, counted from 1;
+            or `PosteriorSampling()`, Thompson's rule in place of the width.
         weighting: ``"per_arm"``, eta = 1/n_a (the paper's algorithm), or ``"uniform"`` (its analysis; the default).
         cold_start: an arm never played has mean 0 and the prior width (``"explore"``, the paper), or borrows
             from its kin (``"borrow"``); ``"auto"``, the default, borrows where arms have descriptors.
