@@ -49,6 +49,7 @@ class DenseRegression(Regression):
         self._tracker = TermsTracker(settings.terms, history)
         self._grams = [GrowingGram() for _ in settings.terms]
         self._L: Matrix | None = None
+        self._work: Vector = np.empty(0)
         self._z: Vector = np.zeros(0)
         self._append(self._kernel_rows(0))
 
@@ -81,14 +82,18 @@ class DenseRegression(Regression):
         """L of the current M, and z = L^-1 y."""
         if self._L is None:
             arms = self.history.arms
-            M: Matrix | None = None
-            for gram, K_arm in zip(self._grams, self.similarity_matrices, strict=True):
-                product = K_arm.take(arms, axis=0).take(arms, axis=1)
+            t = len(arms)
+            if t * t > len(self._work):
+                self._work = np.empty(2 * t * t)
+            M = self._work[: t * t].reshape(t, t)  # M and then its factor, in memory that is used again
+            for i, (gram, K_arm) in enumerate(zip(self._grams, self.similarity_matrices, strict=True)):
+                product = M if i == 0 else np.empty((t, t))
+                np.take(K_arm.take(arms, axis=0), arms, axis=1, out=product, mode="clip")
                 product *= gram.matrix
-                M = product if M is None else M + product
-            assert M is not None
-            M.reshape(-1)[:: len(arms) + 1] += self._noise()
-            self._L = factor(M)
+                if i:
+                    M += product
+            self._work[: t * t : t + 1] += self._noise()
+            self._L = factor(M, overwrite=True)
             self._z = forward(self._L, self.history.rewards)
         return self._L
 

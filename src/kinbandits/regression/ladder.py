@@ -99,11 +99,13 @@ class LadderRegression(DualRegression):
 
         steps = self._reference.steps(probe, f)
 
-        def climb(at_most: int | None) -> Iterator[Bounds]:
+        def climb(at_most: int | None, tighten: bool = False) -> Iterator[Bounds]:
             nonlocal f, last
             if open_without_error():
                 return
             for f in islice(steps, at_most):  # noqa: B007 (what `bounds` is made of)
+                if tighten:
+                    self._reference.tighten()
                 last = bounds("steps")
                 yield last
                 if open_without_error():
@@ -120,9 +122,10 @@ class LadderRegression(DualRegression):
                 q_high = np.minimum(q_high, (Q + slack) / low)
             reach = np.sqrt(q_high)
             narrow, wide = self._bonuses(probe, exploration, q_low, q_high)
+            self._reference.tighten()
             last = bounds("widths")
             yield last
-            yield from climb(None)
+            yield from climb(None, tighten=True)
         self._counters["cg rounds"] += 1
         contenders = np.flatnonzero(_contenders(last))
         yield from self._cg_rungs(probe, cold, exploration, contenders, last, f, q_low, q_high)

@@ -19,22 +19,27 @@ LARGEST_JITTER = 1e-6  # of the largest diagonal entry; more would change the an
 SMALL_PIVOT = 1e-11  # of the largest diagonal entry
 
 
-def factor(M: Matrix) -> Matrix:
+def factor(M: Matrix, overwrite: bool = False) -> Matrix:
     """The lower Cholesky factor of M, with jitter on the diagonal if rounding made M indefinite.
 
     Jitter starts at 1e-14 of the largest diagonal entry and grows tenfold, with a warning that names it;
     above 1e-6 the matrix is refused. A factor whose smallest pivot is below 1e-11 of that entry has lost most
-    of its digits, and is told of with a warning too. Costs t^3 / 3. M is left as it was.
+    of its digits, and is told of with a warning too. Costs t^3 / 3. M is left as it was, unless it may be
+    overwritten: then the factor is in its place (and what is above the diagonal of the factor means nothing).
     """
-    if not np.isfinite(M).all():
-        raise SingularMatrixError("the kernel matrix holds NaN or infinity; check what the kernel returns")
-    scale = float(M.diagonal().max())
-    L, info = dpotrf(M, lower=1, clean=1)
-    if not info:
-        smallest = float(L.diagonal().min()) ** 2
+    diagonal = M.diagonal().copy()
+    scale = float(diagonal.max())
+    L, info = dpotrf(M.T, lower=1, clean=not overwrite, overwrite_a=overwrite)
+    smallest = float(L.diagonal().min()) ** 2  # NaN if there is one in M
+    if not info and np.isfinite(smallest):
         if smallest < SMALL_PIVOT * scale:
             warn_singular(len(M), f"its smallest pivot is {smallest:.3g}, so that few digits are certain")
         return np.asarray(L)
+    if overwrite:  # the triangle that LAPACK did not touch, and the diagonal that was kept
+        M = np.tril(M, -1)
+        M += M.T + np.diag(diagonal)
+    if not np.isfinite(M).all():
+        raise SingularMatrixError("the kernel matrix holds NaN or infinity; check what the kernel returns")
     jitter = 1e-14
     while jitter <= LARGEST_JITTER:
         try:
