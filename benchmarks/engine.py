@@ -123,8 +123,8 @@ def authors_streams(horizon: int, streams: int) -> None:
         ratios.append(costs["refactorise"] / costs["exact"])
     print(
         f"Digits, the authors' streams ({streams} of 10, T={test.shape[1]}): {differ} arms differ from "
-        f"refactorise, {close} more where the lead is below 1e-10; {otherwise} of {streams * given.shape[1]} differ from the "
-        f"authors' program; refactorise / exact, rounds interleaved: median {np.median(ratios):.1f}, "
+        f"refactorise, {close} more where the lead is below 1e-10; {otherwise} of {streams * given.shape[1]} "
+        f"differ from the authors' program; refactorise / exact, rounds interleaved: median {np.median(ratios):.1f}, "
         f"{min(ratios):.1f} to {max(ratios):.1f}",
         flush=True,
     )
