@@ -124,7 +124,7 @@ def authors_streams(horizon: int, streams: int) -> None:
     print(
         f"Digits, the authors' streams ({streams} of 10, T={test.shape[1]}): {differ} arms differ from "
         f"refactorise, {close} more where the lead is below 1e-10; {otherwise} of {streams * given.shape[1]} "
-        f"differ from the authors' program; refactorise / exact, rounds interleaved: median {np.median(ratios):.1f}, "
+        f"differ from the authors' program; refactorise / exact, interleaved: median {np.median(ratios):.1f}, "
         f"{min(ratios):.1f} to {max(ratios):.1f}",
         flush=True,
     )
