@@ -36,6 +36,8 @@ KERNELS: dict[str, object] = {
     "matern12": kb.Matern(nu=0.5),
     "matern32": kb.Matern(nu=1.5, length_scale=0.7),
     "matern52": kb.Matern(nu=2.5, length_scale=2.0),
+    "rational": kb.RationalQuadratic(length_scale=0.8),
+    "rational-2": kb.RationalQuadratic(length_scale=0.8, alpha=2.5),
     "linear": kb.Linear(),
     "polynomial": (kb.Linear() + kb.Constant(1.0)) ** 2,
     "mixture": 0.5 * kb.RBF() + 0.2 * kb.Linear() * kb.Matern(nu=1.5),

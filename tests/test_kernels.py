@@ -77,7 +77,7 @@ def test_equal_after_pickling_and_repr(case: tuple[kb.Kernel, np.ndarray]) -> No
 def test_features_where_there_are_any_reproduce_the_kernel(case: tuple[kb.Kernel, np.ndarray]) -> None:
     kernel, X = case
     phi = kernel.features(X)
-    has_no_map = "RBF" in repr(kernel) or "Matern" in repr(kernel)
+    has_no_map = any(name in repr(kernel) for name in ("RBF", "Matern", "RationalQuadratic"))
     assert (phi is None) == has_no_map
     if phi is not None:
         K = kernel(X, X)
@@ -90,6 +90,8 @@ SKLEARN_TWINS = [
     (kb.Matern(nu=0.5, length_scale=0.4), sk.Matern(nu=0.5, length_scale=0.4)),
     (kb.Matern(nu=1.5, length_scale=0.4), sk.Matern(nu=1.5, length_scale=0.4)),
     (kb.Matern(nu=2.5, length_scale=0.4), sk.Matern(nu=2.5, length_scale=0.4)),
+    (kb.RationalQuadratic(length_scale=0.4), sk.RationalQuadratic(length_scale=0.4, alpha=1.0)),
+    (kb.RationalQuadratic(length_scale=0.4, alpha=2.5), sk.RationalQuadratic(length_scale=0.4, alpha=2.5)),
     (kb.Linear(), sk.DotProduct(sigma_0=0.0)),
     (kb.Linear() + kb.Constant(4.0), sk.DotProduct(sigma_0=2.0)),
     (kb.Constant(3.0), sk.ConstantKernel(3.0)),
@@ -192,6 +194,8 @@ def test_median_reads_the_first_rows_and_then_stands_still() -> None:
         (lambda: kb.RBF() + "linear", TypeError, "unsupported operand"),
         (lambda: kb.RBF() * True, TypeError, "unsupported operand"),
         (lambda: kb.RBF.median([1.0, 2.0]), ValueError, "contexts must be 2-D"),
+        (lambda: Median(kernel=kb.Linear()), TypeError, "must have a length scale"),
+        (lambda: kb.RationalQuadratic(alpha=0.0), ValueError, "alpha"),
         (lambda: Median()(np.zeros((1, 1)), np.zeros((1, 1))), TypeError, "has no length scale yet"),
     ],
 )
@@ -213,3 +217,14 @@ def test_a_callable_that_returns_the_wrong_thing_is_named() -> None:
         Foreign(wrong_shape)(X, X)
     with pytest.raises(ValueError, match=r"not_finite.* returned NaN or infinity"):
         Foreign(not_finite)(X, X)
+
+
+def test_median_is_the_unit_of_its_kernels_length_scale() -> None:
+    history = History.of(1, np.array([0, 0]), np.array([[0.0, 0.0], [3.0, 4.0]]), np.zeros(2))
+    assert Median(kernel=kb.Matern(0.5, nu=1.5)).fitted(history) == kb.Matern(2.5, nu=1.5)
+    per_feature = Median(kernel=kb.RBF((1.0, 2.0)))
+    assert per_feature.fitted(history) == kb.RBF((5.0, 10.0))
+    with pytest.raises(ValueError, match="one per feature"):
+        kb.KMTLUCB(2, context_kernel=per_feature).choose([0.0, 0.0, 0.0])
+    K, D = kb.RationalQuadratic(0.7), np.random.default_rng(0).random((3, 4))
+    np.testing.assert_array_equal(K.from_squares(D), 1.0 / (1.0 + 0.5 * (D * 0.7**-2.0)))

@@ -20,7 +20,7 @@ from kinbandits.exploration import (
     GPUCBExploration,
     LogExploration,
 )
-from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Median
+from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Median, RationalQuadratic
 from kinbandits.memory import Forgetting, Window
 from kinbandits.policies import (
     CGPUCB,
@@ -109,6 +109,7 @@ __all__ = [
     "PosteriorSampling",
     "Prediction",
     "PrincipalComponents",
+    "RationalQuadratic",
     "Represented",
     "RewardDirections",
     "Similarity",

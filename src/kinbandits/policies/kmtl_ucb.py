@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._value import positive
+from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.memory import Memory, as_memory
@@ -29,6 +29,7 @@ from kinbandits.regression import (
     Query,
     Regression,
     Ridge,
+    capped,
     changed_over,
     make_regression,
     restore_regression,
@@ -78,6 +79,8 @@ class KMTLUCB(Policy):
         rewards: ``"one_of_n"`` declares that in every round one arm pays 1 and all others 0 (say, which of N
             classes a context belongs to), with one context for all arms. A reward of 1 then also teaches every
             other arm a 0: N rows in place of one. The default similarity is then `Independent()`, exploration 0.7.
+        ceiling: a reward that is never exceeded. Scores above it say no more than that it may be reached, so they
+            count as equal, and among them the largest mean is played.
         epsilon: with this probability, play a uniformly random candidate. Propensities are exact.
         tie_break: ``"random"`` (the default), or ``"first"`` as numpy.argmax.
         seed: of ties and epsilon.
@@ -116,6 +119,7 @@ class KMTLUCB(Policy):
         reward_range: tuple[float, float] | None = None,
         reward_scaling: RewardScaling | None = None,
         rewards: Literal["one_of_n"] | None = None,
+        ceiling: float | None = None,
         epsilon: float = 0.0,
         tie_break: TieBreak | None = None,
         seed: int | np.random.Generator | None = 0,
@@ -161,6 +165,11 @@ class KMTLUCB(Policy):
         self.budget, self.memory = whole("budget", budget, 1), limits
         self._rewards = RewardScale.of(reward_range, reward_scaling)
         self.rewards = structure(rewards, reward_range, reward_scaling)
+        self.ceiling = None if ceiling is None else real("ceiling", ceiling)
+        if self.ceiling is not None and isinstance(self.exploration, PosteriorSampling):
+            raise InvalidInputError(
+                "ceiling= limits scores, and PosteriorSampling() has none; leave one of them out"
+            )
         self.reward_range, self.reward_scaling = self._rewards.limits, reward_scaling
         self._start(self.terms, History(self.n_arms))
 
@@ -340,6 +349,7 @@ class KMTLUCB(Policy):
             "reward_range": self.reward_range,
             "reward_scaling": self.reward_scaling,
             "rewards": self.rewards,
+            "ceiling": self.ceiling,
             "epsilon": self.epsilon,
             "tie_break": self.tie_break,
             "seed": self.seed,
@@ -449,6 +459,10 @@ class KMTLUCB(Policy):
         if isinstance(self.exploration, PosteriorSampling):
             return self._sampled(query, self.exploration), notes
         exploration = self._exploration(first_round, rounds)
+        if self.ceiling is not None:
+            mean, width = self.regression.predict(query)
+            ceiling = (self.ceiling - self._rewards.offset) / self._rewards.scale
+            return capped(mean, mean + exploration[:, None] * width, ceiling, tolerance), notes
         return self.regression.leaders(query, exploration, tolerance), notes
 
     def _sampled(self, query: Query, sampling: PosteriorSampling) -> Matrix:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kinbandits.history import History
 from kinbandits.regression.auto import budgeted_settings, changed_over
-from kinbandits.regression.base import Prediction, Query, Regression, Ridge
+from kinbandits.regression.base import Prediction, Query, Regression, Ridge, capped
 from kinbandits.regression.budgeted import BudgetedRegression
 from kinbandits.regression.dense import DenseRegression
 from kinbandits.regression.exact import ExactRegression
@@ -24,6 +24,7 @@ __all__ = [
     "Query",
     "Regression",
     "Ridge",
+    "capped",
     "changed_over",
     "make_regression",
     "restore_regression",

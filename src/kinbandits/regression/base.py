@@ -328,6 +328,17 @@ class Regression(ABC):
         return self.settings.noise(self.history.arms, self.history.counts)
 
 
+def capped(mean: Matrix, scores: Matrix, ceiling: float, tolerance: float) -> Mask:
+    """Which candidates have the largest score, where those above the ceiling count as equal but for their mean.
+
+    >>> capped(np.array([[0.5, 0.2, 0.9]]), np.array([[1.1, 1.4, 0.95]]), 1.0, 0.0)
+    array([[ True, False, False]])
+    """
+    above = scores >= ceiling
+    tied = best(np.where(above, mean, mean.min(axis=1, keepdims=True)), tolerance) & above
+    return np.where(above.any(axis=1, keepdims=True), tied, best(scores, tolerance))
+
+
 def best(scores: Matrix, tolerance: float) -> Mask:
     """Which scores of each row are the largest, to ``tolerance`` of the row's largest magnitude."""
     floor = scores.max(axis=1, keepdims=True)
