@@ -22,6 +22,7 @@ result depends on: the environment, the method's settings, the seed and `FORMAT`
 from __future__ import annotations
 
 import hashlib
+import importlib
 import inspect
 import json
 import re
@@ -86,13 +87,12 @@ class MethodConfig(BaseModel):
     @field_validator("policy")
     @classmethod
     def _known_policy(cls, policy: str) -> str:
-        if policy not in policies():
-            raise ValueError(f"there is no policy {policy!r}; there are {', '.join(policies())}")
+        policy_named(policy)
         return policy
 
     @model_validator(mode="after")
     def _known_settings(self) -> MethodConfig:
-        parameters = inspect.signature(policies()[self.policy]).parameters.values()
+        parameters = inspect.signature(policy_named(self.policy)).parameters.values()
         if any(p.kind is p.VAR_KEYWORD for p in parameters):
             return self  # a name for KMTLUCB, which will check
         allowed = {p.name for p in parameters} - {"arms", "seed"}
@@ -114,7 +114,13 @@ class MethodConfig(BaseModel):
         try:
             if self.preset is not None:
                 settings = _preset(self.preset, e, descriptors) | settings
-            policy: Policy = policies()[self.policy](environment.arms, **settings, seed=seed)
+            kind = policy_named(self.policy)
+            build = getattr(kind, "for_environment", None)
+            policy: Policy = (
+                kind(environment.arms, **settings, seed=seed)
+                if build is None
+                else build(environment, **settings, seed=seed)
+            )
         except (KinbanditsError, TypeError) as error:
             raise InvalidInputError(f"{where}: {error}") from error
         return policy
@@ -271,6 +277,24 @@ def experiment_of(data: dict[str, Any], source: str = "experiment") -> Experimen
             given = "" if problem["type"] in ("missing", "value_error") else f" (got {problem['input']!r:.60})"
             lines.append(f"  {place}: {text}{given}" if place else f"  {text}")
         raise InvalidInputError(f"{source} cannot be used:\n" + "\n".join(lines)) from None
+
+
+def policy_named(name: str) -> Any:
+    """One of our policies by name, or yours as ``package.module:Name``.
+
+    A class of yours is called with the arms, the settings and ``seed=``. If it has a class method
+    ``for_environment``, that is called with the environment in place of the arms.
+    """
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        if name not in policies():
+            known = ", ".join(policies())
+            raise ValueError(f"there is no policy {name!r}; there are {known}, and your own as package.module:Name")
+        return policies()[name]
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"the policy {name!r} cannot be imported ({error})") from error
 
 
 def policies() -> dict[str, Any]:

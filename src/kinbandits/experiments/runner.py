@@ -30,6 +30,7 @@ def run_experiment(
     directory: str | PathLike[str],
     *,
     resume: bool = False,
+    extend: bool = False,
     jobs: int = -1,
     backend_name: str = "loky",
     scheduler: str | None = None,
@@ -41,6 +42,7 @@ def run_experiment(
         experiment: what to run.
         directory: where results go.
         resume: go on with what is there. Without it, a directory that holds an experiment is refused.
+        extend: like ``resume``, but the directory may hold another experiment, whose cells are kept and used.
         jobs: how many cells at a time; -1 is all processors.
         backend_name: ``"loky"``, ``"dask"`` or ``"ray"``.
         scheduler: address of a dask scheduler or ray cluster; without it, a local one is started.
@@ -48,7 +50,7 @@ def run_experiment(
     """
     store = Store(directory)
     experiment.check()
-    store.open(experiment, resume)
+    store.open(experiment, resume, extend)
 
     def say(text: str) -> None:
         if stream is not None:

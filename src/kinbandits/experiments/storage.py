@@ -106,10 +106,14 @@ class Store:
         """Where the experiment is written down."""
         return self.directory / "experiment.json"
 
-    def open(self, experiment: Experiment, resume: bool) -> None:
-        """Make the directory ready for this experiment, or refuse."""
+    def open(self, experiment: Experiment, resume: bool, extend: bool = False) -> None:
+        """Make the directory ready for this experiment, or refuse.
+
+        With ``extend`` it may hold another experiment: cells are known by what is in them, so those in common stay
+        valid, and the directory then holds this one.
+        """
         record = experiment.record()
-        if self.record_path.exists():
+        if self.record_path.exists() and not extend:
             old = self.record()
             if not resume:
                 raise InvalidInputError(
@@ -128,7 +132,7 @@ class Store:
             directory.mkdir(parents=True, exist_ok=True)
         for partial in self.cells.glob(".*.partial"):
             partial.unlink(missing_ok=True)
-        if not self.record_path.exists():
+        if extend or not self.record_path.exists():
             cells = [[c.environment.name, c.method.name, c.seed, c.id] for c in experiment.cells()]
             data = {"record": record, "experiment": experiment.model_dump(mode="json"), "cells": cells}
             write_whole(self.record_path, json.dumps(data, indent=1).encode())

@@ -1,0 +1,118 @@
+"""``kinbandits compare``: the libraries that one would pick instead, on the same streams."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kinbandits.cli.output import print_json, print_table
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(compare)
+
+
+def compare(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Digits and one hidden problem, 100 rounds, 2 seeds.")
+    ] = False,
+    data: Annotated[str | None, typer.Option(help="Problems, separated by commas (default: all nine).")] = None,
+    peers: Annotated[str | None, typer.Option(help="Peers, separated by commas (default: all installed).")] = None,
+    ours: Annotated[str | None, typer.Option(help="Our rows: any policy, separated by commas.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each method (default: 10).", min=1)] = None,
+    grid_seeds: Annotated[int, typer.Option(help="Runs on which settings of peers are chosen.", min=1)] = 2,
+    grid_size: Annotated[
+        int | None, typer.Option(help="Settings of each peer tried (default: all).", min=1)
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(help="At most so many rounds.", min=1)] = None,
+    streams: Annotated[Path | None, typer.Option(help="A file of row numbers (.npz), as for paper.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of results (default: runs/compare).")] = None,
+    page: Annotated[Path | None, typer.Option(help="Where the page goes (default: OUT/comparison.md).")] = None,
+    page_only: Annotated[bool, typer.Option("--page-only", help="Run nothing; write what is finished.")] = False,
+    costs: Annotated[bool, typer.Option("--costs/--no-costs", help="Measure CPU and memory.")] = True,
+    jobs: Annotated[int, typer.Option(help="Runs at a time; -1 is all processors.")] = -1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare with other libraries: regret, paired wins, CPU, memory, and what they do with bad input.
+
+    Run it again to go on where it stopped; problems, peers and seeds may be added. Install the peers with
+    pip install 'kinbandits[compare]' (and, with a C compiler, 'kinbandits[compare-build]').
+
+    \b
+    Examples:
+      kinbandits compare --quick
+      kinbandits compare --data digits,segment --seeds 5
+      kinbandits compare --streams docs/paper/streams.npz --page docs/comparison.md
+    """
+    from kinbandits.compare.page import COLUMNS, rows, verdicts, write_figure, write_page
+    from kinbandits.compare.peers import PEERS
+    from kinbandits.compare.plan import DATA, OURS, Plan, check_sequence
+    from kinbandits.compare.run import edges_of, read, run
+
+    plan = Plan(
+        data=check_sequence(data, ("digits", "hidden-0.5") if quick else DATA),
+        peers=check_sequence(peers, tuple(PEERS)),
+        ours=check_sequence(ours, OURS),
+        seeds=seeds or (2 if quick else 10),
+        grid_seeds=1 if quick else grid_seeds,
+        grid_size=1 if quick and grid_size is None else grid_size,
+        horizon=horizon or (100 if quick else None),
+        streams=streams,
+    )
+    directory = out or Path("runs") / ("compare-quick" if quick else "compare")
+    if not page_only:
+        run(plan, directory, jobs=jobs, costs=costs)
+    problems = read(plan, directory)
+    if not problems:
+        print("nothing is finished yet", file=sys.stderr)
+        return
+    target = page or directory / "comparison.md"
+    figure = target.with_suffix(".png")
+    write_figure(figure, problems)
+    command = shlex.join(["kinbandits", *(a for a in sys.argv[1:] if a != "--page-only")])
+    edges = list(edges_of(plan))
+    write_page(target, plan, problems, edges, command, figure.name)
+    if as_json:
+        print_json(
+            {
+                "page": str(target),
+                "problems": [
+                    {
+                        "name": p.name,
+                        "rounds": p.rounds,
+                        "lines": [
+                            {
+                                "title": x.title,
+                                "peer": x.peer,
+                                "settings": x.settings,
+                                "regret": x.regret.tolist(),
+                                "cpu_ms": x.cpu_ms,
+                                "megabytes": x.megabytes,
+                            }
+                            for x in p.lines
+                        ],
+                    }
+                    for p in problems
+                ],
+                "edges": {name: e.__dict__ for name, e in edges},
+            }
+        )
+        return
+    for problem in problems:
+        print_table(
+            f"\n{problem.title}, {problem.rounds:,} rounds", COLUMNS, rows(problem), right=(2, 3, 4, 5, 6, 7)
+        )
+        for verdict in verdicts(problem):
+            print(verdict.replace("**", ""))
+    print()
+    print_table(
+        "Bad input",
+        ("library", "NaN", "unknown arm", "new arm"),
+        [[n, e.nan, e.unknown_arm, e.new_arm] for n, e in edges],
+    )
+    print(f"\nPage: {target}")

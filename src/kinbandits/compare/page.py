@@ -1,0 +1,185 @@
+"""The comparison in words, tables and a figure."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kinbandits._version import __version__
+from kinbandits.compare.edges import Edges
+from kinbandits.compare.peers import PEERS, version
+from kinbandits.compare.plan import DEFAULT, TUNED, Plan
+from kinbandits.compare.run import Line, Problem
+from kinbandits.errors import MissingPackageError
+
+__all__ = ["COLUMNS", "rows", "verdicts", "write_figure", "write_page"]
+
+COLUMNS = ("method", "settings", "regret", "seeds", "default better", "tuned better", "CPU ms", "MB")
+_OURS, _PEER, _BASE = "#0072B2", "#D55E00", "#999999"
+
+
+def rows(problem: Problem) -> list[list[str]]:
+    """The table of a problem, best first."""
+    default, tuned = problem.line(DEFAULT), problem.line(TUNED)
+    return [
+        [
+            x.title,
+            x.settings,
+            f"{x.mean:.1f} ± {x.sd:.1f}" if not math.isnan(x.sd) else f"{x.mean:.1f}",
+            str(len(x.finished)),
+            _wins(default, x),
+            _wins(tuned, x),
+            "-" if x.cpu_ms is None else f"{x.cpu_ms:.2f}",
+            "-" if x.megabytes is None else f"{x.megabytes:.1f}",
+        ]
+        for x in problem.lines
+    ]
+
+
+def _wins(ours: Line | None, other: Line) -> str:
+    if ours is None or ours is other:
+        return "-"
+    won, of = ours.wins_against(other)
+    return f"{won} of {of}"
+
+
+def verdicts(problem: Problem) -> Iterator[str]:
+    """For each of our two: whether it beats every peer's best in the mean, in plain words."""
+    peers = [x for x in problem.lines if x.peer is not None]
+    for name in (DEFAULT, TUNED):
+        line = problem.line(name)
+        if line is None or not peers:
+            continue
+        best = min(peers, key=lambda x: x.mean)
+        won, of = line.wins_against(best)
+        better = [x.title for x in peers if x.mean < line.mean]
+        how = "is not beaten by any peer" if not better else f"**is beaten by {', '.join(better)}**"
+        yield (
+            f"{name}: {line.mean:.1f} against {best.mean:.1f} of the best peer ({best.title}), lower in {won} of "
+            f"{of} seeds; in the mean it {how}."
+        )
+
+
+def write_page(
+    path: Path,
+    plan: Plan,
+    problems: Sequence[Problem],
+    edges: Sequence[tuple[str, Edges]],
+    command: str,
+    figure: str,
+) -> None:
+    """The page, in Markdown."""
+    out = [*_head(plan, command, figure)]
+    for problem in problems:
+        out += [f"## {problem.title}", "", f"{problem.rounds:,} rounds, {problem.arms} arms.", ""]
+        out += [f"- {v}" for v in verdicts(problem)]
+        out += ["", *_table(COLUMNS, rows(problem)), ""]
+        for peer, why in problem.left_out.items():
+            out += [f"{PEERS[peer].title} is not run here: {why}.", ""]
+    missing = [n for n in plan.data if n not in {p.name for p in problems}]
+    if missing:
+        out += ["## Not run", "", f"{', '.join(missing)}: not run yet; the command above goes on with them.", ""]
+    out += ["## A NaN context, an unknown arm, an arm added midway", ""]
+    out += [
+        "Two arms, a and b, three features, 30 rows learned; a fresh policy for each question; then 40 contexts.",
+        "",
+        *_table(
+            ("library", "NaN in a context", "unknown arm in an update", "arm `new` added midway"),
+            [[name, e.nan, e.unknown_arm, e.new_arm] for name, e in edges],
+        ),
+        "",
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(out).rstrip() + "\n", encoding="utf-8")
+
+
+def _head(plan: Plan, command: str, figure: str) -> list[str]:
+    versions = {PEERS[p].package: version(PEERS[p].package) for p in plan.here() if not PEERS[p].own}
+    absent = sorted({PEERS[p].package for p in plan.peers if not PEERS[p].own} - set(versions))
+    listed = ", ".join(f"{name} {v}" for name, v in versions.items()) or "none"
+    return [
+        "# Compared with other libraries",
+        "",
+        "<!-- Written by `kinbandits compare`; change src/kinbandits/compare, not this page. -->",
+        "",
+        "The libraries that one would pick instead, on the same streams, seed by seed. Peers get what helps them:",
+        "features standardised (or centred with one common scale) by rows never played, divided by the root of",
+        "their number, an intercept, and the best of a small grid, chosen on "
+        f"{min(plan.grid_seeds, plan.seeds)} of the seeds that are scored: an oracle,",
+        "in their favour. MABWiser, coba and contextualbandits have the same Lin-UCB and take the settings of the",
+        "last, as does ours with the peers' features, which shows the cost of the same choices.",
+        "",
+        f"Ours get none of that: *{DEFAULT}* is `kb.KMTLUCB(arms)`, nothing set; *{TUNED}* takes its",
+        "settings from `kb.tune` on the rows never played. EpsilonGreedy, UCB1 and Uniform are our own policies at",
+        "their defaults.",
+        "",
+        "```sh",
+        command,
+        "```",
+        "",
+        f"kinbandits {__version__}; {listed}; Python {platform.python_version()}."
+        + (f" Not installed: {', '.join(absent)}." if absent else ""),
+        "",
+        "Regret is mean ± standard deviation over seeds (expected regret on the hidden-descriptor problems);",
+        "*default better* counts the seeds in which our default has the lower regret. CPU is process time of one",
+        "decision and update on one thread, and MB what the process grew by in the whole game, both of seed 0 in a",
+        "process of its own; compare them within a table, not between machines. Below a megabyte it is the",
+        "allocator's rounding.",
+        "",
+        f"![Final regret of every method on every problem]({figure})",
+        "",
+    ]
+
+
+def _table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    def row(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |"
+
+    return [row(columns), "|" + "---|" * len(columns), *map(row, lines)]
+
+
+def write_figure(path: Path, problems: Sequence[Problem]) -> None:
+    """One panel a problem: mean and standard deviation of every method, ours in blue."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingPackageError("the figure needs matplotlib; try: pip install 'kinbandits[compare]'") from error
+    across = min(2, len(problems))
+    down = math.ceil(len(problems) / across)
+    most = max(len(p.lines) for p in problems)
+    figure = Figure(figsize=(7.0 * across, down * (0.3 * most + 1.3)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes: Any = figure.subplots(down, across, squeeze=False).ravel()
+    for axis, problem in zip(axes, problems, strict=False):
+        _panel(axis, problem)
+    for axis in axes[len(problems) :]:
+        axis.set_visible(False)
+    handles = [axes[0].errorbar([], [], fmt="o", color=c, label=n) for n, c in _KEY.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+_KEY = {"kinbandits": _OURS, "peers, best of their grid": _PEER, "our baselines": _BASE}
+
+
+def _panel(axis: Any, problem: Problem) -> None:
+    lines = problem.lines[::-1]
+    for y, x in enumerate(lines):
+        colour = _PEER if x.peer else _OURS if x.title in (DEFAULT, TUNED) else _BASE
+        axis.errorbar(x.mean, y, xerr=0.0 if math.isnan(x.sd) else x.sd, fmt="o", color=colour, capsize=2, ms=5)
+    axis.set_yticks(range(len(lines)), [f"{x.title} ({len(x.finished)})" for x in lines], fontsize=8)
+    for label, x in zip(axis.get_yticklabels(), lines, strict=True):
+        if x.title in (DEFAULT, TUNED):
+            label.set_fontweight("bold")
+    axis.set_title(f"{problem.title}, {problem.rounds:,} rounds", fontsize=10)
+    axis.set_xlabel("final regret, mean ± sd (seeds in brackets), log scale", fontsize=8)
+    axis.set_xscale("log")
+    axis.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
+    axis.xaxis.set_minor_formatter(lambda v, _: f"{v:g}" if str(f"{v:e}")[0] in "235" else "")
+    axis.tick_params(axis="x", which="both", labelsize=7)
+    axis.grid(axis="x", which="both", alpha=0.25)

@@ -1,0 +1,207 @@
+"""Running the comparison, data set by data set, and reading what is finished."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits.compare.costs import cost_of
+from kinbandits.compare.edges import Edges, try_edges
+from kinbandits.compare.peers import PEERS
+from kinbandits.compare.plan import DEFAULT, TUNED, Plan, setting_name, setting_text, title
+from kinbandits.experiments import Experiment, Store, run_experiment
+from kinbandits.experiments.config import policy_named
+from kinbandits.experiments.storage import CellResult
+
+__all__ = ["Line", "Problem", "edges_of", "read", "run"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method on one problem.
+
+    Attributes:
+        title: of the method.
+        peer: name of the peer, or None for a method of ours.
+        settings: as text.
+        regret: (seeds,) final regret of each, NaN while it is not finished.
+        cpu_ms: of a decision and update; None if not measured.
+        megabytes: that the policy has grown to.
+    """
+
+    title: str
+    peer: str | None
+    settings: str
+    regret: Vector
+    cpu_ms: float | None = None
+    megabytes: float | None = None
+
+    @property
+    def finished(self) -> Vector:
+        """Of the seeds that are there."""
+        return self.regret[~np.isnan(self.regret)]
+
+    @property
+    def mean(self) -> float:
+        """Over seeds."""
+        return float(self.finished.mean()) if len(self.finished) else math.nan
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation over seeds."""
+        return float(self.finished.std(ddof=1)) if len(self.finished) > 1 else math.nan
+
+    def wins_against(self, other: Line) -> tuple[int, int]:
+        """In how many seeds the regret is lower, and of how many."""
+        both = ~np.isnan(self.regret) & ~np.isnan(other.regret)
+        return int((self.regret[both] < other.regret[both]).sum()), int(both.sum())
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One data set: its lines, best first, and who was left out."""
+
+    name: str
+    title: str
+    rounds: int
+    arms: int
+    lines: tuple[Line, ...]
+    left_out: dict[str, str]
+
+    def line(self, title: str) -> Line | None:
+        """The line of this title."""
+        return next((x for x in self.lines if x.title == title), None)
+
+
+def run(
+    plan: Plan,
+    directory: Path,
+    *,
+    jobs: int = -1,
+    costs: bool = True,
+    stream: TextIO | None = sys.stderr,
+) -> None:
+    """Compute what is not there yet. Stop and go on as you like."""
+    say = _say(stream)
+    for name in plan.data:
+        say(f"== {title(name)}")
+        for peer, why in plan.left_out(name).items():
+            say(f"   {PEERS[peer].title} is left out: {why}")
+        grid = plan.grid(name)
+        if grid is not None:
+            run_experiment(grid, directory, extend=True, jobs=jobs, stream=stream)
+        final = plan.final(name, _best(plan, name, directory), _tuned(plan, name, directory, say))
+        run_experiment(final, directory, extend=True, jobs=jobs, stream=stream)
+        if costs:
+            for cell in final.cells():
+                if cell.seed == 0:
+                    cost_of(cell, directory / "costs")
+
+
+def _tuned(plan: Plan, name: str, directory: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
+    return plan.tuned(name, directory / "tuned", say) if TUNED in plan.ours else None
+
+
+def _best(plan: Plan, name: str, directory: Path) -> dict[str, dict[str, Any]]:
+    """The settings of each peer with the least mean regret on the seeds of the grid, as far as finished."""
+    grid = plan.grid(name)
+    if grid is None:
+        return {}
+    found = regrets(grid, directory)
+    best = {}
+    for peer in plan.here():
+        judge = plan.chooses_for(peer, name)
+        means = [
+            (found[n].mean(), i) for i, s in enumerate(plan.tried(judge)) if (n := setting_name(judge, s)) in found
+        ]
+        finished = [m for m in means if not math.isnan(m[0])]
+        if finished and peer not in plan.left_out(name):
+            best[peer] = plan.tried(peer)[min(finished)[1]]
+    return best
+
+
+def regrets(experiment: Experiment, directory: Path) -> dict[str, Vector]:
+    """Final regret by method, (seeds,), NaN where a cell is not finished: expected regret where means are known."""
+    store, done = Store(directory), Store(directory).done()
+    found: dict[str, Vector] = {m.name: np.full(len(experiment.seeds), np.nan) for m in experiment.methods}
+    for cell in experiment.cells():
+        if cell.id in done:
+            result = CellResult.load(store.cell_path(cell))
+            expected = float(result.expected_regret.sum())
+            place = experiment.seeds.index(cell.seed)
+            found[cell.method.name][place] = result.final_regret if math.isnan(expected) else expected
+    return found
+
+
+def read(plan: Plan, directory: Path) -> list[Problem]:
+    """What is finished."""
+    return [p for p in (_problem(plan, name, directory) for name in plan.data) if p.lines]
+
+
+def _problem(plan: Plan, name: str, directory: Path) -> Problem:
+    best = _best(plan, name, directory)
+    tuned = directory / "tuned" / f"{name}.json"
+    known = plan.tuned(name, tuned.parent, lambda text: None) if tuned.exists() else None
+    final = plan.final(name, best, known)
+    found = regrets(final, directory)
+    titles = {
+        setting_name(p, s): (PEERS[p].title, None if PEERS[p].own else p, setting_text(s)) for p, s in best.items()
+    }
+    lines = []
+    for method in final.methods:
+        if np.isnan(found[method.name]).all():
+            continue
+        shown, peer, settings = titles.get(method.name, (method.name, None, _ours_text(method.name, known)))
+        cell = next(c for c in final.cells() if c.method.name == method.name)
+        path = directory / "costs" / f"{cell.id}.json"
+        cost = cost_of(cell, path.parent) if path.exists() else {}
+        lines.append(Line(shown, peer, settings, found[method.name], cost.get("cpu_ms"), cost.get("megabytes")))
+    environment = plan._make(name)
+    return Problem(
+        name,
+        title(name),
+        environment.horizon,
+        len(environment.arms),
+        tuple(sorted(lines, key=lambda x: x.mean)),
+        plan.left_out(name),
+    )
+
+
+def _ours_text(name: str, tuned: dict[str, Any] | None) -> str:
+    if name == DEFAULT:
+        return "out of the box"
+    if name == TUNED and tuned:
+        scale = tuned["context_kernel"]["length_scale"]
+        return f"length scale {scale:.3g}, ridge {tuned['ridge']:g}, exploration {tuned['exploration']:.2g}"
+    return "its defaults"
+
+
+def edges_of(plan: Plan) -> Iterator[tuple[str, Edges]]:
+    """What each library does with bad input; one policy of each speaks for it."""
+    yield "kinbandits", try_edges(policy_named("KMTLUCB"))
+    seen = set()
+    for peer in plan.here():
+        entry = PEERS[peer]
+        if entry.own or entry.package in seen:
+            continue
+        seen.add(entry.package)
+        knobs = {k: v for k, v in entry.grid[0].items() if k != "scaling"}
+        yield entry.package, try_edges(partial(policy_named(entry.policy), **knobs))
+
+
+def _say(stream: TextIO | None) -> Callable[[str], None]:
+    def say(text: str) -> None:
+        if stream is not None:
+            print(text, file=stream, flush=True)
+
+    return say

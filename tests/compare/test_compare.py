@@ -1,0 +1,234 @@
+"""The comparison: peers behind one interface, the grid, resuming, the page. With whatever peers are installed."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+
+import kinbandits as kb
+from kinbandits.cli import main
+from kinbandits.compare import peers as p
+from kinbandits.compare.costs import cost_of
+from kinbandits.compare.edges import try_edges
+from kinbandits.compare.page import rows, verdicts, write_figure
+from kinbandits.compare.plan import DEFAULT, Plan
+from kinbandits.compare.run import Line, Problem, read, run
+from kinbandits.experiments import experiment_of
+from kinbandits.experiments.config import policy_named
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of other libraries
+HERE = p.installed()
+LINEAR = [n for n in ("mabwiser-linucb", "contextualbandits", "coba") if n in HERE]
+
+
+def played(policy, environment) -> list:
+    return kb.simulate(policy, environment)["arm"].tolist()
+
+
+def digits(**options) -> kb.environments.Classification:
+    return kb.environments.Classification("digits", protocol="paper", **options)
+
+
+def of(peer: str, environment, index: int = 0, **others):
+    entry = p.PEERS[peer]
+    return policy_named(entry.policy).for_environment(environment, seed=0, **(entry.grid[index] | others))
+
+
+@pytest.mark.parametrize("peer", HERE)
+def test_a_peer_plays_and_learns(peer: str) -> None:
+    """Better than chance, which pays 1 in 10, and the same again with the same seed."""
+    environment = digits(horizon=200, seed=1)
+    one = kb.simulate(of(peer, environment), environment)
+    assert one.final_regret < 160
+    assert played(of(peer, environment), environment) == one["arm"].tolist()
+
+
+@pytest.mark.parametrize("peer", LINEAR)
+@pytest.mark.parametrize("index", [0, 3, 5])
+def test_linucb_of_ours_plays_the_arms_of_theirs(peer: str, index: int) -> None:
+    """With one row of every arm first: an arm without rows has, in MABWiser, lambda I in place of I / lambda."""
+    environment = digits(horizon=150, seed=2)
+    theirs = played(of(peer, environment, index), environment)
+    assert played(of("kinbandits-linucb", environment, index), environment) == theirs
+
+
+@pytest.mark.skipif("mabwiser-linucb" not in HERE, reason="mabwiser is not installed")
+def test_where_the_formula_of_mabwiser_is_wrong() -> None:
+    """The width of an arm without rows is alpha sqrt(x'x / lambda); theirs is alpha sqrt(lambda x'x)."""
+    from mabwiser.mab import MAB, LearningPolicy
+
+    x = np.array([[0.6, 0.8]])
+    for ridge in (0.1, 1.0, 10.0):
+        mab = MAB(["a", "b"], LearningPolicy.LinUCB(alpha=1.0, l2_lambda=ridge))
+        mab.fit(["a"], [0.0], x)
+        ours = kb.LinUCB(["a", "b"], ridge=ridge)
+        ours.observe(["a"], x, [0.0])
+        found, wanted = mab.predict_expectations(x), ours.choose(x[0], scores=True).scores
+        assert found["a"] == pytest.approx(wanted[0])
+        assert wanted[1] == pytest.approx(math.sqrt(1.0 / ridge))
+        assert found["b"] == pytest.approx(math.sqrt(ridge))
+
+
+def test_features_are_standardised_by_rows_that_are_never_played() -> None:
+    environment = digits(horizon=50, seed=0)
+    centre, scale = p.standardisation(environment, "standard")
+    X = environment.validation()[0]
+    z = (X - centre) / scale
+    np.testing.assert_allclose(z.mean(axis=0), 0.0, atol=1e-12)
+    varying = X.std(axis=0) > 0
+    np.testing.assert_allclose(z[:, varying].std(axis=0), 1.0)
+    centre, common = p.standardisation(environment, "centred")
+    assert ((X - centre) ** 2).mean() == pytest.approx(common**2)
+    hidden = kb.environments.HiddenDescriptors(seed=3, horizon=20)
+    assert np.abs(p.standardisation(hidden, "standard")[0]).max() < 0.15
+    peer = p.OursLinear(["a", "b"], alpha=1.0, ridge=1.0, centre=np.zeros(4), scale=2.0)
+    assert peer.features([2.0, 4.0, -100.0, 0.0]).tolist() == [0.5, 1.0, -5.0, 0.0, 1.0]
+
+
+def test_what_we_do_with_bad_input_and_that_it_is_tried() -> None:
+    edges = try_edges(policy_named("KMTLUCB"))
+    assert edges.nan == ("choosing raises InvalidInputError; learning raises InvalidInputError, nothing changes")
+    assert edges.unknown_arm.startswith("UnknownArmError: unknown arm 'stranger'")
+    assert edges.new_arm.startswith("new wins ")
+
+    class Careless:
+        """Accepts everything, and is lost after a NaN."""
+
+        def __init__(self, arms):
+            self.arms, self.lost = arms, False
+
+        def observe(self, arms, contexts, rewards):
+            self.lost |= bool(np.isnan(contexts).any())
+
+        def choose(self, context):
+            if self.lost:
+                raise RuntimeError
+            return p.Choice(self.arms[-1], 0, np.zeros(1))
+
+        def add_arm(self, arm):
+            self.arms.append(arm)
+
+    edges = try_edges(Careless)
+    assert edges.nan.startswith(
+        "choosing gives b; learning accepts it, then every later choice raises RuntimeError"
+    )
+    assert edges.unknown_arm == "accepted in silence"
+    assert edges.new_arm == "new wins 40 of 40 contexts"
+
+
+def test_a_method_of_ones_own_in_an_experiment() -> None:
+    method = {"name": "mine", "policy": "kinbandits.compare.peers:OursLinear", "alpha": 0.3, "ridge": 1.0}
+    data = {
+        "name": "x",
+        "seeds": 1,
+        "environments": [{"kind": "hidden-descriptors", "horizon": 20}],
+        "methods": [method],
+    }
+    (cell,) = experiment_of(data).cells()
+    environment, policy = cell.make()
+    assert isinstance(policy, p.OursLinear)
+    assert policy.arms == environment.arms
+    for wrong, words in (("no.such:Thing", "cannot be imported"), ("Nobody", "your own as package.module:Name")):
+        with pytest.raises(ValueError, match=words):
+            experiment_of({**data, "methods": [{"name": "mine", "policy": wrong}]})
+
+
+def test_the_grid_then_the_best_on_all_seeds_and_more_later(tmp_path) -> None:
+    small = {
+        "peers": ("kinbandits-linucb",),
+        "ours": (DEFAULT, "Uniform"),
+        "grid_size": 3,
+        "grid_seeds": 1,
+        "horizon": 40,
+    }
+    plan = Plan(data=("hidden-0.5",), seeds=2, **small)
+    run(plan, tmp_path, jobs=1, costs=False, stream=None)
+    cells = {c.name: c.stat().st_mtime_ns for c in (tmp_path / "cells").glob("*.npz")}
+    assert len(cells) == 3 + 1 + 4  # the grid, the best once more, two of ours twice
+    (problem,) = read(plan, tmp_path)
+    assert [len(x.finished) for x in problem.lines] == [2, 2, 2]
+    # The setting shown is the one with the least regret on the first seed.
+    found = {}
+    for s in plan.tried("kinbandits-linucb"):
+        e = kb.environments.HiddenDescriptors(seed=0, similarity=0.5, horizon=40)
+        policy = policy_named(p.PEERS["kinbandits-linucb"].policy).for_environment(e, seed=0, **s)
+        found[str(s)] = float(kb.simulate(policy, e)["expected_regret"].sum())
+    line = problem.line(p.PEERS["kinbandits-linucb"].title)
+    assert line is not None
+    assert line.regret[0] == pytest.approx(min(found.values()))
+    assert line.peer is None
+    # More seeds in the same directory: what is there stays.
+    run(Plan(data=("hidden-0.5",), seeds=3, **small), tmp_path, jobs=1, costs=False, stream=None)
+    after = {c.name: c.stat().st_mtime_ns for c in (tmp_path / "cells").glob("*.npz")}
+    assert len(after) == len(cells) + 3
+    assert cells.items() <= after.items()
+
+
+def test_costs_are_measured_once_in_a_process_of_their_own(tmp_path) -> None:
+    plan = Plan(data=("hidden-0.5",), peers=(), ours=("Uniform",), seeds=1, horizon=30)
+    (cell,) = plan.final("hidden-0.5", {}, None).cells()
+    cost = cost_of(cell, tmp_path)
+    assert 0.0 < cost["cpu_ms"] < 1000.0
+    assert cost["rounds"] == 30
+    assert cost_of(cell, tmp_path) == cost
+
+
+def problem() -> Problem:
+    ours = Line(DEFAULT, None, "out of the box", np.array([10.0, 20.0, 30.0]), 0.5, 1.0)
+    worse = Line("Slow", "coba", "alpha 1", np.array([11.0, 19.0, np.nan]))
+    better = Line("Fast", "river", "alpha 1", np.array([9.0, 8.0, 7.0]))
+    return Problem("digits", "Digits", 100, 10, (better, worse, ours), {})
+
+
+def test_numbers_of_the_page() -> None:
+    assert rows(problem())[1][2:6] == ["15.0 ± 5.7", "2", "1 of 2", "-"]
+    assert rows(problem())[2][4:] == ["-", "-", "0.50", "1.0"]
+    (verdict,) = verdicts(problem())
+    assert "20.0 against 8.0 of the best peer (Fast), lower in 0 of 3 seeds" in verdict
+    assert "**is beaten by Fast, Slow**" in verdict
+
+
+def test_the_figure(tmp_path) -> None:
+    write_figure(tmp_path / "f.png", [problem()] * 3)
+    assert (tmp_path / "f.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_peers_too_large_are_left_out_with_a_reason() -> None:
+    entry = p.PEERS["coba"]
+    assert entry.too_large(10, 64) is None
+    assert "2,570 rows" in str(entry.too_large(10, 256))
+    assert p.PEERS["river"].too_large(10, 784) is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"data": ("nothing",)}, {"peers": ("nobody",)}, {"ours": ("nobody",)}, {"data": ()}]
+)
+def test_plans_are_checked(wrong) -> None:
+    with pytest.raises(ValueError, match=r"there is no|at least one"):
+        Plan(**wrong)
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path, capsys, monkeypatch) -> None:
+    names = ",".join([n for n in ("river", "vowpalwabbit", "kinbandits-linucb") if n in HERE])
+    arguments = ["compare", "--quick", "--data", "hidden-0.5", "--peers", names, "--ours", f"{DEFAULT},Uniform"]
+    arguments += ["--horizon", "30", "--no-costs", "--jobs", "1", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["kinbandits", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, "--json"])
+    assert stop.value.code == 0
+    data = json.loads(capsys.readouterr().out)
+    assert {x["title"] for x in data["problems"][0]["lines"]} >= {DEFAULT, "Uniform"}
+    page = (tmp_path / "comparison.md").read_text()
+    assert "kinbandits compare --quick --data hidden-0.5" in page
+    assert "## Hidden descriptors, similarity 0.5" in page
+    assert "NaN in a context" in page
+    assert (tmp_path / "comparison.png").exists()
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, "--page-only"])
+    assert stop.value.code == 0
+    assert "Page: " in capsys.readouterr().out
