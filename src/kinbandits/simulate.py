@@ -95,7 +95,7 @@ def play(
     for t, round in enumerate(environment.rounds()):
         if t >= horizon:
             break
-        row = _one_round(policy, t, round, candidates, numbers)
+        row = _one_round(policy, t, round, arms, candidates, numbers)
         if row is not None:
             yield asdict(row)
         if progress is not None:
@@ -133,7 +133,10 @@ def simulate(
     return Trace.of(columns, metadata)
 
 
-def _one_round(policy: Policy, t: int, round: Round, candidates: list[Any] | None, numbers: bool) -> Row | None:
+def _one_round(
+    policy: Policy, t: int, round: Round, arms: list[Any], candidates: list[Any] | None, numbers: bool
+) -> Row | None:
+    candidates = candidates if round.candidates is None else round.candidates
     started = time.perf_counter()
     decision = policy.choose(round.context, candidates)
     chosen_in = time.perf_counter() - started
@@ -151,7 +154,7 @@ def _one_round(policy: Policy, t: int, round: Round, candidates: list[Any] | Non
     return Row(
         t=t,
         arm=decision.arm,
-        arm_index=index,
+        arm_index=index if round.candidates is None else arms.index(decision.arm),
         reward=reward,
         best_reward=best,
         regret=best - reward,

@@ -17,6 +17,7 @@ from kinbandits.environments.replay import Log, Replay
 from kinbandits.environments.rkhs import RKHSProblem
 from kinbandits.environments.streams import Streams
 from kinbandits.environments.synthetic import SyntheticNews
+from kinbandits.environments.users import Users
 from kinbandits.errors import InvalidInputError
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Rows",
     "Streams",
     "SyntheticNews",
+    "Users",
     "check_environment",
     "describe",
     "make_environment",
@@ -44,6 +46,7 @@ KINDS: dict[str, type[Any]] = {
     "replay": Replay,
     "hidden-descriptors": HiddenDescriptors,
     "rkhs": RKHSProblem,
+    "users": Users,
 }
 
 

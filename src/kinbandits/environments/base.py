@@ -36,11 +36,14 @@ class Round:
         rewards: (N,) realised rewards of all arms. NaN where it is not known what an arm would have paid
             (a log knows one arm a round); a choice of such an arm is left out of the game.
         means: (N,) expected rewards given the context, or None if nobody knows them.
+        candidates: the arm of each candidate, where these are not all arms in order: some arms, or one arm (a task)
+            several times with a context for each. Context, rewards and means are then those of the candidates.
     """
 
     context: NDArray[np.float64]
     rewards: Vector
     means: Vector | None = None
+    candidates: list[Any] | None = None
 
 
 @runtime_checkable

@@ -63,19 +63,32 @@ def _check_rounds(environment: Environment, found: list[Any], n_arms: int, round
     for t, round in enumerate(found):
         if not isinstance(round, Round):
             raise ContractError(f"round {t} is a {type(round).__name__}, not a Round")
+        k = n_arms if round.candidates is None else _check_candidates(environment, t, round.candidates)
         context = np.asarray(round.context)
-        if context.ndim not in (1, 2) or (context.ndim == 2 and len(context) != n_arms) or not context.size:
+        if context.ndim not in (1, 2) or (context.ndim == 2 and len(context) != k) or not context.size:
+            what = "arms" if round.candidates is None else "candidates"
             raise ContractError(
-                f"round {t}: context has shape {context.shape}; it must be (d,) or ({n_arms}, d) for {n_arms} arms"
+                f"round {t}: context has shape {context.shape}; it must be (d,) or ({k}, d) for {k} {what}"
             )
         if not np.isfinite(context).all():
             raise ContractError(f"round {t}: context holds NaN or infinity")
         if d is not None and context.shape[-1] != d:
             raise ContractError(f"round {t}: context has {context.shape[-1]} features, round 0 had {d}")
         d = context.shape[-1]
-        _check_payments(t, round, n_arms)
+        _check_payments(t, round, k)
     assert d is not None
     return int(d)
+
+
+def _check_candidates(environment: Environment, t: int, candidates: list[Any]) -> int:
+    if not isinstance(candidates, list) or not candidates:
+        raise ContractError(
+            f"round {t}: candidates must be a list of at least one arm, or None, got {candidates!r}"
+        )
+    unknown = [a for a in candidates if a not in environment.arms]
+    if unknown:
+        raise ContractError(f"round {t}: candidates name an arm {unknown[0]!r} that is not in arms")
+    return len(candidates)
 
 
 def _check_payments(t: int, round: Round, n_arms: int) -> None:
@@ -120,6 +133,7 @@ def _check_repeats(environment: Environment, first: list[Round]) -> None:
     for t, (one, two) in enumerate(zip(first, again, strict=False)):
         same = (
             np.array_equal(one.context, two.context)
+            and one.candidates == two.candidates
             and np.array_equal(one.rewards, two.rewards, equal_nan=True)
             and (one.means is None) == (two.means is None)
             and (one.means is None or two.means is None or np.array_equal(one.means, two.means))

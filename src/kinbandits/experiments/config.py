@@ -110,7 +110,8 @@ class MethodConfig(BaseModel):
         """A fresh policy for this environment."""
         descriptors = getattr(environment, "descriptors", None)
         where = f"methods.{self.name}"
-        settings = {k: value_of(v, f"{where}.{k}", descriptors) for k, v in self.settings.items()}
+        known = {k: _from_environment(v, k, environment, where) for k, v in self.settings.items()}
+        settings = {k: value_of(v, f"{where}.{k}", descriptors) for k, v in known.items()}
         try:
             if self.preset is not None:
                 settings = _preset(self.preset, e, descriptors) | settings
@@ -386,6 +387,16 @@ def _file_record(text: str) -> dict[str, str] | None:
 def _sha256(path: str, written: int, size: int) -> str:
     """Of a file's content; read again only when the file has changed."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _from_environment(value: Any, name: str, environment: Environment, where: str) -> Any:
+    """The environment's own, where a setting is ``"environment"``: graph, items, clusters, descriptors."""
+    if value != "environment":
+        return value
+    found = getattr(environment, name, None)
+    if found is None:
+        raise InvalidInputError(f'{where}.{name} is "environment", but {environment.name} has no {name}')
+    return found
 
 
 def _preset(name: str, e: EnvironmentConfig, descriptors: Any = None) -> dict[str, Any]:
