@@ -115,3 +115,32 @@ def test_bad_input(wrong: dict[str, object], text: str) -> None:
         tune(np.arange(10.0).reshape(5, 2), **wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least 4 rows"):
         tune(np.zeros((2, 2)), labels=[0, 1])
+
+
+def test_any_similarity_is_played_by_the_policy_itself() -> None:
+    X, y = problem(60)
+    grid: dict[str, object] = {"length_scales": [0.5, 1.0], "ridges": [0.01], "widths": [0.3, 1.0], "orders": 2}
+    plain = tune(X, labels=y, **grid)  # type: ignore[arg-type]
+    assert tune(X, labels=y, similarity=kb.Independent(), **grid).table == plain.table  # type: ignore[arg-type]
+    alone = tune(X, labels=y, similarity=kb.Mixed(0.0), **grid)  # type: ignore[arg-type]
+    assert alone.table == plain.table  # another road to independent arms
+    pooled = tune(X, labels=y, similarity=kb.Pooled(), **grid)  # type: ignore[arg-type]
+    assert min(t.loss for t in pooled.table) > max(t.loss for t in plain.table)
+    per_arm = tune(X, labels=y, weighting="per_arm", **grid)  # type: ignore[arg-type]
+    assert per_arm.table != plain.table
+
+
+def test_any_similarity_on_a_log() -> None:
+    X, y = problem(80)
+    arms = np.random.default_rng(0).integers(4, size=80)
+    settings = {"arms": arms, "rewards": (arms == y).astype(float), "length_scales": [1.0], "orders": 2}
+    plain = tune(X, **settings)  # type: ignore[arg-type]
+    assert tune(X, similarity=kb.Mixed(0.0), **settings).table == plain.table  # type: ignore[arg-type]
+
+
+def test_similarity_that_does_not_fit_is_refused_at_once() -> None:
+    X, y = problem(40)
+    with pytest.raises(ValueError, match="3"):
+        tune(X, labels=y, similarity=kb.Known(np.eye(3)))
+    with pytest.raises(ValueError, match='use criterion="replay"'):
+        tune(X, labels=y, similarity=kb.Pooled(), criterion="likelihood")

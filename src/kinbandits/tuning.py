@@ -7,7 +7,8 @@ Notation (n rows, N arms)
     mean, q  (N, n)  C_a' z_a and the column sums of C_a^2: mean and explained variance of every arm at every row
 
 Independent arms with uniform weights only gain rows, so a pull of arm a adds one row to C_a (forward substitution,
-kept for all later columns) and one product to its mean and q. A game costs the sum of n_a^2 n / 2.
+kept for all later columns) and one product to its mean and q. A game costs the sum of n_a^2 n / 2. With any other
+similarity or weights the policy itself is played.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +26,8 @@ from kinbandits._checks import number_array
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError, TuningWarning
 from kinbandits.kernels import RBF, cdist, median_distance
+from kinbandits.policies import KMTLUCB
+from kinbandits.similarity import Independent, Similarity, Weighting
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -98,11 +101,13 @@ def tune(
     orders: int = 4,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
+    similarity: Similarity | None = None,
+    weighting: Weighting = "uniform",
 ) -> Tuned:
     """Choose length scale, ridge and exploration on labelled rows or a log.
 
-    The bandit (independent arms, uniform weights) is played on the rows in several random orders with every setting
-    of the grid, and the setting with the least regret a round is taken. In a log only the arm that was played has
+    The bandit is played on the rows in several random orders with every setting of the grid, and the setting with
+    the least regret a round is taken. In a log only the arm that was played has
     a known reward: rounds in which the bandit would have played another are left out, so the log should be long and
     its arms well mixed; what is small then is minus the mean reward.
 
@@ -123,6 +128,10 @@ def tune(
         orders: random orders in which the rows are played.
         seed: of the orders.
         progress: called with the number of games played and their number.
+        similarity: of the bandit that plays; for `Known` and the like, arms are in the order of the classes, of the
+            columns of ``rewards``, or of the sorted names in ``arms``. None is independent arms, which are played
+            by forward substitution, many times faster than any other.
+        weighting: of that bandit.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -146,11 +155,23 @@ def tune(
         raise InvalidInputError(f'pick must be "best" or "centre", got {pick!r}')
     if isinstance(orders, bool) or not isinstance(orders, int) or orders < 1:
         raise InvalidInputError(f"orders must be a whole number of at least 1, got {orders!r}")
+    if similarity is not None or weighting != "uniform":
+        if criterion != "replay":
+            raise InvalidInputError(
+                f'criterion="{criterion}" fits independent arms with uniform weights; with similarity= or '
+                'weighting= use criterion="replay"'
+            )
+        KMTLUCB(Y.shape[1], similarity=similarity, weighting=weighting)  # says what does not fit, before any game
     median = median_distance(X)
     squares = cdist(X, X, "sqeuclidean")
     points = [(float(c) * median, float(r)) for c in length_scales for r in ridges]
     if criterion == "replay":
-        tried = _replayed(squares, Y, weights, points, widths, orders, seed, progress)
+        player: Player
+        if similarity in (None, Independent()) and weighting == "uniform":
+            player = Substitution(squares, Y)
+        else:
+            player = Policies(X, Y, similarity or Independent(), weighting)
+        tried = _replayed(player, Y, weights, points, widths, orders, seed, progress)
     else:
         warnings.warn(
             f'criterion="{criterion}" judges the batch fit, which picked worse settings for bandits than '
@@ -166,8 +187,67 @@ def tune(
     return Tuned(table[0] if pick == "best" else _centre(table[:5]), table, criterion)
 
 
+class Player(Protocol):
+    """Plays a game through rows in an order: the places in that order that counted, and the rewards received."""
+
+    def __call__(
+        self, order: NDArray[np.intp], length_scale: float, ridge: float, exploration: float
+    ) -> tuple[NDArray[np.intp], Vector]: ...
+
+
+class Substitution:
+    """Independent arms by forward substitution (`play_independent`); keeps the kernel of one length scale."""
+
+    def __init__(self, squares: Matrix, Y: Matrix) -> None:
+        self._squares, self._Y = squares, Y
+        self._known: tuple[float, Matrix] | None = None
+
+    def __call__(
+        self, order: NDArray[np.intp], length_scale: float, ridge: float, exploration: float
+    ) -> tuple[NDArray[np.intp], Vector]:
+        """One game."""
+        if self._known is None or self._known[0] != length_scale:
+            self._known = length_scale, _gram(self._squares, length_scale)
+        return play_independent(self._known[1][np.ix_(order, order)], self._Y[order], ridge, exploration)
+
+
+@dataclass(frozen=True)
+class Policies:
+    """`KMTLUCB` itself, with any similarity and weights."""
+
+    X: Matrix
+    Y: Matrix
+    similarity: Similarity
+    weighting: Weighting
+
+    def __call__(
+        self, order: NDArray[np.intp], length_scale: float, ridge: float, exploration: float
+    ) -> tuple[NDArray[np.intp], Vector]:
+        """One game."""
+        policy = KMTLUCB(
+            self.Y.shape[1],
+            context_kernel=RBF(length_scale=length_scale),
+            similarity=self.similarity,
+            weighting=self.weighting,
+            ridge=ridge,
+            exploration=exploration,
+            tie_break="first",
+        )
+        played, received = [], []
+        for i, row in enumerate(order):
+            decision = policy.choose(self.X[row])
+            reward = float(self.Y[row, decision.index])
+            if math.isnan(reward):
+                policy.cancel(decision)
+                continue
+            policy.update(decision, reward)
+            played.append(i)
+            received.append(reward)
+        return np.array(played, dtype=np.intp), np.array(received)
+
+
 def _replayed(
-    squares: Matrix,
+    player: Player,
     Y: Matrix,
     weights: Vector,
     points: list[tuple[float, float]],
@@ -181,12 +261,10 @@ def _replayed(
     best = np.nanmax(Y, axis=1) if not np.isnan(Y).any() else np.zeros(len(Y))  # a log does not know the best
     tried, done, total = [], 0, len(points) * len(widths) * orders
     for ell, ridge in points:
-        K = _gram(squares, ell)
-        ordered = [(K[np.ix_(order, order)], order) for order in games]
         for width in widths:
             losses = []
-            for K_game, order in ordered:
-                played, rewards = play_independent(K_game, Y[order], ridge, float(width) * math.sqrt(ridge))
+            for order in games:
+                played, rewards = player(order, ell, ridge, float(width) * math.sqrt(ridge))
                 w, regret = weights[order][played], best[order][played] - rewards
                 losses.append(float(w @ regret / w.sum()) if len(played) else math.inf)
                 done += 1
