@@ -106,7 +106,7 @@ class DualRegression(Regression):
         t = len(self.history)
         self._spread = arms.spread() if t else 1.0
         self._next_check = int(1.3 * t) + 64
-        return self._spread <= 10.0 and self.history.n_arms * 16 <= max(t, 1)
+        return self._spread <= 20.0 and self.history.n_arms * 16 <= max(t, 1)
 
     def _forget(self) -> None:
         """What was computed for the present rows is no longer valid."""

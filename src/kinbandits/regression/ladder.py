@@ -103,8 +103,8 @@ class LadderRegression(DualRegression):
             nonlocal f, last
             if open_without_error():
                 return
-            for f in islice(steps, at_most):  # noqa: B007 (what `bounds` is made of)
-                if tighten:
+            for taken, f in enumerate(islice(steps, at_most)):  # noqa: B007 (what `bounds` is made of)
+                if tighten and taken % 3 == 2:
                     self._reference.tighten()
                 last = bounds("steps")
                 yield last

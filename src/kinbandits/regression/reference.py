@@ -87,6 +87,7 @@ class ArmsReference(Reference):
         self._blocks = [BlockInverse() for _ in range(owner.history.n_arms)]
         self._diagonals: list[list[float] | None] = [None] * owner.history.n_arms
         self._fresh = [False] * owner.history.n_arms  # checked since the last row came
+        self._limits: tuple[float, float] | None = None  # of the similarity, until the next row comes
         self.block_steps = 0
 
     def spread(self) -> float:
@@ -95,6 +96,8 @@ class ArmsReference(Reference):
         return high / low if low > 1e-12 else np.inf
 
     def _similarity_bounds(self) -> tuple[float, float]:
+        if self._limits is not None:
+            return self._limits
         lows, highs = [], []
         for K_arm in self._owner.similarity_matrices:
             root = np.sqrt(np.maximum(np.diag(K_arm), 1e-300))
@@ -102,7 +105,8 @@ class ArmsReference(Reference):
             lows.append(eigenvalues[0])
             highs.append(eigenvalues[-1])
         slack = 1e-13 * len(root)
-        return max(float(min(lows)) - slack, 0.0), float(max(highs)) + slack
+        self._limits = max(float(min(lows)) - slack, 0.0), float(max(highs)) + slack
+        return self._limits
 
     def bounds(self) -> tuple[float, float]:
         low, high = self._similarity_bounds()
@@ -148,7 +152,7 @@ class ArmsReference(Reference):
         return probe.squares(np.full(len(self._owner.history), worst))
 
     def append(self, i: int, arm: int, values: list[Vector], kin: list[Vector]) -> None:
-        self._fresh = [False] * len(self._fresh)
+        self._fresh, self._limits = [False] * len(self._fresh), None
         block = self._blocks[arm]
         diagonal = self._diagonal(arm)
         if block.size != len(kin[0]) or self._diagonals[arm] != diagonal or block.stale(self._noise(arm)):
