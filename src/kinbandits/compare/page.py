@@ -179,7 +179,23 @@ def _panel(axis: Any, problem: Problem) -> None:
     axis.set_title(f"{problem.title}, {problem.rounds:,} rounds", fontsize=10)
     axis.set_xlabel("final regret, mean ± sd (seeds in brackets), log scale", fontsize=8)
     axis.set_xscale("log")
-    axis.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
-    axis.xaxis.set_minor_formatter(lambda v, _: f"{v:g}" if str(f"{v:e}")[0] in "235" else "")
-    axis.tick_params(axis="x", which="both", labelsize=7)
-    axis.grid(axis="x", which="both", alpha=0.25)
+    axis.minorticks_off()
+    ticks = _ticks(*axis.get_xlim())
+    axis.set_xticks(ticks, [f"{t:g}" for t in ticks], fontsize=7)
+    axis.grid(axis="x", alpha=0.25)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers between the two, at most nine, for a logarithmic axis.
+
+    >>> _ticks(55.0, 96.0)
+    [60.0, 70.0, 80.0, 90.0]
+    >>> _ticks(15.0, 1200.0)
+    [20.0, 50.0, 100.0, 200.0, 500.0, 1000.0]
+    """
+    tens = range(math.floor(math.log10(max(low, 1e-9))), math.ceil(math.log10(high)) + 1)
+    for digits in ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
+        found = [d * 10.0**k for k in tens for d in digits if low <= d * 10.0**k <= high]
+        if len(found) <= 9:
+            break
+    return found
