@@ -6,6 +6,7 @@ best settings of every peer and our own methods on all seeds. Cells in common ar
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from kinbandits.environments.labelled import LabelledRows
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.config import EnvironmentConfig, Experiment, experiment_of, policies
 from kinbandits.experiments.storage import write_whole
+from kinbandits.policies import KMTLUCB
 from kinbandits.tuning import tune
 
 __all__ = ["DATA", "DEFAULT", "OURS", "TUNED", "Plan", "setting_name"]
@@ -132,7 +134,7 @@ class Plan:
         methods = [{"name": setting_name(p, s), "policy": PEERS[p].policy, **s} for p, s in best.items()]
         for ours in self.ours:
             if ours == DEFAULT:
-                methods.append({"name": ours})
+                methods.append({"name": ours, **_defaults()})
             elif ours == TUNED:
                 methods.append({"name": ours, **(tuned or {})})
             else:
@@ -179,6 +181,16 @@ class Plan:
             write_whole(path, json.dumps(settings).encode())
         loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return loaded
+
+
+def _defaults() -> dict[str, Any]:
+    """The defaults of our policy, written out: a release with other defaults then has other cells."""
+    parameters = inspect.signature(KMTLUCB).parameters.values()
+    return {
+        p.name: p.default
+        for p in parameters
+        if isinstance(p.default, bool | int | float | str) and p.name != "seed"
+    }
 
 
 def setting_name(peer: str, settings: Mapping[str, Any]) -> str:
