@@ -88,13 +88,11 @@ class Estimated(Similarity):
         """From all pairs of rows: t^2 kernel values."""
         G = np.zeros((history.n_arms, history.n_arms))
         own = np.zeros(history.n_arms)
-        for a in range(history.n_arms):
-            rows = np.flatnonzero(history.arms == a)
-            own[a] = self.kernel.diag(history.contexts[rows]).sum() if len(rows) else 0.0
-            for b in range(history.n_arms):
-                others = np.flatnonzero(history.arms == b)
-                if len(rows) and len(others):
-                    G[a, b] = self.values(history, rows, others).sum()
+        rows_of = {a: np.flatnonzero(history.arms == a) for a in np.flatnonzero(history.counts).tolist()}
+        for a, rows in rows_of.items():
+            own[a] = self.kernel.diag(history.contexts[rows]).sum()
+            for b, others in rows_of.items():
+                G[a, b] = self.values(history, rows, others).sum()
         return self.from_sums(G, history.counts, own)
 
     @property
