@@ -162,3 +162,13 @@ def test_linear_thompson_is_agrawal_and_goyal() -> None:
 def test_bad_settings(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be"):
         PosteriorSampling(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_caller_who_keeps_the_random_numbers() -> None:
+    """``propose`` on a frozen policy, as the service does: the number given picks the candidate by its share."""
+    policy, x = taught("exact"), np.array([0.2, -0.3, 0.5])
+    shares = policy.probabilities(x[None, None])[0]
+    given = np.linspace(0.0, 0.999, 50)
+    made = policy.frozen().propose(np.tile(x, (50, 1, 1)), uniform=np.column_stack([given, given]))
+    np.testing.assert_array_equal(made.index, np.searchsorted(shares.cumsum(), given, side="right"))
+    np.testing.assert_allclose(made.propensity, shares[made.index], rtol=1e-9)
