@@ -52,6 +52,15 @@ def test_our_policies_pass(engine: str, similarity: str, settings: dict[str, Any
     assert repr(policy) == before
 
 
+@pytest.mark.parametrize("similarity", [kb.Independent(), kb.Estimated(), kb.Adaptive()], ids=str)
+def test_a_policy_taught_in_bulk_passes(similarity: kb.Similarity) -> None:
+    """Its factor was made of all rows at once, and that of the loaded one of one row more: equal to rounding."""
+    rng = np.random.default_rng(0)
+    policy = kb.KMTLUCB(3, similarity=similarity, context_kernel=kb.RBF(1.0), engine="exact")
+    policy.observe(rng.integers(3, size=50), rng.normal(size=(50, 2)), rng.normal(size=50))
+    check_policy(policy)
+
+
 def test_named_policies_pass() -> None:
     check_policy(kb.LinUCB(3))
     check_policy(kb.LinUCB(3, sharing="hybrid", shared_columns=[0], arm_columns=[1, 2]))
