@@ -23,7 +23,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import kinbandits as kb
-from kinbandits.environments import HiddenDescriptors, Streams, SyntheticNews
+from kinbandits.environments import Classification, HiddenDescriptors, Streams, SyntheticNews
 from kinbandits.history import History
 from kinbandits.similarity import Choice
 
@@ -54,10 +54,11 @@ def _known(environment: Any) -> dict[str, Any]:
     return {"similarity": kb.Known(environment.similarity_matrix)}
 
 
+RATIONAL = kb.Median(kernel=kb.RationalQuadratic())
 # "default" is what kb.KMTLUCB(arms) does; everything else differs from "independent" in what its name says.
 METHODS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "independent": lambda e: {"similarity": kb.Independent()},
-    "default": lambda e: {"similarity": kb.Adaptive()},
+    "default": lambda e: {},
     "estimated, median scale": lambda e: {"similarity": AlwaysEstimated()},
     "adaptive, no guard": lambda e: {"similarity": kb.Adaptive(guard=False)},
     "adaptive, tolerance 1": lambda e: {"similarity": kb.Adaptive(tolerance=1.0)},
@@ -69,10 +70,30 @@ METHODS: dict[str, Callable[[Any], dict[str, Any]]] = {
     },
     "learned": lambda e: {"similarity": kb.Learned()},
     "known": _known,
-    "decaying exploration": lambda e: {"similarity": kb.Independent(), "exploration": kb.Decaying(0.2, rounds=500)},
+    "rational quadratic": lambda e: {"similarity": kb.Independent(), "context_kernel": RATIONAL},
+    "rational quadratic, adaptive": lambda e: {"context_kernel": RATIONAL},
+    "rational quadratic, ceiling 1": lambda e: {
+        "similarity": kb.Independent(),
+        "context_kernel": RATIONAL,
+        "ceiling": 1.0,
+    },
+    "Matern 5/2": lambda e: {"similarity": kb.Independent(), "context_kernel": kb.Median(kernel=kb.Matern())},
+    "half the length scale": lambda e: {
+        "similarity": kb.Independent(),
+        "context_kernel": kb.Median(kernel=kb.RBF(0.5)),
+    },
+    "exploration 0.08": lambda e: {"similarity": kb.Independent(), "exploration": 0.08},
+    "decaying exploration": lambda e: {
+        "similarity": kb.Independent(),
+        "exploration": kb.Decaying(0.1, rounds=1000, floor=0.03),
+    },
     "GP-UCB exploration": lambda e: {
         "similarity": kb.Independent(),
         "exploration": kb.GPUCBExploration(len(e.arms), scale=0.3),
+    },
+    "posterior sampling": lambda e: {
+        "similarity": kb.Independent(),
+        "exploration": kb.PosteriorSampling(scale=0.5),
     },
     "principal components": lambda e: {
         "similarity": kb.Independent(),
@@ -82,18 +103,12 @@ METHODS: dict[str, Callable[[Any], dict[str, Any]]] = {
         "similarity": kb.Independent(),
         "context_kernel": kb.Represented(kb.RewardDirections()),
     },
-    "Matern 5/2": lambda e: {
-        "similarity": kb.Independent(),
-        "context_kernel": kb.Matern(length_scale=kb.RBF.median(_first_contexts(e)).length_scale),
-    },
+    # declared: what the user knows of the rewards
+    "ceiling 1 declared": lambda e: {"similarity": kb.Independent(), "ceiling": 1.0},
+    "one of N declared": lambda e: {"rewards": "one_of_n", "engine": "exact"},
 }
 COLD_STARTS = ("explore", "borrow")  # the methods of the problem "cold-start"
 ORDER = {method: i for i, method in enumerate([*COLD_STARTS, *METHODS])}
-
-
-def _first_contexts(environment: Any) -> np.ndarray:
-    rounds = environment.rounds()
-    return np.array([next(rounds).context for _ in range(60)])
 
 
 def cold_start(method: str, seed: int) -> dict[str, Any]:
@@ -121,6 +136,12 @@ def round_off(value: float) -> float:
 
 
 def environment_of(problem: str, seed: int, streams: str, horizon: int | None) -> Any:
+    if (
+        problem.endswith("-fresh") and problem.removesuffix("-fresh") in DATA
+    ):  # other streams than those in the file
+        data = problem.removesuffix("-fresh")
+        most = {"horizon": horizon or DATA[data]}
+        return Classification(data, protocol="paper", seed=1000 + seed, **most)
     if problem in DATA:
         return Streams(problem, streams, seed=seed, horizon=horizon or DATA[problem])
     return OTHERS[problem](seed)
@@ -132,7 +153,7 @@ def run(problem: str, method: str, seed: int, streams: str, horizon: int | None)
     environment = environment_of(problem, seed, streams, horizon)
     policy = kb.KMTLUCB(environment.arms, seed=seed, **METHODS[method](environment))
     trace = kb.simulate(policy, environment)
-    regret = trace.final_regret if problem in DATA else trace.final_expected_regret
+    regret = trace.final_regret if problem.removesuffix("-fresh") in DATA else trace.final_expected_regret
     shared = float(np.abs(policy.similarity_matrix() - np.eye(policy.n_arms)).max())
     key = {"problem": problem, "method": method, "seed": seed, "horizon": len(trace)}
     return {**key, "regret": round_off(regret), "largest_similarity": round_off(shared)}
@@ -178,13 +199,14 @@ def main() -> None:
     done = [json.loads(line) for line in asked.results.read_text().splitlines()] if asked.results.exists() else []
     if not asked.table:
         have = {(r["problem"], r["method"], r["seed"], r["horizon"]) for r in done}
+        data = DATA | {f"{name}-fresh": rounds for name, rounds in DATA.items()}
         methods = [m for m in METHODS if asked.methods == "all" or m in asked.methods.split(";")]
         todo = [
             (p, m, s, asked.streams, asked.horizon)
             for p in asked.problems.split(",")
             for s in range(asked.seeds)
             for m in (COLD_STARTS if p == "cold-start" else methods)
-            if (p, m, s, (asked.horizon or DATA[p]) if p in DATA else 1000) not in have
+            if (p, m, s, (asked.horizon or data[p]) if p in data else 1000) not in have
             and not (m == "known" and not p.startswith(("hidden", "unrelated")))
         ]
         asked.results.parent.mkdir(parents=True, exist_ok=True)

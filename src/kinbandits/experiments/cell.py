@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import time
@@ -11,8 +12,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from kinbandits._version import __version__
+from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.config import FORMAT, Cell, environment_record
 from kinbandits.experiments.storage import CellResult, Store
+from kinbandits.policies import KMTLUCB
+from kinbandits.similarity import Stepwise
 from kinbandits.simulate import simulate
 
 __all__ = ["compute_cell", "run_cell"]
@@ -35,6 +39,9 @@ def compute_cell(cell: Cell) -> CellResult:
         "seed": cell.seed,
         "arms": [str(a) for a in environment.arms],
     }
+    if isinstance(policy, KMTLUCB) and isinstance(policy.similarity, Stepwise):
+        with contextlib.suppress(InvalidInputError):  # rows are no longer kept
+            header["choices"] = policy.similarity_report(complete=False).to_data()
     return CellResult(
         arms=trace["arm_index"].astype(np.int16),
         rewards=trace["reward"],

@@ -24,6 +24,7 @@ class SimilarityReport:
         candidates: the evidence for each at the present choice, Independent first; every decision score is there.
         over_time: the choice at every milestone, oldest first. Decision scores that did not matter are None.
         next_rows: at how many rows it is chosen again; None if never.
+        margin: nats by which sharing must win; None where it is not chosen by likelihood.
     """
 
     rows: int
@@ -33,6 +34,7 @@ class SimilarityReport:
     candidates: tuple[Evidence, ...]
     over_time: tuple[Choice, ...]
     next_rows: int | None
+    margin: float | None = None
 
     def to_data(self) -> dict[str, Any]:
         """As plain data (numbers, strings, lists), for JSON."""
@@ -41,11 +43,19 @@ class SimilarityReport:
             "mu": self.mu,
             "scale": self.scale,
             "reason": self.reason,
-            "candidates": [vars(c) for c in self.candidates],
+            "candidates": [_plain(c) for c in self.candidates],
             "over_time": [
-                {"rows": c.rows, "mu": c.mu, "scale": c.scale, "reason": c.reason} for c in self.over_time
+                {
+                    "rows": c.rows,
+                    "mu": c.mu,
+                    "scale": c.scale,
+                    "reason": c.reason,
+                    "candidates": [_plain(e) for e in c.candidates],
+                }
+                for c in self.over_time
             ],
             "next_rows": self.next_rows,
+            "margin": self.margin,
         }
 
     def __str__(self) -> str:
@@ -115,7 +125,14 @@ def similarity_report(regression: Regression, complete: bool = True) -> Similari
 def _reported(similarity: Stepwise, choices: tuple[Choice, ...]) -> SimilarityReport:
     now = choices[-1]
     later = next((n for n in similarity.milestones(similarity.until) if n > now.rows), None)
-    return SimilarityReport(now.rows, now.mu, now.scale, now.reason, now.candidates, choices, later)
+    margin = similarity.margin if isinstance(similarity, Adaptive) else None
+    return SimilarityReport(now.rows, now.mu, now.scale, now.reason, now.candidates, choices, later, margin)
+
+
+def _plain(evidence: Evidence) -> dict[str, float | None]:
+    """As JSON has it: no infinities, and no digits that rounding could change."""
+    values = vars(evidence).items()
+    return {name: None if v is None or not np.isfinite(v) else round(v, 6) for name, v in values}
 
 
 def check_transfer(regression: Regression, margin: float, tolerance: float, guard: bool) -> TransferCheck:

@@ -1,6 +1,7 @@
 """Reports: runs become tables, figures and one HTML page that opens offline."""
 
+from kinbandits.report.choices import choices_figure
 from kinbandits.report.page import Report, write_report
 from kinbandits.report.results import Problem, Results, Run
 
-__all__ = ["Problem", "Report", "Results", "Run", "write_report"]
+__all__ = ["Problem", "Report", "Results", "Run", "choices_figure", "write_report"]

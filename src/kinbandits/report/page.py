@@ -22,6 +22,7 @@ from kinbandits.errors import MissingPackageError
 from kinbandits.experiments.storage import write_whole
 from kinbandits.progress import clock
 from kinbandits.report import figures
+from kinbandits.report.choices import choices_figure, recorded_choices
 from kinbandits.report.claims import Claim, check_claims
 from kinbandits.report.reference import ReferenceRow, check_reference
 from kinbandits.report.results import Results
@@ -178,6 +179,19 @@ def _figures(results: Results, place: Path, formats: Sequence[str]) -> Any:
                 "hierarchical clustering of 1 − k_Z, leaves in the optimal order. The diagonal, which is 1, is "
                 "left blank; every panel has its own colour scale.",
                 similarity,
+            )
+        )
+    chosen = recorded_choices(results)
+    if chosen:
+        wanted.append(
+            (
+                "choices",
+                "What the adaptive similarity chose, and why",
+                "First seed. Above: the share mu of the estimate in k_Z (0: independent arms), chosen anew as rows "
+                "come. Middle: how much better than independent arms each candidate fits; it must reach the "
+                "margin. Below: how much more its leave-one-out decisions earn; it must not be less than 0 (judged "
+                "only where the fit reaches the margin).",
+                choices_figure(chosen),
             )
         )
     if synthetic is not None:

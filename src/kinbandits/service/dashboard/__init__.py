@@ -20,6 +20,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
 from kinbandits._version import __version__
+from kinbandits.errors import InvalidInputError
 from kinbandits.service.chooser import explain_record
 from kinbandits.service.dashboard import charts
 from kinbandits.service.engine import Engine
@@ -29,7 +30,18 @@ from kinbandits.service.schemas import ID
 from kinbandits.service.state import DELAY_EDGES
 from kinbandits.service.tokens import Keyring
 
-PANELS = ("summary", "rewards", "regret", "arms", "similarity", "widths", "delays", "decisions", "engine")
+PANELS = (
+    "summary",
+    "rewards",
+    "regret",
+    "arms",
+    "similarity",
+    "choices",
+    "widths",
+    "delays",
+    "decisions",
+    "engine",
+)
 _STATIC = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
@@ -160,7 +172,38 @@ class Pages:
         order = charts.blocks(matrix)
         names = [str(policy.arms[i]) for i in order]
         ordered = [[matrix[i][j] for j in order] for i in order]
-        return {"chart": Markup(charts.heatmap(names, ordered, title="Similarity of arms")), "n": len(names)}
+        chart = Markup(charts.heatmap(names, ordered, title="Similarity of arms"))
+        return {"chart": chart, "n": len(names)}
+
+    def _choices(self) -> dict[str, Any]:
+        """Why the similarity is what it is, where it is chosen from the data."""
+        try:
+            report = self.engine.serving.policy.similarity_report(complete=False)
+        except InvalidInputError:
+            return {"report": None}
+        past = report.over_time
+        if not any(c.candidates for c in past):
+            return {"report": report, "shares": "", "leads": "", "candidates": []}
+        rows = [float(c.rows) for c in past]
+        steps = [
+            (x, c.mu) for c, end in zip(past, [*rows[1:], rows[-1]], strict=True) for x in (float(c.rows), end)
+        ]
+        shares = charts.lines(
+            [x for x, _ in steps],
+            [charts.Line("chosen mu (0: independent)", [mu for _, mu in steps], 1)],
+            title="How much of the estimate is used",
+            x_label="rows learned",
+            y_label="mu",
+        )
+        best = [max((e.log_likelihood for e in c.candidates if e.mu), default=math.nan) for c in past]
+        own = [c.candidates[0].log_likelihood if c.candidates else math.nan for c in past]
+        lead = [b - o if math.isfinite(b - o) else None for b, o in zip(best, own, strict=True)]
+        curves = [charts.Line("best candidate", lead, 3)]
+        if report.margin is not None:
+            curves.append(charts.Line("needed", [report.margin] * len(rows), 2))
+        title = "Fit above independent arms"
+        leads = charts.lines(rows, curves, title=title, x_label="rows learned", y_label="nats")
+        return {"report": report, "shares": Markup(shares), "leads": Markup(leads), "candidates": report.candidates}
 
     def _delays(self) -> dict[str, Any]:
         counts = self.engine.learner.state.delays
