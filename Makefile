@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: demo test test-quick lint types imports bench bench-service paper soak soak-service browser docs clean help
+.PHONY: demo test test-quick lint types imports bench bench-service paper compare soak soak-service browser docs clean help
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,12 @@ paper: $(STAMP)  ## the whole paper on the reference streams; tables and figures
 	$(BIN)/kinbandits report runs/paper-reference --out docs/paper/report
 	cp runs/paper-reference/results.csv docs/paper/results.csv
 	$(BIN)/python benchmarks/paper_time.py runs/paper-reference | tee docs/paper/time.txt
+
+compare: $(STAMP)  ## other libraries on the same streams; docs/comparison.md (stop and go on as you like)
+	@$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[compare-build]' \
+	  || echo "contextualbandits could not be built (it needs a C compiler): it will be left out"
+	$(BIN)/python benchmarks/linucb.py | tee docs/linucb.txt
+	$(BIN)/kinbandits compare --streams docs/paper/streams.npz --page docs/comparison.md
 
 soak: $(STAMP)  ## a sweep killed at 10 random moments (docs/paper/soak.txt), a million rounds (docs/soak-budgeted.txt)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dask,ray]'

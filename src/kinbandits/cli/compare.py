@@ -69,11 +69,11 @@ def compare(
         run(plan, directory, jobs=jobs, costs=costs)
     problems = read(plan, directory)
     if not problems:
-        print("nothing is finished yet", file=sys.stderr)
-        return
+        print("no problem is finished yet: the page will say so", file=sys.stderr)
     target = page or directory / "comparison.md"
     figure = target.with_suffix(".png")
-    write_figure(figure, problems)
+    if problems:
+        write_figure(figure, problems)
     command = shlex.join(["kinbandits", *(a for a in sys.argv[1:] if a != "--page-only")])
     edges = list(edges_of(plan))
     write_page(target, plan, problems, edges, command, figure.name)

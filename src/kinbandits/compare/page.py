@@ -72,7 +72,9 @@ def write_page(
     figure: str,
 ) -> None:
     """The page, in Markdown."""
-    out = [*_head(plan, command, figure)]
+    out = [*_head(plan, command)]
+    if problems:
+        out += [f"![Final regret of every method on every problem]({figure})", ""]
     for problem in problems:
         out += [f"## {problem.title}", "", f"{problem.rounds:,} rounds, {problem.arms} arms.", ""]
         out += [f"- {v}" for v in verdicts(problem)]
@@ -92,11 +94,26 @@ def write_page(
         ),
         "",
     ]
+    measured = path.with_name("linucb.txt")
+    if measured.exists():
+        out += [
+            "## The same algorithm: Lin-UCB with many arms",
+            "",
+            "`python benchmarks/linucb.py`: ours against MABWiser's and contextualbandits', each arm given one row",
+            "first, the arms played compared round by round. Where theirs differ from the formula: an arm without",
+            "rows has the width sqrt(lambda x'x) in MABWiser, where (lambda I)^-1 gives sqrt(x'x / lambda); with",
+            "lambda = 1, or after the arm's first row, they agree.",
+            "",
+            "```text",
+            measured.read_text(encoding="utf-8").rstrip(),
+            "```",
+            "",
+        ]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(out).rstrip() + "\n", encoding="utf-8")
 
 
-def _head(plan: Plan, command: str, figure: str) -> list[str]:
+def _head(plan: Plan, command: str) -> list[str]:
     versions = {PEERS[p].package: version(PEERS[p].package) for p in plan.here() if not PEERS[p].own}
     absent = sorted({PEERS[p].package for p in plan.peers if not PEERS[p].own} - set(versions))
     listed = ", ".join(f"{name} {v}" for name, v in versions.items()) or "none"
@@ -128,8 +145,6 @@ def _head(plan: Plan, command: str, figure: str) -> list[str]:
         "decision and update on one thread, and MB what the process grew by in the whole game, both of seed 0 in a",
         "process of its own; compare them within a table, not between machines. Below a megabyte it is the",
         "allocator's rounding.",
-        "",
-        f"![Final regret of every method on every problem]({figure})",
         "",
     ]
 
