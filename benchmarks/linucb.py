@@ -1,6 +1,6 @@
 """Lin-UCB of ours against MABWiser's and contextualbandits': the same arms, and CPU as a ratio.
 
-    python benchmarks/linucb.py [--arms 1000] [--features 20] [--rounds 300]
+    python benchmarks/linucb.py [--arms 1000] [--features 20] [--rounds 200]
 
 Every arm is given one row first (an arm without rows has the wrong width in MABWiser, lambda I in place of I /
 lambda). Then all play the same rounds, one after the other, each learning its own reward, and the arms are compared
@@ -58,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--arms", type=int, default=1000)
     parser.add_argument("--features", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=200)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     rng = np.random.default_rng(0)
