@@ -144,3 +144,25 @@ def test_similarity_that_does_not_fit_is_refused_at_once() -> None:
         tune(X, labels=y, similarity=kb.Known(np.eye(3)))
     with pytest.raises(ValueError, match='use criterion="replay"'):
         tune(X, labels=y, similarity=kb.Pooled(), criterion="likelihood")
+
+
+def test_rows_that_are_given_and_other_rules() -> None:
+    X, y = problem(80)
+    Y, kernel = np.eye(4)[y], kb.RBF(length_scale=2.0)
+    arms = [0, 1, 2, 3]
+    played, received = play_independent(kernel(X, X), Y, 0.01, 0.1, given=arms)
+    policy = kb.KMTLUCB(4, context_kernel=kernel, similarity=kb.Independent(), tie_break="first")
+    capped = kb.KMTLUCB(4, context_kernel=kernel, similarity=kb.Independent(), tie_break="first", ceiling=0.9)
+    rule = play_independent(
+        kernel(X, X), Y, 0.01, 0.0, given=arms, rule=lambda m, d, t: np.minimum(m + d, 0.9) + 1e-9 * m
+    )
+    for fast, slow in (((played, received), policy), (rule, capped)):
+        slow.observe(arms, X[:4], Y[np.arange(4), arms])
+        rewards = []
+        for i in range(4, 80):
+            decision = slow.choose(X[i])
+            rewards.append(Y[i, decision.index])
+            slow.update(decision, rewards[-1])
+        np.testing.assert_array_equal(fast[0], np.arange(4, 80))
+        np.testing.assert_array_equal(fast[1], rewards)
+    assert not np.array_equal(received, rule[1])

@@ -275,11 +275,22 @@ def _replayed(
     return tried
 
 
-def play_independent(K: Matrix, Y: Matrix, ridge: float, exploration: float) -> tuple[NDArray[np.intp], Vector]:
+def play_independent(
+    K: Matrix,
+    Y: Matrix,
+    ridge: float,
+    exploration: float,
+    *,
+    given: Sequence[int] = (),
+    rule: Callable[[Vector, Vector, int], Vector] | None = None,
+) -> tuple[NDArray[np.intp], Vector]:
     """Play independent arms through the rows in order: the rounds that counted, and the rewards received.
 
     ``Y`` (n, N) holds every arm's reward, NaN where it is not known: a round in which the choice is not known is
     left out. Ties go to the first arm. The same as `KMTLUCB` with `Independent()` and uniform weights.
+
+    ``given`` names the arms of the first rows, which are learned but do not count; ``rule`` makes the scores of all
+    arms from their means, their deviations (width times the root of the ridge) and the number of the round, from 1.
     """
     n, n_arms = Y.shape
     prior = K.diagonal()
@@ -290,13 +301,21 @@ def play_independent(K: Matrix, Y: Matrix, ridge: float, exploration: float) -> 
     factor = exploration / math.sqrt(ridge)
     played, received = [], []
     for i in range(n):
-        score = mean[:, i] + factor * np.sqrt(np.maximum(prior[i] - q[:, i], 0.0))
-        a = int(score.argmax())
-        reward = float(Y[i, a])
-        if math.isnan(reward):
-            continue
-        played.append(i)
-        received.append(reward)
+        if i < len(given):
+            a = int(given[i])
+            reward = float(Y[i, a])
+        else:
+            deviation = np.sqrt(np.maximum(prior[i] - q[:, i], 0.0))
+            if rule is None:
+                score = mean[:, i] + factor * deviation
+            else:
+                score = rule(mean[:, i], deviation, i - len(given) + 1)
+            a = int(score.argmax())
+            reward = float(Y[i, a])
+            if math.isnan(reward):
+                continue
+            played.append(i)
+            received.append(reward)
         m = counts[a]
         if m == len(z[a]):
             C[a] = np.concatenate([C[a], np.empty((m, n))])
