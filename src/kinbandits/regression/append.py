@@ -1,9 +1,11 @@
-"""Row append: for a similarity that does not change and uniform weights, M only ever grows by rows.
+"""Row append: for a similarity that does not change, M only ever grows by rows; arms apart are solved apart.
 
 Arms fall into families: components of the graph in which two arms are linked when their similarity is not zero.
 Families never meet in a product kernel, so M is block-diagonal over them, and each has a Cholesky factor of its own
 that grows by a row (`panels`): t^2 a round for one family (Pooled, Known), the sum of n_a^2 for Independent, where
-every arm is a family. No kernel matrix is kept, only the factor: t^2 / 2 numbers.
+every arm is a family. No kernel matrix is kept, only the factor: t^2 / 2 numbers. With per-arm weights the noise of
+an arm grows with its rows: where every arm is a family, its factor is made anew with each row, n_a^3 / 3, from a
+kernel matrix that is kept.
 
 Notation as in `base`; besides, for one family with n rows
     L        (n, n)  factor of M,     z = L^-1 y,     alpha = L^-T z = M^-1 y,     c = L^-1 k
@@ -19,8 +21,9 @@ import numpy as np
 from kinbandits.errors import SingularMatrixError
 from kinbandits.history import History
 from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Ridge, Vector, best
+from kinbandits.regression.dense import GrowingGram
 from kinbandits.regression.linalg import LARGEST_JITTER, SMALL_PIVOT, warn_singular
-from kinbandits.regression.panels import GrowingCholesky
+from kinbandits.regression.panels import GrowingCholesky, WholeCholesky
 from kinbandits.regression.probe import Probe
 
 _CHUNK = 8  # contenders whose widths are computed together
@@ -32,9 +35,10 @@ class Family:
 
     def __init__(self, arms: Indices) -> None:
         self.arms = arms
+        self.gram = GrowingGram()  # its kernel matrix, where the noise changes
         self.rows: Indices = np.empty(0, dtype=np.intp)
         self.z: Vector = np.empty(0)
-        self.factor = GrowingCholesky()
+        self.factor: GrowingCholesky | WholeCholesky = GrowingCholesky()
         self.jitter = 0.0
         self.warned = False
         self.alpha: Vector | None = np.empty(0)
@@ -47,7 +51,7 @@ class Family:
 
 
 class AppendRegression(Regression):
-    """Exact for fixed similarities and uniform weights; a new row costs n^2 of its family."""
+    """Exact for fixed similarities and uniform weights; a new row costs n^2 of its family. See above for others."""
 
     def __init__(self, settings: Ridge, history: History) -> None:
         super().__init__(settings, history)
@@ -60,7 +64,8 @@ class AppendRegression(Regression):
         self._families = [Family(np.flatnonzero(self._family_of == f)) for f in range(count)]
         everything = np.hstack(self._matrices)
         self._all_differ = len(np.unique(everything, axis=0)) == len(everything)
-        self._diagonal: Vector = np.empty(0)  # k_ii + ridge of each row
+        self._own: Vector = np.empty(0)  # k_ii of each row
+        self._per_arm = settings.weighting == "per_arm"
         self._alpha: Vector | None = None
         self._counts = history.counts * 0
         self._refreshes = 0
@@ -70,7 +75,9 @@ class AppendRegression(Regression):
     @staticmethod
     def fits(settings: Ridge) -> bool:
         """Whether this method is exact for these settings."""
-        return settings.weighting == "uniform" and all(t.similarity.fixed for t in settings.terms)
+        if settings.weighting == "per_arm":
+            return all(t.similarity.keeps_apart for t in settings.terms)
+        return all(t.similarity.fixed for t in settings.terms)
 
     @property
     def similarity_matrices(self) -> list[Matrix]:
@@ -87,7 +94,7 @@ class AppendRegression(Regression):
         kernels = {f: self._kernel_rows(self._families[f], rows) for f, rows in blocks.items()}
         for f, rows in blocks.items():  # nothing above changed anything
             self._extend(self._families[f], rows, kernels[f])
-        self._diagonal = np.append(self._diagonal, own + self.settings.ridge)
+        self._own = np.append(self._own, own)
         self._counts = h.counts
         self._alpha = None
 
@@ -101,8 +108,14 @@ class AppendRegression(Regression):
 
     def _extend(self, family: Family, rows: Indices, K: Matrix) -> None:
         n = len(family.rows)
-        K[np.arange(len(rows)), n + np.arange(len(rows))] += self.settings.ridge + family.jitter
         try:
+            if self._per_arm:  # more noise for all of them
+                family.gram.append(K)
+                family.factor, family.z = WholeCholesky(), np.empty(0)
+                K = family.gram.matrix.copy()
+                n, rows = 0, np.append(family.rows, rows)
+                family.rows = np.empty(0, dtype=np.intp)
+            K[np.arange(len(rows)), n + np.arange(len(rows))] += self._noise_of(n + len(rows)) + family.jitter
             family.factor.append(K)
         except np.linalg.LinAlgError:
             self._refresh(family, np.append(family.rows, rows))
@@ -115,15 +128,20 @@ class AppendRegression(Regression):
         family.z = family.factor.extend(family.z, self.history.rewards[family.rows])
         family.alpha = None
 
+    def _noise_of(self, n: int) -> float:
+        """The noise of a family's rows when there are n of them."""
+        return self.settings.ridge * n if self._per_arm else self.settings.ridge
+
     def _refresh(self, family: Family, rows: Indices) -> None:
         """The factor of these rows anew, with jitter: the matrix is singular in floating point."""
         h = self.history
         K = self.settings.terms.gram(self._matrices, h.arms[rows], h.contexts[rows], h.arms[rows], h.contexts[rows])
-        scale = float(K.diagonal().max()) + self.settings.ridge
+        noise = self._noise_of(len(rows))
+        scale = float(K.diagonal().max()) + noise
         jitter = max(1e-14, 10.0 * family.jitter / scale)
         while jitter <= LARGEST_JITTER:
             M = K.copy()
-            M[np.diag_indices_from(M)] += self.settings.ridge + jitter * scale
+            M[np.diag_indices_from(M)] += noise + jitter * scale
             factor = GrowingCholesky()
             try:
                 factor.append(M)
@@ -216,9 +234,7 @@ class AppendRegression(Regression):
 
     def log_det(self) -> float:
         """The sum over families."""
-        return float(
-            sum(f.factor.log_det() for f in self._families) - len(self.history) * np.log(self.settings.ridge)
-        )
+        return float(sum(f.factor.log_det() for f in self._families) - np.log(self._noise()).sum())
 
     # -- deciding -------------------------------------------------------------------------------
 
@@ -237,14 +253,15 @@ class AppendRegression(Regression):
         mean = probe.dot(alpha)
         cold = self._cold(asked.arms)
         margin = 16.0 * len(h) * 2.0**-53 * float(np.abs(alpha).sum()) * float(probe.prior.max(initial=0.0))
-        crude = probe.largest(1.0 / self._diagonal)
+        crude = probe.largest(1.0 / (self._own + self._noise()))
         ceiling = mean + self.settings.bonus(probe.prior, np.minimum(crude, probe.prior), beta) + margin
         scores = np.full(len(mean), -np.inf)
         scores[cold] = self.settings.bonus(probe.prior[cold], np.zeros(1), beta)
+        chunk = _CHUNK if len(self._families) == 1 else 1  # one family is solved for several at a time
         open_ = np.flatnonzero(~cold)
         open_ = open_[np.argsort(-ceiling[open_], kind="stable")]
         while len(open_) and ceiling[open_[0]] >= scores.max() * (1.0 - np.sign(scores.max()) * tolerance):
-            now, open_ = open_[:_CHUNK], open_[_CHUNK:]
+            now, open_ = open_[:chunk], open_[chunk:]
             explained = self._explained(asked.arms[now], probe.columns(now))
             scores[now] = mean[now] + self.settings.bonus(probe.prior[now], explained, beta)
         known = np.isfinite(scores)
@@ -257,5 +274,5 @@ class AppendRegression(Regression):
             "families": len(self._families),
             "refreshes": self._refreshes,
             "jitter": max((f.jitter for f in self._families), default=0.0),
-            "bytes": sum(f.factor.nbytes for f in self._families),
+            "bytes": sum(f.factor.nbytes + f.gram.nbytes for f in self._families),
         }

@@ -29,6 +29,11 @@ class GrowingGram:
         """The (t, t) matrix (a view)."""
         return self._buffer[: self._size, : self._size]
 
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return self._buffer.nbytes
+
     def append(self, rows: Matrix) -> None:
         """Add the kernel values of m new rows with all rows up to themselves, (m, t + m)."""
         start, end = self._size, rows.shape[1]

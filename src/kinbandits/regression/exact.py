@@ -2,7 +2,7 @@
 
 It looks at the settings and the size, and hands the work to one of
     `features`  kernels with a finite feature map (Linear): the cost does not grow with the history
-    `append`    similarities that do not change, uniform weights: M only grows by rows
+    `append`    similarities that do not change, uniform weights: M only grows by rows; arms apart, any weights
     `dense`     few rows: one Cholesky factor per change
     `ladder`    everything else: exact decisions from intervals
 and moves on when the history has grown. Which one is at work is in `report`.

@@ -28,6 +28,11 @@ class Independent(Similarity):
            [0., 1.]])
     """
 
+    @property
+    def keeps_apart(self) -> bool:
+        """It does."""
+        return True
+
     def matrix(self, history: History) -> Matrix:
         """The identity."""
         return np.eye(history.n_arms)
@@ -275,6 +280,11 @@ class Settled(Similarity):
         """One row per arm."""
         if len(self.chosen) != n_arms:
             raise InvalidInputError(f"Settled: {len(self.chosen)} rows, but there are {n_arms} arms")
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether the matrix is diagonal."""
+        return bool(np.count_nonzero(self.chosen) == np.count_nonzero(np.diag(self.chosen)))
 
     def matrix(self, history: History) -> Matrix:
         """The matrix."""
