@@ -251,7 +251,13 @@ def problems(quick: bool) -> list[tuple[Problem, int, tuple[int, ...]]]:
     }
     chosen.append((Problem("Known, 100 arms, uniform weights", hidden, described, hidden.horizon), 300, sizes))
     linear = HiddenDescriptors(seed=1, n_arms=20, horizon=600 if quick else 4000)
-    lin_settings = {"arms": linear.arms, "context_kernel": kb.Linear(), "ridge": 1.0, "exploration": 1.0}
+    lin_settings = {
+        "arms": linear.arms,
+        "context_kernel": kb.Linear(),
+        "similarity": kb.Independent(),
+        "ridge": 1.0,
+        "exploration": 1.0,
+    }
     chosen.append((Problem("LinUCB, 20 arms", linear, lin_settings, linear.horizon), 200, sizes))
     return chosen
 

@@ -24,7 +24,7 @@ from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression,
 from kinbandits.regression.dense import GrowingGram
 from kinbandits.regression.linalg import LARGEST_JITTER, SMALL_PIVOT, warn_singular
 from kinbandits.regression.panels import GrowingCholesky, WholeCholesky
-from kinbandits.regression.probe import Probe
+from kinbandits.regression.probe import Probe, different_arms
 
 _CHUNK = 8  # contenders whose widths are computed together
 _POINTS = 2**22  # kernel values held at once when many points are predicted
@@ -208,9 +208,7 @@ class AppendRegression(Regression):
         k = len(query.arms)
         if not query.shared or self._all_differ:
             return np.arange(k), np.arange(k)
-        rows = np.hstack([*(K[query.arms] for K in self._matrices), self._cold(query.arms)[:, None]])
-        _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        return first, place.reshape(-1)
+        return different_arms(query, self._matrices, self._cold(query.arms))
 
     def _columns(self, query: Query) -> Matrix:
         """k of all points, (t, R * k); a shared context is compared with the history once."""

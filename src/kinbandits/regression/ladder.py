@@ -30,9 +30,7 @@ import numpy as np
 from kinbandits.regression.base import Indices, Mask, Matrix, Query, Vector, best
 from kinbandits.regression.blocks import UNIT
 from kinbandits.regression.dual import DualRegression
-from kinbandits.regression.probe import Probe
-
-_FIRST_STEPS = 2  # before widths are computed, which cost as much as a step; most rounds need one step or none
+from kinbandits.regression.probe import Probe, different_arms
 
 
 class Bounds(NamedTuple):
@@ -50,6 +48,10 @@ class LadderRegression(DualRegression):
         """As the base class, but numbers are computed only as far as the argmax needs them."""
         if query.shape[0] > 1:
             return super().leaders(query, exploration, tolerance)
+        if query.shared and self._reference.name == "factor" and len(query.arms) > 1:
+            different, place = different_arms(query, self.similarity_matrices, self._cold(query.arms))
+            if len(different) < len(query.arms):  # pooled arms, say: ties that nothing can settle
+                return self.leaders(Query(query.arms[different], query.contexts), exploration, tolerance)[:, place]
         for bounds in self.rungs(query, float(exploration[0])):
             contenders = bounds.high >= bounds.low.max()
             alone = np.count_nonzero(contenders) == 1
@@ -106,26 +108,27 @@ class LadderRegression(DualRegression):
             for taken, f in enumerate(islice(steps, at_most)):  # noqa: B007 (what `bounds` is made of)
                 if tighten and taken % 3 == 2:
                     self._reference.tighten()
-                last = bounds("steps")
+                last = _both(last, bounds("steps"))
                 yield last
                 if open_without_error():
                     return
 
         yield last
-        yield from climb(_FIRST_STEPS if self._reference.has_quadratic else None)
-        if self._reference.has_quadratic:
-            low, high = self._reference.bounds()
-            slack = self._reference.quadratic_error(probe)
-            Q = probe.quadratic(self._rows, self._reference.inverse)
-            q_low = np.maximum(q_low, (Q - slack) / high)
-            if low > 0.0:
-                q_high = np.minimum(q_high, (Q + slack) / low)
+        yield from climb(self._reference.first_steps)
+        found = self._reference.widths(probe)
+        if found is not None:
+            q_low, q_high = np.maximum(q_low, found.low), np.minimum(q_high, found.high)
             reach = np.sqrt(q_high)
             narrow, wide = self._bonuses(probe, exploration, q_low, q_high)
             self._reference.tighten()
-            last = bounds("widths")
+            last = _both(last, bounds("widths"))
+            if found.shift is not None and found.error is not None:
+                better = f + found.shift
+                error = found.error + beyond * self._floor
+                raw = Bounds("widths", better + narrow - error, better + wide + error)
+                last = _both(last, self._settle_cold(raw, probe, cold, exploration) if some_cold else raw)
             yield last
-            yield from climb(None, tighten=True)
+        yield from climb(None, tighten=True)
         self._counters["cg rounds"] += 1
         contenders = np.flatnonzero(_contenders(last))
         yield from self._cg_rungs(probe, cold, exploration, contenders, last, f, q_low, q_high)
@@ -170,7 +173,7 @@ class LadderRegression(DualRegression):
             narrow, wide = self._bonuses(probe, exploration, q_low_new, q_high_new)
             raw = Bounds("cg", f_new - mean_error + narrow, f_new + mean_error + wide)
             bounds = self._settle_cold(raw, probe, cold, exploration)
-            last = Bounds("cg", np.maximum(last.low, bounds.low), np.minimum(last.high, bounds.high))
+            last = _both(last, bounds)
             yield last
             spread = (last.high - last.low)[ids].max()
             if spread < 4.0 * (floor + float(rounding.max()) * (1.0 + np.sqrt(1.0 / self.settings.ridge))):
@@ -191,6 +194,11 @@ class LadderRegression(DualRegression):
         known = self.settings.bonus(probe.prior[cold], np.zeros(1), exploration)
         bounds.low[cold] = bounds.high[cold] = known
         return bounds
+
+
+def _both(a: Bounds, b: Bounds) -> Bounds:
+    """What two intervals that hold say together."""
+    return Bounds(b.rung, np.maximum(a.low, b.low), np.minimum(a.high, b.high))
 
 
 def _contenders(bounds: Bounds) -> Mask:

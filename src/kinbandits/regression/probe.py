@@ -21,6 +21,16 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 
+def different_arms(query: Query, K_arms: list[Matrix], cold: NDArray[np.bool_]) -> tuple[Indices, Indices]:
+    """With one context for all, arms of equal similarity (and both cold or not) have equal numbers.
+
+    Which candidates differ, and which of these stands for each candidate.
+    """
+    rows = np.hstack([*(K[query.arms] for K in K_arms), cold[:, None]])
+    _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, place.reshape(-1)
+
+
 class Probe:
     """Kernel vectors of the candidates of one round."""
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits.regression.blocks import BlockInverse
+from kinbandits.regression.blocks import UNIT, BlockInverse
 from kinbandits.regression.linalg import shifts
 from kinbandits.regression.panels import GrowingCholesky
 from kinbandits.regression.probe import Probe
@@ -27,11 +27,23 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 
+_APART = 1.3  # hi / lo above which a factor is made anew
+
+
+class Widths(NamedTuple):
+    """Bounds on q = k' M^-1 k; perhaps also what to add to k' alpha to come closer to the mean, and how close."""
+
+    low: Vector
+    high: Vector
+    shift: Vector | None = None
+    error: Vector | None = None
+
+
 class Reference(ABC):
     """A matrix B with lo B <= M <= hi B (lo = 0 where no bound is known), and B^-1."""
 
     name: str
-    has_quadratic = False
+    first_steps = 0  # before widths are computed
 
     def __init__(self, owner: DualRegression) -> None:
         self._owner = owner
@@ -55,13 +67,9 @@ class Reference(ABC):
     def steps(self, probe: Probe, f: Vector) -> Iterator[Vector]:
         """Improve the dual vector step by step, giving the means after each."""
 
-    def inverse(self, arm: int) -> Matrix:
-        """The block of B^-1 of one arm, where B is block-diagonal."""
-        raise AssertionError("only a block-diagonal reference has blocks")
-
-    def quadratic_error(self, probe: Probe) -> Vector:
-        """How far a computed k' B^-1 k can be off."""
-        raise AssertionError("only a block-diagonal reference has blocks")
+    @abstractmethod
+    def widths(self, probe: Probe) -> Widths | None:
+        """Bounds on widths from k' B^-1 k; None where B says nothing about M."""
 
     def tighten(self) -> None:  # noqa: B027 (where there is no better bound)
         """Bound the error of the means better than by the norm of the residual, at the cost of a few steps."""
@@ -80,7 +88,7 @@ class ArmsReference(Reference):
     """One block per arm."""
 
     name = "arms"
-    has_quadratic = True
+    first_steps = 2  # a step costs as much as the widths, and most rounds need one or none
 
     def __init__(self, owner: DualRegression) -> None:
         super().__init__(owner)
@@ -143,7 +151,12 @@ class ArmsReference(Reference):
             self._diagonals[arm] = diagonal
         return block.inverse
 
-    def quadratic_error(self, probe: Probe) -> Vector:
+    def widths(self, probe: Probe) -> Widths:
+        low, high = self.bounds()
+        Q, slack = probe.quadratic(self._owner._rows, self.inverse), self._quadratic_error(probe)
+        return Widths((Q - slack) / high, (Q + slack) / low if low > 0.0 else np.full(len(Q), np.inf))
+
+    def _quadratic_error(self, probe: Probe) -> Vector:
         """sum over arms of ||k_a||^2 ||P_a - B_a^-1||, with ||k_a||^2 <= n_a times bounds on k^2."""
         largest = self._owner._kernel_bound
         worst = max(
@@ -216,7 +229,7 @@ class FactorReference(Reference):
 
     name = "factor"
 
-    def __init__(self, owner: DualRegression, growth: float = 1.5) -> None:
+    def __init__(self, owner: DualRegression, growth: float = 1.15) -> None:
         super().__init__(owner)
         self._growth = growth
         self._factor: GrowingCholesky | None = None
@@ -226,6 +239,7 @@ class FactorReference(Reference):
         self._behind: list[tuple[int, list[Vector]]] = []
         self._tired = False
         self._shift = 0.0
+        self._limits: tuple[float, float] | None = None  # lo and hi, until the next row comes
         self.refreshes = 0
 
     def _ready(self) -> GrowingCholesky:
@@ -264,7 +278,7 @@ class FactorReference(Reference):
                 break
             except np.linalg.LinAlgError:
                 continue
-        self._behind, self._tired = [], False
+        self._behind, self._tired, self._limits = [], False, None
         self.refreshes += 1
 
     def _extend(self) -> None:
@@ -285,24 +299,50 @@ class FactorReference(Reference):
 
     def append(self, i: int, arm: int, values: list[Vector], kin: list[Vector]) -> None:
         self._behind.append((i, [v.copy() for v in values]))
+        self._limits = None
 
     def apply(self, R: Matrix) -> Matrix:
         L = self._ready()
         return L.backward(L.forward(R))
 
     def bounds(self) -> tuple[float, float]:
-        """Known where the similarity has not moved: then only the noise has grown."""
-        owner = self._owner
+        """By the Schur product theorem, from K_arm against what it was at the refresh, and from the noise."""
         self._ready()
-        same = all(np.array_equal(a, b) for a, b in zip(self._K_arms, owner.similarity_matrices, strict=True))
-        if not same:
-            return 0.0, np.inf
-        counts = owner.history.counts
-        played = np.flatnonzero(counts)
-        now = owner.settings.noise(played, counts)
-        then = owner.settings.noise(played, np.maximum(self._counts, 1)) + self._shift
-        ratio = now / then
-        return min(1.0, float(ratio.min())), max(1.0, float(ratio.max()))
+        if self._limits is None:
+            owner = self._owner
+            counts = owner.history.counts
+            played = np.flatnonzero(counts)
+            now = owner.settings.noise(played, counts)
+            then = owner.settings.noise(played, np.maximum(self._counts, 1)) + self._shift
+            ratios = [_ratios(a, b) for a, b in zip(owner.similarity_matrices, self._K_arms, strict=True)]
+            low = min(float((now / then).min()), *(r[0] for r in ratios))
+            high = max(float((now / then).max()), *(r[1] for r in ratios))
+            self._limits = low, high
+            if high > _APART * low and len(owner.history) > self.size_at_refresh + self.size_at_refresh // 32:
+                self._tired = True  # for the next round
+        return self._limits
+
+    def widths(self, probe: Probe) -> Widths | None:
+        """With c = L^-1 k and e = L^-1 res: q between |c|^2 / hi and |c|^2 / lo.
+
+        The eigenvalues of L' M^-1 L lie in [1 / hi, 1 / lo], so that k' M^-1 res is c'e times the middle of these,
+        up to |c| |e| times half their distance.
+        """
+        owner = self._owner
+        L = self._ready()
+        low, high = self.bounds()
+        t = L.size
+        least = float(owner.settings.noise(np.flatnonzero(self._counts), np.maximum(self._counts, 1)).min())
+        eps = 8.0 * t**1.5 * UNIT * (t * owner._kernel_bound + owner._largest_noise) / least  # of L, relative to B
+        if low <= 0.0 or not np.isfinite(high) or eps > 0.01:
+            return None
+        C = L.forward(np.column_stack([probe.columns(np.arange(len(probe.prior))), owner._residual()]))
+        c, e = C[:, :-1], C[:, -1]
+        Q = np.einsum("ij,ij->j", c, c)
+        half, middle = 0.5 * (1.0 / low - 1.0 / high), 0.5 * (1.0 / low + 1.0 / high)
+        reach = np.sqrt(np.minimum(probe.prior, Q * (1.0 + 4.0 * eps) / low))
+        error = np.sqrt(Q * float(e @ e)) * (half + 8.0 * eps / low) + reach * owner._rounding * owner._lift_root
+        return Widths(Q * (1.0 - 4.0 * eps) / high, Q * (1.0 + 4.0 * eps) / low, middle * (c.T @ e), error)
 
     def steps(self, probe: Probe, f: Vector) -> Iterator[Vector]:
         """Conjugate gradient steps on the dual vector, applied when they have shrunk the residual tenfold."""
@@ -329,3 +369,16 @@ class FactorReference(Reference):
 
     def report(self) -> dict[str, Any]:
         return {"refreshes": self.refreshes}
+
+
+def _ratios(K: Matrix, reference: Matrix) -> tuple[float, float]:
+    """lo and hi with lo reference <= K <= hi reference; 0 and infinity where they cannot be told."""
+    if np.array_equal(K, reference):
+        return 1.0, 1.0
+    values, vectors = np.linalg.eigh(reference)
+    if values[0] <= 1e-9 * values[-1]:
+        return 0.0, np.inf
+    root = vectors / np.sqrt(values)
+    found = np.linalg.eigvalsh(root.T @ K @ root)
+    slack = 1e-14 * len(K) * float(values[-1] / values[0])
+    return max(float(found[0]) - slack, 0.0), float(found[-1]) + slack
