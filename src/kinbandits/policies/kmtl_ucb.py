@@ -15,19 +15,17 @@ from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.memory import Memory, as_memory
-from kinbandits.policies.base import Policy, TieBreak
-from kinbandits.policies.decision import ArmName, Decision
-from kinbandits.policies.explanation import Explanation, explain
+from kinbandits.policies.base import TieBreak
+from kinbandits.policies.decision import ArmName
 from kinbandits.policies.ledger import Ledger
 from kinbandits.policies.names import listed, whole
 from kinbandits.policies.published import in_force
+from kinbandits.policies.reading import RegressionPolicy
 from kinbandits.policies.rewards import RewardScale, RewardScaling, structure, told_to_all
-from kinbandits.policies.transfer import SimilarityReport, TransferCheck, check_transfer, similarity_report
 from kinbandits.regression import (
     ENGINES,
     Prediction,
     Query,
-    Regression,
     Ridge,
     capped,
     changed_over,
@@ -35,7 +33,7 @@ from kinbandits.regression import (
     restore_regression,
 )
 from kinbandits.regression.base import ColdStart
-from kinbandits.sampling import PosteriorSampling, covariance_root
+from kinbandits.sampling import PosteriorSampling
 from kinbandits.similarity import Settled, Similarity, Weighting
 from kinbandits.terms import Term, Terms, as_terms
 
@@ -45,7 +43,7 @@ Indices = NDArray[np.intp]
 Exploration = float | Callable[[int], float] | PosteriorSampling
 
 
-class KMTLUCB(Policy):
+class KMTLUCB(RegressionPolicy):
     """Kernelized multi-task learning UCB (Deshmukh, Dogan and Scott, 2017, Algorithm 1).
 
     One multi-task kernel ridge regression over pairs (arm, context), with the product kernel
@@ -98,7 +96,6 @@ class KMTLUCB(Policy):
     exploration 0.1 with ridge 0.01 explores more than the authors' scripts, which halves the regret.
     """
 
-    regression: Regression
     _learns = True  # a frozen one does not
 
     def __init__(
@@ -172,118 +169,6 @@ class KMTLUCB(Policy):
             )
         self.reward_range, self.reward_scaling = self._rewards.limits, reward_scaling
         self._start(self.terms, History(self.n_arms))
-
-    # -- what one reads -------------------------------------------------------------------------
-
-    @property
-    def similarity(self) -> Similarity:
-        """The similarity value, for the arms as they are now (of the first term, if there are several)."""
-        return self.terms.terms[0].similarity
-
-    @property
-    def context_kernel(self) -> Any:
-        """The context kernel as it was given (of the first term, if there are several)."""
-        return self.terms.terms[0].context_kernel
-
-    @property
-    def n_observations(self) -> int:
-        """How many rows the policy has learned from."""
-        return self.regression.n_observations
-
-    @property
-    def counts(self) -> dict[ArmName, int]:
-        """How many rows each arm has."""
-        return dict(zip(self.arms, self.regression.counts.tolist(), strict=True))
-
-    def similarity_matrix(self, term: int | None = None) -> Matrix:
-        """The (N, N) similarity matrix now in force, arms in the order of ``policy.arms``.
-
-        With a kernel of several terms, say which.
-        """
-        n = len(self.terms)
-        if term is None and n > 1:
-            raise InvalidInputError(f"this policy's kernel has {n} terms; say which with term=0 and so on")
-        if term is not None and term not in range(n):
-            raise InvalidInputError(f"term must be between 0 and {n - 1}, got {term!r}")
-        return np.array(self.regression.similarity_matrices[term or 0])
-
-    def similarity_report(self, complete: bool = True) -> SimilarityReport:
-        """Why an `Adaptive` similarity is what it is: candidates, evidence, and the choices over time.
-
-        ``complete`` works out what was not needed for the choices or not kept (n^3 for every decision score);
-        without it the report is free, and holds what the policy remembers.
-
-        Example:
-            >>> import kinbandits as kb
-            >>> print(kb.KMTLUCB(arms=3).similarity_report().reason)
-            Independent: the first choice is made at 30 rows
-        """
-        return similarity_report(self.regression, complete)
-
-    def check_transfer(self, *, margin: float = 5.0, tolerance: float = 1.0, guard: bool = True) -> TransferCheck:
-        """Whether the similarity in force does harm on the rows learned, whatever it is; a `TransferWarning` if so.
-
-        Args:
-            margin: nats by which it must fit worse than Independent.
-            tolerance: standard errors by which leave-one-out decisions must be worse.
-            guard: whether decisions are judged; False where every arm has a context of its own.
-        """
-        return check_transfer(self.regression, margin, tolerance, guard)
-
-    def log_det(self) -> float:
-        """log det(I + diag(noise)^-1 K) of the rows learned; with uniform weights the paper's log g."""
-        return self.regression.log_det()
-
-    def engine_report(self) -> dict[str, Any]:
-        """What the engine did and how far it can be trusted; what is in it depends on the engine."""
-        return {"engine": self.engine, **self.regression.report()}
-
-    def covariance(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Matrix:
-        """Joint posterior covariance of the candidates of one round, (k, k).
-
-        It is that of a Gaussian process with this kernel and noise variance ``ridge`` (times n_a with per_arm
-        weights): the root of its diagonal is sqrt(ridge) * width.
-        """
-        query, _ = self._query(contexts, arms, to_play=False, batch=False)
-        return self._rewards.scale**2 * self.regression.covariance(*query.points())
-
-    def sample(
-        self,
-        contexts: ArrayLike,
-        size: int = 1,
-        arms: Sequence[ArmName] | None = None,
-        rng: np.random.Generator | None = None,
-    ) -> Matrix:
-        """Joint draws of the candidates' rewards from the posterior, (size, k).
-
-        ``rng`` defaults to the policy's own random state.
-        """
-        size = whole("size", size, 0)
-        query, _ = self._query(contexts, arms, to_play=False, batch=False)
-        covariance = self._rewards.scale**2 * self.regression.covariance(*query.points())
-        root = covariance_root(covariance)
-        normal = (self.rng if rng is None else rng).standard_normal((size, len(root)))
-        return np.asarray(self._predict(query).mean + normal @ root.T)
-
-    def explain(self, decision: Decision | int) -> Explanation:
-        """Who lent what: how much of the mean of the chosen arm came from each arm's data.
-
-        Computed from what the policy knows now; an open decision may be given by id.
-        """
-        decision_id = self._decision_id(decision)
-        if isinstance(decision, Decision):
-            arm, context = decision.arm, decision.context
-        else:
-            ticket = self._ticket(decision_id)
-            arm, context = self.arms[ticket.arm], ticket.context
-        return explain(
-            self.regression,
-            self.arms,
-            int(self._arm_indices([arm])[0]),
-            context,
-            self._rewards.scale,
-            self._rewards.offset,
-        )
 
     # -- arms -----------------------------------------------------------------------------------
 
