@@ -27,7 +27,7 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 
-_APART = 1.3  # hi / lo above which a factor is made anew
+_APART = 1.2  # hi / lo above which a factor is made anew
 
 
 class Widths(NamedTuple):
@@ -229,7 +229,7 @@ class FactorReference(Reference):
 
     name = "factor"
 
-    def __init__(self, owner: DualRegression, growth: float = 1.15) -> None:
+    def __init__(self, owner: DualRegression, growth: float = 1.05) -> None:
         super().__init__(owner)
         self._growth = growth
         self._factor: GrowingCholesky | None = None
@@ -246,7 +246,7 @@ class FactorReference(Reference):
         """The factor for all rows: refreshed when a solve was slow or much was appended, else extended."""
         owner = self._owner
         t = len(owner.history)
-        if self._factor is None or self._tired or t > self._growth * self.size_at_refresh + 32:
+        if self._factor is None or self._tired or t > self._growth * self.size_at_refresh + 8:
             self._refresh()
         elif self._behind:
             try:
@@ -318,7 +318,7 @@ class FactorReference(Reference):
             low = min(float((now / then).min()), *(r[0] for r in ratios))
             high = max(float((now / then).max()), *(r[1] for r in ratios))
             self._limits = low, high
-            if high > _APART * low and len(owner.history) > self.size_at_refresh + self.size_at_refresh // 32:
+            if high > _APART * low and len(owner.history) > self.size_at_refresh + 8:
                 self._tired = True  # for the next round
         return self._limits
 
