@@ -11,7 +11,7 @@ import kinbandits as kb
 from kinbandits.environments import HiddenDescriptors
 from kinbandits.history import History
 from kinbandits.regression import Query, Ridge, make_regression
-from kinbandits.similarity import Adaptive, Problem, Settled
+from kinbandits.similarity import Adaptive, Choice, Problem, Settled
 from kinbandits.terms import as_terms
 from kinbandits.testing import check_similarity
 from strategies import negative_similarity, random_rows
@@ -90,25 +90,46 @@ def test_shares_among_kin_and_not_among_strangers() -> None:
 
 def test_choice_is_the_likeliest_of_those_that_pass() -> None:
     """Against the rule, spelled out over the complete evidence."""
+    chosen = set()
     for seed in range(6):
         history = kin_rows(seed, t=60)
-        for tolerance in (0.0, 1.0):
-            adaptive = Adaptive(margin=2.0, tolerance=tolerance).bound(RBF, 0.01, "uniform")
+        for lead, over in ((0.0, 1), (0.5, 1), (0.0, 3), (0.5, 3), (0.5, 30)):
+            adaptive = Adaptive(margin=2.0, lead=lead, over=over).bound(RBF, 0.01, "uniform")
             assert isinstance(adaptive, Adaptive)
             full = adaptive.choice(history, complete=True)
             own, *others = full.candidates
             assert len(others) == 6
+            leads = [_leads(full)]
+            for n in [56, 48, 41, 35, 30][: over - 1]:
+                leads.append(_leads(adaptive.choice(history.head(n), complete=True)))
             passing = [
                 c
-                for c in others
+                for i, c in enumerate(others)
                 if c.log_likelihood >= own.log_likelihood + 2.0
-                and c.decision_score >= own.decision_score - tolerance * c.decision_error - 1e-9
+                and leads[0][i] >= -1e-9
+                and sum(z[i] for z in leads) >= over * lead - 1e-9
             ]
             wanted = max(passing, key=lambda c: c.log_likelihood, default=own)
             assert (full.mu, full.scale) == (wanted.mu, wanted.scale)
+            chosen.add((lead, over, full.mu))
             short = adaptive.choice(history)
             assert (short.mu, short.scale) == (full.mu, full.scale)
             np.testing.assert_array_equal(short.matrix, full.matrix)
+    assert len({mu for _, over, mu in chosen if over > 1}) > 1  # sharing, and not
+
+
+def _leads(choice: Choice) -> list[float]:
+    """By how many standard errors each candidate decides better; 0 where it does not fit better."""
+    own, *others = choice.candidates
+    found = []
+    for c in others:
+        assert c.decision_score is not None
+        assert own.decision_score is not None
+        fits = c.log_likelihood >= own.log_likelihood + 2.0
+        found.append(
+            (c.decision_score - own.decision_score) / c.decision_error if fits and c.decision_error else 0.0
+        )
+    return found
 
 
 def test_scales_are_relative_to_the_median_distance() -> None:
@@ -300,6 +321,8 @@ def test_works_with_descriptors_as_base() -> None:
         ({"first": 1}, "first must be at least 2"),
         ({"until": 2.5}, "until must be a whole number"),
         ({"margin": -1.0}, "margin must be at least 0"),
+        ({"lead": -1.0}, "lead must be at least 0"),
+        ({"over": 0}, "over must be at least 1"),
     ],
 )
 def test_bad_settings_are_refused(wrong: dict[str, object], text: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,12 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import Kernel
 from kinbandits.similarity.base import Matrix, Similarity, Weighting
-from kinbandits.similarity.criteria import Evidence
+from kinbandits.similarity.criteria import Evidence, Vector
 from kinbandits.similarity.estimated import Estimated
 from kinbandits.similarity.stepwise import Choice, Stepwise
+
+Key = tuple[float, float | None]  # mu, scale
+ALONE: Key = (0.0, None)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -24,9 +28,10 @@ class Adaptive(Stepwise):
     """k_Z = (1 - mu) I + mu K_base, with mu (and the scale of K_base) chosen as the history grows.
 
     Candidates are mu = 0 (Independent) and every pair of ``mus`` and ``scales``. Sharing is chosen only if its
-    profiled likelihood beats that of mu = 0 by ``margin`` nats and its leave-one-out decision score is not below
-    that of mu = 0 (see `criteria`); of those that pass, the likeliest. Otherwise arms are independent, exactly and
-    at no cost but that of the choice. It is made anew each time the history has grown by 15 %.
+    profiled likelihood beats that of mu = 0 by ``margin`` nats, its leave-one-out decision score is not below that
+    of mu = 0 (see `criteria`), and was ahead by ``lead`` standard errors in the mean of the last ``over`` choices;
+    of those that pass, the likeliest. Otherwise arms are independent, exactly, at no cost but that of the choice.
+    It is made anew each time the history has grown by 15 %.
 
     Args:
         base: where the similarity comes from. For `Estimated`, ``scales`` take the place of its length scale:
@@ -35,7 +40,9 @@ class Adaptive(Stepwise):
         mus: how much of the base is tried.
         scales: c.
         margin: nats by which sharing must win.
-        tolerance: standard errors by which the decision score may fall short.
+        lead: standard errors by which the decision score must be ahead, in the mean of this choice and those before
+            it (0 where the likelihood did not win). See the ablation page for where it comes from.
+        over: of how many choices; the score of a single one is noisy.
         guard: whether decisions are judged at all. They take a row's context as that of all arms; as soon as the
             rows come from rounds in which every candidate had a context of its own, only likelihood judges.
         first, growth, until: when it is chosen: first after so many rows, and last.
@@ -53,7 +60,8 @@ class Adaptive(Stepwise):
     mus: tuple[float, ...] = (0.3, 0.6, 0.9)
     scales: tuple[float, ...] = (0.5, 2.0)
     margin: float = 5.0
-    tolerance: float = 0.0
+    lead: float = 0.5
+    over: int = 4
     guard: bool = True
 
     def __post_init__(self) -> None:
@@ -67,7 +75,11 @@ class Adaptive(Stepwise):
             raise InvalidInputError(f"mus must be above 0 (which is always tried) and at most 1, got {self.mus!r}")
         object.__setattr__(self, "scales", tuple(positive("scales", c) for c in _numbers("scales", self.scales)))
         object.__setattr__(self, "margin", positive("margin", self.margin, zero=True))
-        object.__setattr__(self, "tolerance", positive("tolerance", self.tolerance, zero=True))
+        object.__setattr__(self, "lead", positive("lead", self.lead, zero=True))
+        if isinstance(self.over, bool) or not isinstance(self.over, int | np.integer):
+            raise InvalidTypeError(f"over must be a whole number of choices, got {self.over!r}")
+        if self.over < 1:
+            raise InvalidInputError(f"over must be at least 1 choice, got {self.over!r}")
 
     @property
     def describes_arms(self) -> bool:
@@ -109,29 +121,26 @@ class Adaptive(Stepwise):
 
         ``complete`` computes every decision score, also those that could not have mattered.
         """
-        problem = self._problem(history)
         guard = self.guard and history.apart is None
-        alone = np.eye(history.n_arms)
-        matrices: dict[tuple[float, float | None], Matrix] = {(0.0, None): alone}
-        known = problem.K_contexts if self._shares_kernel else None
-        for scale, K in self.base.scaled(history, self.scales, known):
-            for mu in self.mus:
-                matrices[mu, scale] = (1.0 - mu) * alone + mu * K
-        evidence = {key: problem.evidence(*key, K) for key, K in matrices.items()}
-        own = evidence[0.0, None]
-        needed = own.log_likelihood + self.margin
-        winners = sorted(
-            (key for key, e in evidence.items() if key[0] and e.log_likelihood >= needed),
-            key=lambda key: -evidence[key].log_likelihood,
-        )
-        chosen = winners[0] if winners and not guard else (0.0, None)
+        trial = _Trial(self, history)
+        evidence = {key: trial.problem.evidence(*key, K) for key, K in trial.matrices.items()}
+        needed = evidence[ALONE].log_likelihood + self.margin
+        ranked = sorted((key for key in evidence if key[0]), key=lambda key: -evidence[key].log_likelihood)
+        winners = [key for key in ranked if evidence[key].log_likelihood >= needed]
+        chosen = winners[0] if winners and not guard else ALONE
         if history.apart is None and (complete or (winners and guard)):
-            base_line = problem.decisions(alone)
-            evidence[0.0, None] = replace(own, decision_score=float(base_line.sum()), decision_error=0.0)
-            others = [key for key in matrices if key[0]] if complete else winners
-            for key in sorted(others, key=lambda key: -evidence[key].log_likelihood):
-                evidence[key] = _judged(evidence[key], problem.decisions(matrices[key]) - base_line, base_line)
-                if guard and not chosen[0] and key in winners and self._holds(evidence[key], base_line):
+            evidence[ALONE] = replace(
+                evidence[ALONE], decision_score=float(trial.own_decisions.sum()), decision_error=0.0
+            )
+            before = self._before(history)
+            for key in ranked if complete else winners:
+                evidence[key] = trial.judged(evidence[key])
+                if (
+                    guard
+                    and not chosen[0]
+                    and key in winners
+                    and self._holds(trial.lead(evidence[key]), key, before)
+                ):
                     chosen = key
                     if not complete:
                         break
@@ -141,7 +150,7 @@ class Adaptive(Stepwise):
             scale=chosen[1],
             candidates=tuple(evidence.values()),
             reason=self._reason(chosen, evidence, bool(winners), guard),
-            matrix=matrices[chosen],
+            matrix=trial.matrices[chosen],
         )
 
     @property
@@ -149,40 +158,81 @@ class Adaptive(Stepwise):
         """Whether the base's own kernel values are those of the contexts, which are known."""
         return isinstance(self.base, Estimated) and self.base.embedding_kernel == self.context_kernel
 
-    def _holds(self, evidence: Evidence, base_line: Matrix) -> bool:
-        """Whether the decision score is not below that of Independent, but for the tolerance."""
-        assert evidence.decision_score is not None
-        assert evidence.decision_error is not None
-        least = float(base_line.sum()) - self.tolerance * evidence.decision_error
-        return evidence.decision_score >= least - 1e-9 * len(base_line)
+    def _before(self, history: History) -> list[Callable[[], _Trial]]:
+        """The trials of the choices before the one from ``history``, for when they are needed."""
+        earlier = list(self.milestones(len(history) - 1))[::-1][: self.over - 1]
+        return [cache(partial(_Trial, self, history.head(rows))) for rows in earlier]
+
+    def _holds(self, lead: float, key: Key, before: list[Callable[[], _Trial]]) -> bool:
+        """Whether the decision score is ahead now and was in the mean."""
+        if lead < -1e-9:
+            return False
+        total = lead + sum(self._earlier_lead(trial(), key) for trial in before)
+        return total / self.over >= self.lead - 1e-9
+
+    def _earlier_lead(self, trial: _Trial, key: Key) -> float:
+        if key not in trial.matrices:
+            return 0.0
+        evidence = trial.problem.evidence(*key, trial.matrices[key])
+        won = evidence.log_likelihood >= trial.own_likelihood + self.margin
+        return trial.lead(trial.judged(evidence)) if won else 0.0
 
     def _reason(
         self,
-        chosen: tuple[float, float | None],
-        evidence: dict[tuple[float, float | None], Evidence],
+        chosen: Key,
+        evidence: dict[Key, Evidence],
         won: bool,
         guard: bool,
     ) -> str:
-        ahead = {k: e.log_likelihood - evidence[0.0, None].log_likelihood for k, e in evidence.items() if k[0]}
+        ahead = {k: e.log_likelihood - evidence[ALONE].log_likelihood for k, e in evidence.items() if k[0]}
         if not ahead:
             return "Independent: fewer than two arms can be told apart yet"
         best = max(ahead, key=lambda key: ahead[key])
         if chosen[0]:
-            judged = " and decides no worse" if guard else "; its decisions are not judged"
+            judged = " and decides better" if guard else "; its decisions are not judged"
             return f"{_name(chosen)} fits better than Independent by {ahead[chosen]:.1f} nats{judged}"
         if won:
-            return f"Independent: {_name(best)} fits better by {ahead[best]:.1f} nats, but would have decided worse"
+            return f"Independent: {_name(best)} fits better by {ahead[best]:.1f} nats, but has not decided better"
         return f"Independent: {_name(best)} comes nearest, with {ahead[best]:+.1f} nats; {self.margin:g} are needed"
 
 
-def _judged(evidence: Evidence, difference: Matrix, base_line: Matrix) -> Evidence:
-    """With the decision score, and the standard error of its difference to Independent."""
-    n = len(difference)
-    error = float(np.sqrt(n) * difference.std(ddof=1)) if n > 1 else 0.0
-    return replace(evidence, decision_score=float((base_line + difference).sum()), decision_error=error)
+class _Trial:
+    """The candidates before the rows of one history. What is dear is computed when asked for, and once."""
+
+    def __init__(self, adaptive: Adaptive, history: History) -> None:
+        self.problem = adaptive._problem(history)
+        alone = np.eye(history.n_arms)
+        self.matrices: dict[Key, Matrix] = {ALONE: alone}
+        known = self.problem.K_contexts if adaptive._shares_kernel else None
+        for scale, K in adaptive.base.scaled(history, adaptive.scales, known):
+            for mu in adaptive.mus:
+                self.matrices[mu, scale] = (1.0 - mu) * alone + mu * K
+
+    @cached_property
+    def own_likelihood(self) -> float:
+        """Of Independent."""
+        return self.problem.log_likelihood(self.matrices[ALONE])
+
+    @cached_property
+    def own_decisions(self) -> Vector:
+        """Of Independent."""
+        return self.problem.decisions(self.matrices[ALONE])
+
+    def judged(self, evidence: Evidence) -> Evidence:
+        """With the decision score, and the standard error of its difference to Independent."""
+        found = self.problem.decisions(self.matrices[evidence.mu, evidence.scale])
+        n = len(found)
+        error = float(np.sqrt(n) * (found - self.own_decisions).std(ddof=1)) if n > 1 else 0.0
+        return replace(evidence, decision_score=float(found.sum()), decision_error=error)
+
+    def lead(self, evidence: Evidence) -> float:
+        """Of its decision score over that of Independent, in standard errors; 0 if no decision differs."""
+        assert evidence.decision_score is not None
+        ahead = evidence.decision_score - float(self.own_decisions.sum())
+        return ahead / evidence.decision_error if evidence.decision_error else 0.0
 
 
-def _name(key: tuple[float, float | None]) -> str:
+def _name(key: Key) -> str:
     return f"mu={key[0]:g}" if key[1] is None else f"mu={key[0]:g} at scale {key[1]:g}"
 
 
