@@ -222,14 +222,14 @@ def problems(quick: bool) -> list[tuple[Problem, int, tuple[int, ...]]]:
     chosen: list[tuple[Problem, int, tuple[int, ...]]] = []
     sizes = (250, 500, 1000, 2000, 3000, 4000)
 
-    def real(name: str, method: str, horizon: int, checked: int, **changes: Any) -> None:
+    def real(name: str, method: str, horizon: int, checked: int, what: str = "", **changes: Any) -> None:
         try:
             environment = Classification(data=name, protocol="paper", seed=0)
         except KinbanditsError as error:
             print(f"left out: {name} ({str(error).splitlines()[0]})")
             return
         settings = {**paper_settings(name, method), "arms": environment.arms, **changes}
-        label = f"{name}, {method}" + (f", {changes}" if changes else "")
+        label = f"{name}, {what or method}"
         chosen.append((Problem(label, environment, settings, min(horizon, environment.horizon)), checked, sizes))
 
     real("digits", "KMTL-UCB-Est", 400 if quick else 1230, 400 if quick else 1230)
@@ -238,8 +238,13 @@ def problems(quick: bool) -> list[tuple[Problem, int, tuple[int, ...]]]:
         real("letter", "KMTL-UCB-Est", 2000, 600)
         real("pendigits", "Kernel-UCB-Ind", 4000, 600)
         wide = paper_settings("pendigits", "KMTL-UCB-Est")["similarity"]
-        for similarity in (kb.Pooled(), kb.Mixed(0.95), wide.replace(length_scale=30 * wide.length_scale)):
-            real("pendigits", "KMTL-UCB-Est", 2000, 400, similarity=similarity)
+        near_singular = {
+            "Pooled, per-arm weights": kb.Pooled(),
+            "Mixed(0.95), per-arm weights": kb.Mixed(0.95),
+            "Estimated, 30 times as wide": wide.replace(length_scale=30 * wide.length_scale),
+        }
+        for what, similarity in near_singular.items():
+            real("pendigits", "KMTL-UCB-Est", 2000, 400, what, similarity=similarity)
     news = SyntheticNews(seed=0, horizon=400 if quick else 1000)
     news_settings = {**paper_settings("synthetic", "KMTL-UCB-Est"), "arms": news.arms}
     chosen.append((Problem("synthetic news, context per arm", news, news_settings, news.horizon), 400, sizes))
