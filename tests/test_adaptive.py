@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import kinbandits as kb
+from kinbandits._value import from_spec, to_spec
 from kinbandits.environments import HiddenDescriptors
 from kinbandits.history import History
 from kinbandits.regression import Query, Ridge, make_regression
@@ -396,3 +398,10 @@ def test_gradient_is_the_slope_of_the_likelihood() -> None:
         E[a, b] = E[b, a] = step
         slope = (problem.log_likelihood(K + E) - problem.log_likelihood(K - E)) / (2 * step)
         np.testing.assert_allclose(slope, 0.5 * (G[a, b] + (G[b, a] if a != b else 0.0)), rtol=1e-5)
+
+
+def test_what_an_earlier_release_wrote_is_still_read() -> None:
+    """It had a ``tolerance`` in place of ``lead`` and ``over``."""
+    arrays: dict[str, Any] = {}
+    data = {**to_spec(kb.Adaptive(margin=3.0), arrays), "tolerance": 1.0}
+    assert from_spec(data, arrays) == kb.Adaptive(margin=3.0)

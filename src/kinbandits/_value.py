@@ -24,6 +24,9 @@ class Value:
 
     _registry: ClassVar[dict[str, type[Value]]] = {}
 
+    former_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields that earlier releases wrote into files, and that mean nothing any more."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         Value._registry[cls.__name__] = cls
@@ -181,8 +184,9 @@ def from_spec(data: Any, arrays: Mapping[str, NDArray[Any]], foreign: object = N
         return _given_again(data["name"], foreign)
     if kind not in Value._registry:
         raise FormatError(f"the file names a value of type {kind!r}, which this release does not know")
-    fields = {name: from_spec(v, arrays, foreign) for name, v in data.items() if name != "type"}
-    return Value._registry[kind](**fields)
+    cls = Value._registry[kind]
+    kept = {name: v for name, v in data.items() if name != "type" and name not in cls.former_fields}
+    return cls(**{name: from_spec(v, arrays, foreign) for name, v in kept.items()})
 
 
 def _callable_name(function: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -55,6 +55,8 @@ class Adaptive(Stepwise):
                [0., 1., 0.],
                [0., 0., 1.]])
     """
+
+    former_fields: ClassVar[frozenset[str]] = frozenset({"tolerance"})
 
     base: Similarity = Estimated(embedding_kernel=None)  # noqa: RUF009 (a frozen value)
     mus: tuple[float, ...] = (0.3, 0.6, 0.9)
