@@ -108,19 +108,19 @@ class AppendRegression(Regression):
 
     def _extend(self, family: Family, rows: Indices, K: Matrix) -> None:
         n = len(family.rows)
+        if self._per_arm:  # more noise for all of them
+            family.gram.append(K)
+            K = family.gram.matrix.copy()
+            family.factor, family.z = WholeCholesky(), np.empty(0)
+            n, rows, family.rows = 0, np.append(family.rows, rows), family.rows[:0]
+        K[np.arange(len(rows)), n + np.arange(len(rows))] += self._noise_of(n + len(rows)) + family.jitter
+        largest = float(np.diagonal(K, n).max())
         try:
-            if self._per_arm:  # more noise for all of them
-                family.gram.append(K)
-                family.factor, family.z = WholeCholesky(), np.empty(0)
-                K = family.gram.matrix.copy()
-                n, rows = 0, np.append(family.rows, rows)
-                family.rows = np.empty(0, dtype=np.intp)
-            K[np.arange(len(rows)), n + np.arange(len(rows))] += self._noise_of(n + len(rows)) + family.jitter
             family.factor.append(K)
         except np.linalg.LinAlgError:
             self._refresh(family, np.append(family.rows, rows))
             family.z = np.empty(0)
-        smallest, largest = family.factor.smallest_pivot, float(np.diagonal(K, n).max())
+        smallest = family.factor.smallest_pivot
         if smallest < SMALL_PIVOT * largest and not family.warned:
             family.warned = True
             warn_singular(n + len(rows), f"its smallest pivot is {smallest:.3g}, so that few digits are certain")

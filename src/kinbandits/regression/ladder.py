@@ -84,11 +84,13 @@ class LadderRegression(DualRegression):
         narrow, wide = self._bonuses(probe, exploration, q_low, q_high)
         beyond = self._beyond(probe)
 
+        def settled(raw: Bounds) -> Bounds:
+            return self._settle_cold(raw, probe, cold, exploration) if some_cold else raw
+
         def bounds(rung: str) -> Bounds:
             error = reach * self._eta
             error += beyond * self._floor
-            raw = Bounds(rung, f + narrow - error, f + wide + error)
-            return self._settle_cold(raw, probe, cold, exploration) if some_cold else raw
+            return settled(Bounds(rung, f + narrow - error, f + wide + error))
 
         self._largest_residual = max(self._largest_residual, self._eta)
         last = bounds("residual")
@@ -125,8 +127,7 @@ class LadderRegression(DualRegression):
             if found.shift is not None and found.error is not None:
                 better = f + found.shift
                 error = found.error + beyond * self._floor
-                raw = Bounds("widths", better + narrow - error, better + wide + error)
-                last = _both(last, self._settle_cold(raw, probe, cold, exploration) if some_cold else raw)
+                last = _both(last, settled(Bounds("widths", better + narrow - error, better + wide + error)))
             yield last
         yield from climb(None, tighten=True)
         self._counters["cg rounds"] += 1

@@ -16,7 +16,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsm
-from scipy.linalg.lapack import dpotrf, dtrtrs
+from scipy.linalg.lapack import dpotrf
+
+from kinbandits.regression.linalg import backward, forward
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -156,7 +158,7 @@ class WholeCholesky:
 
     def forward(self, B: Matrix) -> Matrix:
         """L^-1 B."""
-        return np.asarray(dtrtrs(self._L, B, lower=1)[0])
+        return forward(self._L, B)
 
     def extend(self, z: Vector, y: Vector) -> Vector:
         """L^-1 y."""
@@ -164,7 +166,7 @@ class WholeCholesky:
 
     def backward(self, B: Matrix) -> Matrix:
         """L^-T B."""
-        return np.asarray(dtrtrs(self._L, B, lower=1, trans=1)[0])
+        return backward(self._L, B)
 
     def log_det(self) -> float:
         """log det of the matrix."""
