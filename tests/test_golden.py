@@ -24,7 +24,7 @@ ROUNDS, SEEDS = 200, (0, 1, 2)
 ENVIRONMENTS: dict[str, Callable[[int], Any]] = {
     "news": lambda seed: SyntheticNews(seed=seed, noise=0.05),
     "hidden": lambda seed: HiddenDescriptors(seed=seed, n_arms=8),
-    "digits": lambda seed: Classification("digits", seed=seed),
+    "digits": lambda seed: Classification("digits", seed=10 + seed),
 }
 POLICIES: dict[str, Callable[[int], kb.KMTLUCB]] = {
     "default": lambda n: kb.KMTLUCB(n),

@@ -158,6 +158,7 @@ def test_estimated_similarity_stays_near_its_definition_when_rows_are_let_go():
     [
         kb.RBF(length_scale=1.3),
         kb.Matern(length_scale=1.3, nu=1.5),
+        kb.RationalQuadratic(length_scale=1.3, alpha=0.7),
         2.0 * kb.RBF() + kb.Matern(nu=0.5),
         kb.RBF() * kb.RBF(length_scale=(1.0, 2.0, 3.0)),
         kb.Linear() + kb.Constant(1.0),

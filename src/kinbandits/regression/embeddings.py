@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinbandits.history import History
-from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Product, Scaled, Sum
+from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Product, RationalQuadratic, Scaled, Sum
 from kinbandits.similarity import Estimated, Similarity, Stepwise
 from kinbandits.terms import Term
 
@@ -216,13 +216,16 @@ class FeatureMap:
 def frequencies(kernel: Kernel, d: int, n: int, rng: np.random.Generator) -> tuple[Matrix, float]:
     """n draws (n, d) from the spectral density of a stationary kernel, and the root of k(x, x).
 
-    RBF: normal with deviation 1/ell. Matern: that, over the root of a chi-square of 2 nu degrees over 2 nu. A
-    product of kernels is the sum of their frequencies.
+    RBF: normal with deviation 1/ell. Matern: that, over the root of a chi-square of 2 nu degrees over 2 nu.
+    Rational quadratic: that, times the root of a gamma variable of shape alpha and mean 1. A product of kernels is
+    the sum of their frequencies.
     """
-    if isinstance(kernel, RBF | Matern):
+    if isinstance(kernel, RBF | Matern | RationalQuadratic):
         draws = rng.standard_normal((n, d)) / np.asarray(kernel.length_scale)
         if isinstance(kernel, Matern):
             draws /= np.sqrt(rng.chisquare(2.0 * kernel.nu, size=(n, 1)) / (2.0 * kernel.nu))
+        elif isinstance(kernel, RationalQuadratic):
+            draws *= np.sqrt(rng.gamma(kernel.alpha, size=(n, 1)) / kernel.alpha)
         return draws, 1.0
     if isinstance(kernel, Scaled):
         draws, amplitude = frequencies(kernel.kernel, d, n, rng)
@@ -251,7 +254,7 @@ def has_features(kernel: Kernel, n_features: int) -> bool:
         return all(not _has_linear(p) and has_features(p, n_features) for p in parts)
     if isinstance(kernel, Scaled):
         return has_features(kernel.kernel, n_features)
-    return isinstance(kernel, RBF | Matern)
+    return isinstance(kernel, RBF | Matern | RationalQuadratic)
 
 
 def _has_linear(kernel: Kernel) -> bool:

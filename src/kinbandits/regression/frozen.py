@@ -13,6 +13,7 @@ solving for each candidate would cost k t^2 / 2. Contexts given together share t
 
 from __future__ import annotations
 
+import threading
 from typing import NoReturn
 
 import numpy as np
@@ -23,6 +24,8 @@ from kinbandits.history import History
 from kinbandits.regression.base import Indices, Matrix, Prediction, Query, Regression, Ridge, Vector
 from kinbandits.regression.linalg import factor
 from kinbandits.similarity import Choice
+
+_MOST_KEPT = 2**20  # numbers
 
 
 class FrozenRegression(Regression):
@@ -50,6 +53,7 @@ class FrozenRegression(Regression):
         self._dual: Vector = self._T.T @ (self._T @ h.rewards)
         self._alone = len(self._matrices) == 1 and _is_diagonal(self._matrices[0])
         self._last: tuple[Query, Prediction] | None = None
+        self._room = threading.local()
         self._columns = [np.ascontiguousarray(self._T[s.start : self._end(s), s]) for s in self._slices]
 
     def _end(self, rows: slice) -> int:
@@ -101,12 +105,26 @@ class FrozenRegression(Regression):
                 V = self._columns[a] @ k_x[self._slices[a]]
                 own[a] = np.einsum("ir,ir->r", V, V)
             return mean, (own[query.arms] * np.diag(K_arm)[query.arms, None] ** 2).T
-        V = np.zeros((len(played), len(self.history), len(X)))
+        t, R = k_x.shape
+        P = len(played)
+        memory = self._memory((P + len(K)) * t * R).reshape(P + len(K), t * R)
+        V, c = memory[:P], memory[P:]
         for p, a in enumerate(played):
             rows = self._slices[a]
-            V[p, rows.start :] = self._columns[a] @ k_x[rows]
-        c = np.tensordot(K, V, axes=1)  # (k, t, R)
+            V[p, : rows.start * R] = 0.0
+            np.matmul(self._columns[a], k_x[rows], out=V[p, rows.start * R :].reshape(-1, R))
+        np.dot(K, V, out=c)
+        c = c.reshape(len(K), t, R)
         return mean, np.einsum("kir,kir->rk", c, c)
+
+    def _memory(self, size: int) -> Vector:
+        """Room to work in, kept by each thread from query to query: fresh memory costs as much as using it."""
+        kept: Vector | None = getattr(self._room, "kept", None)
+        if kept is None or len(kept) < size:
+            kept = np.empty(size)
+            if size <= _MOST_KEPT:
+                self._room.kept = kept
+        return kept[:size]
 
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
         h = self.history

@@ -8,35 +8,41 @@ import logging
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import FastAPI, Path, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from kinbandits._version import __version__
 from kinbandits.service import schemas as s
 from kinbandits.service.chooser import explain_record
 from kinbandits.service.dashboard import add_pages
 from kinbandits.service.engine import Engine
-from kinbandits.service.guard import Guard
+from kinbandits.service.guard import Guard, problem_body, problem_headers, problem_of
+from kinbandits.service.hot import DECIDE, REWARD, Desk, HotPath, Model, decision_request, parsed, reward_request
 from kinbandits.service.metrics import CONTENT_TYPE, Metrics
 from kinbandits.service.openapi import describe, operation
 from kinbandits.service.problems import Problem, unavailable, unknown_decision
-from kinbandits.service.requests import AddArm, AddToken, Decide, RetireArm, RevokeToken, Reward, Void
+from kinbandits.service.requests import AddArm, AddToken, RetireArm, RevokeToken, Void
 from kinbandits.service.requests import Request as EngineRequest
+from kinbandits.service.store import StoreUnavailableError
 from kinbandits.service.tokens import Keyring, hash_token, new_token
 
 log = logging.getLogger("kinbandits.service")
-Model = TypeVar("Model", bound=BaseModel)
-_MOST_WAITING = 20_000
 
 
-def create_app(engine: Engine) -> FastAPI:
-    """The application. It starts and stops the engine with itself."""
+def create_app(engine: Engine, trusted_proxies: str = "127.0.0.1") -> Guard:
+    """The application, for any ASGI server. It starts and stops the engine with itself.
+
+    Args:
+        engine: what answers.
+        trusted_proxies: addresses, with commas between, whose ``X-Forwarded-Proto`` is believed by the login.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -56,8 +62,19 @@ def create_app(engine: Engine) -> FastAPI:
     metrics = Metrics(engine)
     keyring = Keyring(engine.store)
     limits = engine.settings.service
-    app.add_middleware(
-        Guard,
+    desk = Desk(engine)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _bad_path)
+    for kind in (Problem, StoreUnavailableError, Exception):
+        app.add_exception_handler(kind, _problem)
+    _add_decisions(app, engine, desk)
+    _add_arms(app, engine, desk)
+    _add_tokens(app, engine, desk, keyring)
+    _add_reading(app, engine, metrics)
+    add_pages(app, engine, keyring)
+    describe(app)
+    return Guard(
+        HotPath(ProxyHeadersMiddleware(app, trusted_proxies), desk, app.routes),  # type: ignore[arg-type]
         keyring=keyring,
         max_body=limits.max_body,
         rate=limits.rate,
@@ -65,15 +82,6 @@ def create_app(engine: Engine) -> FastAPI:
         observe=metrics.observe,
         failed=lambda error, path: log.error("request failed", exc_info=error, extra={"path": path}),
     )
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(RequestValidationError, _bad_path)
-    _add_decisions(app, engine)
-    _add_arms(app, engine)
-    _add_tokens(app, engine, keyring)
-    _add_reading(app, engine, metrics)
-    add_pages(app, engine, keyring)
-    describe(app)
-    return app
 
 
 def _start(engine: Engine) -> None:
@@ -108,66 +116,48 @@ def _methods(request: Request) -> list[str]:
     return sorted({method for r in routes for method in getattr(r, "methods", None) or ()} - {"HEAD"})
 
 
+async def _problem(request: Request, error: Exception) -> Response:
+    problem = problem_of(error)
+    return Response(problem_body(problem), problem.status, problem_headers(problem), media_type="application/json")
+
+
 async def _bad_path(request: Request, error: Exception) -> Response:
     """Something in the path that cannot be what it stands for."""
-    raise Problem(422, "invalid_path", "the path does not fit; see /openapi.json") from None
+    return await _problem(request, Problem(422, "invalid_path", "the path does not fit; see /openapi.json"))
 
 
 async def _body(request: Request, model: type[Model]) -> Model:
-    """The body, as a model. Errors name places and rules, and repeat nothing that was sent."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Problem(415, "not_json", "send JSON, with Content-Type: application/json")
-    content = await request.body()
-    try:
-        return model.model_validate_json(content)
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        if found[0]["type"] == "json_invalid":
-            raise Problem(400, "not_json", "the body is not valid JSON") from None
-        known = set(model.model_fields)
-        errors = [
-            {"where": [x for x in e["loc"] if isinstance(x, int) or x in known], "rule": e["type"]}
-            for e in found[:10]
-        ]
-        problem = Problem(
-            422, "invalid", "the body does not fit the schema; see errors and /openapi.json", errors=errors
-        )
-        raise problem from None
+    return parsed(model, request.headers.get("content-type", ""), await request.body())
 
 
-async def _ask(engine: Engine, request: EngineRequest) -> Response:
+async def _ask(desk: Desk, request: EngineRequest) -> Response:
     """The engine's answer as an HTTP answer."""
-    if engine.waiting > _MOST_WAITING:
-        raise unavailable("too much is waiting to be written; try again")
-    request.future = asyncio.get_running_loop().create_future()
-    engine.submit(request)
-    return Response(json.dumps(await request.future), media_type="application/json")
+    return Response(await desk.ask(request), media_type="application/json")
 
 
 def _reply(model: BaseModel) -> Response:
     return Response(model.model_dump_json(), media_type="application/json")
 
 
-def _add_decisions(app: FastAPI, engine: Engine) -> None:
+def _add_decisions(app: FastAPI, engine: Engine, desk: Desk) -> None:
     identifier = Path(pattern=s.ID, description="The id of a decision.", examples=["0-000000000001"])
 
-    @app.post("/v1/decisions", **operation("decide", s.Decision, s.DecisionRequest, 404, 409))
+    @app.post(DECIDE, **operation("decide", s.Decision, s.DecisionRequest, 404, 409))
     async def decide(request: Request) -> Response:
         """Choose an arm. The decision is on disk when it is answered."""
-        body = await _body(request, s.DecisionRequest)
-        return await _ask(engine, Decide(body.context, body.arms, body.key))
+        kind = request.headers.get("content-type", "")
+        return await _ask(desk, decision_request(kind, await request.body()))
 
-    @app.put("/v1/decisions/{id}/reward", **operation("reward", s.Outcome, s.RewardRequest, 404, 409))
+    @app.put(REWARD, **operation("reward", s.Outcome, s.RewardRequest, 404, 409))
     async def reward(request: Request, id: str = identifier) -> Response:
         """Deliver a reward. The same value again is the same answer; another value is refused with 409."""
-        body = await _body(request, s.RewardRequest)
-        return await _ask(engine, Reward(request.path_params["id"], body.reward))
+        kind = request.headers.get("content-type", "")
+        return await _ask(desk, reward_request(request.path_params["id"], kind, await request.body()))
 
     @app.delete("/v1/decisions/{id}", **operation("void", s.Outcome, None, 404, 409))
     async def void(request: Request, id: str = identifier) -> Response:
         """Void a decision that was not carried out: it takes no reward, and is not defaulted."""
-        return await _ask(engine, Void(request.path_params["id"], "by request"))
+        return await _ask(desk, Void(request.path_params["id"], "by request"))
 
     @app.get("/v1/decisions/{id}", **operation("decision", s.DecisionRecord, None, 404))
     async def decision(request: Request, id: str = identifier) -> Response:
@@ -207,7 +197,7 @@ def explanation_of(engine: Engine, identifier: str) -> s.ExplanationAnswer | Non
     )
 
 
-def _add_arms(app: FastAPI, engine: Engine) -> None:
+def _add_arms(app: FastAPI, engine: Engine, desk: Desk) -> None:
     @app.get("/v1/arms", **operation("arms", list[s.Arm], None))
     async def arms(request: Request) -> Response:
         """All arms with their records."""
@@ -218,17 +208,17 @@ def _add_arms(app: FastAPI, engine: Engine) -> None:
         """Add an arm; it is a candidate from now on."""
         body = await _body(request, s.ArmRequest)
         by = request.scope["kinbandits.token"].name
-        return await _ask(engine, AddArm(body.arm, by, body.descriptor, body.similarity, body.neighbours))
+        return await _ask(desk, AddArm(body.arm, by, body.descriptor, body.similarity, body.neighbours))
 
     @app.delete("/v1/arms/{arm}", **operation("retire_arm", s.ArmState, None, 404, 409))
     async def retire(request: Request, arm: str = Path(description="The name of an arm.")) -> Response:
         """Retire an arm: never chosen again, but its data still help its kin."""
         given = request.path_params["arm"]
         name = next((a for a in engine.serving.policy.arms if str(a) == given), given)
-        return await _ask(engine, RetireArm(name, request.scope["kinbandits.token"].name))
+        return await _ask(desk, RetireArm(name, request.scope["kinbandits.token"].name))
 
 
-def _add_tokens(app: FastAPI, engine: Engine, keyring: Keyring) -> None:
+def _add_tokens(app: FastAPI, engine: Engine, desk: Desk, keyring: Keyring) -> None:
     @app.get("/v1/tokens", **operation("tokens", list[s.TokenState], None))
     async def tokens(request: Request) -> Response:
         """All tokens, revoked ones included, without their secrets."""
@@ -244,7 +234,7 @@ def _add_tokens(app: FastAPI, engine: Engine, keyring: Keyring) -> None:
         body = await _body(request, s.TokenRequest)
         secret, roles = new_token(), tuple(dict.fromkeys(body.roles))
         by = request.scope["kinbandits.token"].name
-        await _ask(engine, AddToken(body.name, hash_token(secret), roles, by))
+        await _ask(desk, AddToken(body.name, hash_token(secret), roles, by))
         keyring.forget()
         return _reply(s.TokenAnswer(name=body.name, roles=list(roles), token=secret))
 
@@ -252,7 +242,7 @@ def _add_tokens(app: FastAPI, engine: Engine, keyring: Keyring) -> None:
     async def revoke(request: Request, name: str = Path(description="The name of a token.")) -> Response:
         """Revoke a token: refused from now on (within two seconds by other processes)."""
         given = request.path_params["name"]
-        await _ask(engine, RevokeToken(given, request.scope["kinbandits.token"].name))
+        await _ask(desk, RevokeToken(given, request.scope["kinbandits.token"].name))
         keyring.forget()
         t = next(t for t in await asyncio.to_thread(engine.store.tokens) if t.name == given)
         roles: Any = list(t.roles)

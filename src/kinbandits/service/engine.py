@@ -185,9 +185,10 @@ class Engine:
             page = Page(tx, self.clock(), self.settings.service, self.serving.policy)
             outcomes = page.fill(requests, bodies)
             events = tx.append(page.drafts) if page.drafts else []
-        used = [number_of(e.decision)[1] for e in events if e.kind == "decision" and e.decision is not None]
-        self._number = max([self._number, *used])
-        if used and self._n_features is None:
+        made = [e.decision for e in events if e.kind == "decision" and e.decision is not None]
+        if made:
+            self._number = number_of(max(made))[1]
+        if made and self._n_features is None:
             first = next(e.body["context"] for e in events if e.kind == "decision")
             self._n_features = len(first[0]) if isinstance(first[0], list) else len(first)
         self._hand_over(events)

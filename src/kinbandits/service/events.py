@@ -24,6 +24,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+_ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 OUTCOMES = {"reward": "rewarded", "default": "defaulted", "late": "late", "void": "void"}
 STATES = ("open", "rewarded", "defaulted", "late", "void")
 KINDS = (
@@ -89,7 +90,7 @@ class Record:
 
 def to_text(body: dict[str, Any]) -> str:
     """The one spelling of a body, which the digest is taken of."""
-    return json.dumps(body, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return _ENCODER.encode(body)
 
 
 def digest(previous: str, seq: int, kind: str, decision: str | None, at: float, text: str) -> str:

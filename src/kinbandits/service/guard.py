@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kinbandits.service.problems import Problem
@@ -20,6 +19,7 @@ from kinbandits.service.tokens import Keyring
 
 OPEN = ("/healthz", "/readyz", "/login", "/static/")
 COOKIE = "kinbandits_session"
+_READ = {b"content-length": "content-length", b"authorization": "authorization", b"cookie": "cookie"}
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -99,25 +99,19 @@ class Guard:
             self._admit(scope)
             await self.app(scope, self._counted(scope, receive), answer)
         except Exception as error:
+            problem = problem_of(error)
+            if problem.status == 500:
+                self.failed(error, scope["path"])
             if not begun:
-                problem = self._problem(error, scope)
                 respond = _to_login if problem.status == 401 and scope["path"] == "/" else problem_response(problem)
                 await respond(scope, receive, answer)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self.observe(f"{scope['method']} {route}", status, time.perf_counter() - started)
 
-    def _problem(self, error: Exception, scope: Scope) -> Problem:
-        if isinstance(error, Problem):
-            return error
-        if isinstance(error, StoreUnavailableError):
-            return Problem(503, "unavailable", "the log cannot be read now; try again", 1.0)
-        self.failed(error, scope["path"])
-        return Problem(500, "internal", "something went wrong here")
-
     def _admit(self, scope: Scope) -> None:
         path = scope["path"]
-        headers = Headers(scope=scope)
+        headers = _headers(scope)
         length = headers.get("content-length")
         if length is not None and (not length.isdecimal() or int(length) > self.max_body):
             raise Problem(413, "too_large", f"a request body may have {self.max_body} bytes")
@@ -139,7 +133,7 @@ class Guard:
             if wait:
                 raise Problem(429, "too_many_requests", "too many requests with this token; wait a little", wait)
 
-    def _token(self, scope: Scope, headers: Headers) -> Token | None:
+    def _token(self, scope: Scope, headers: dict[str, str]) -> Token | None:
         given = headers.get("authorization")
         if given is not None:
             scheme, _, secret = given.partition(" ")
@@ -166,27 +160,56 @@ class Guard:
         return counted
 
 
+def _headers(scope: Scope) -> dict[str, str]:
+    """Those that are looked at here; of several with one name, the first."""
+    found: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        if name in _READ:
+            found.setdefault(_READ[name], value.decode("latin-1"))
+    return found
+
+
 async def _to_login(scope: Scope, receive: Receive, send: Send) -> None:
     headers = [(b"location", b"/login"), (b"content-length", b"0")]
     await send({"type": "http.response.start", "status": 303, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 
 
-def problem_response(problem: Problem) -> ASGIApp:
-    """A problem as an HTTP answer."""
+def problem_of(error: Exception) -> Problem:
+    """What the one who asked is told of an error."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, StoreUnavailableError):
+        return Problem(503, "unavailable", "the log cannot be read now; try again", 1.0)
+    return Problem(500, "internal", "something went wrong here")
+
+
+def problem_body(problem: Problem) -> bytes:
+    """A problem as JSON."""
     body: dict[str, Any] = {"code": problem.code, "detail": problem.detail}
     if problem.errors is not None:
         body["errors"] = problem.errors
-    headers = [(b"content-type", b"application/json")]
+    return json.dumps(body).encode()
+
+
+def problem_headers(problem: Problem) -> dict[str, str]:
+    """The headers that belong to it."""
+    headers = {}
     if problem.retry_after is not None:
-        headers.append((b"retry-after", str(max(1, round(problem.retry_after + 0.5))).encode()))
+        headers["retry-after"] = str(max(1, round(problem.retry_after + 0.5)))
     if problem.status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    content = json.dumps(body).encode()
-    headers.append((b"content-length", str(len(content)).encode()))
+        headers["www-authenticate"] = "Bearer"
+    return headers
+
+
+def problem_response(problem: Problem) -> ASGIApp:
+    """A problem as an HTTP answer."""
+    content = problem_body(problem)
+    headers = {"content-type": "application/json", "content-length": str(len(content)), **problem_headers(problem)}
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": problem.status, "headers": list(headers)})
+        await send({"type": "http.response.start", "status": problem.status, "headers": raw})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})
 
     return app

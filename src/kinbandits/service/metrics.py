@@ -62,10 +62,16 @@ class Metrics:
             registry=self.registry,
         )
 
+        self._of: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+
     def observe(self, route: str, status: int, seconds: float) -> None:
         """A request was answered."""
-        self._requests.labels(route, str(status)).inc()
-        self._latency.labels(route).observe(seconds)
+        found = self._of.get((route, status))
+        if found is None:  # finding a counter by its labels costs more than counting
+            found = self._of[route, status] = self._requests.labels(route, str(status)), self._latency.labels(route)
+        requests, latency = found
+        requests.inc()
+        latency.observe(seconds)
 
     def text(self) -> bytes:
         """In Prometheus' own format."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import sys
@@ -56,7 +57,9 @@ def run(
     """Serve until stopped (SIGINT, SIGTERM): requests that were taken are answered first."""
     set_up_logs(log_level)
     sys.setswitchinterval(0.001)  # the threads of engine and server hand over to each other often
-    app = create_app(Engine(store, settings))
+    app = create_app(Engine(store, settings), trusted_proxies=forwarded_allow_ips)
+    gc.freeze()  # what is there now stays; and what requests leave behind is mostly not garbage in circles
+    gc.set_threshold(20_000, 20, 20)
     config = uvicorn.Config(
         app,
         host=host,
@@ -65,6 +68,6 @@ def run(
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=10,
-        forwarded_allow_ips=forwarded_allow_ips,
+        proxy_headers=False,  # the application sees to them where they matter
     )
     uvicorn.Server(config).run()

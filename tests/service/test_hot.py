@@ -1,0 +1,138 @@
+"""The hot path: it answers as the routes would, in company where there is company, at once where there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_app import serving, wait_ready
+
+from kinbandits.service import hot
+from kinbandits.service.hot import Desk, HotPath
+from kinbandits.service.requests import Decide, Request, deliver
+
+REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
+    ("POST", "/v1/decisions", {"json": {"context": [0.1, 0.2]}}),
+    ("POST", "/v1/decisions", {"json": {"context": [0.1, 0.2], "arms": ["b", 3], "key": "k"}}),
+    ("POST", "/v1/decisions", {"json": {"context": [0.1, 0.2], "arms": ["nobody"]}}),
+    ("POST", "/v1/decisions", {"json": {"context": [0.1]}}),
+    ("POST", "/v1/decisions", {"json": {"context": "x", "more": 1}}),
+    ("POST", "/v1/decisions", {"content": b"{", "headers": {"Content-Type": "application/json; charset=utf-8"}}),
+    ("POST", "/v1/decisions", {"content": b"{}", "headers": {"Content-Type": "text/plain"}}),
+    ("POST", "/v1/decisions", {"content": b"{}"}),
+    ("POST", "/v1/decisions/", {"json": {"context": [0.1, 0.2]}}),
+    ("PUT", "/v1/decisions", {"json": {"context": [0.1, 0.2]}}),
+    ("PUT", "/v1/decisions/0-000000000001/reward", {"json": {"reward": 0.5}}),
+    ("PUT", "/v1/decisions/0-000000000001/reward", {"json": {"reward": 0.7}}),
+    ("PUT", "/v1/decisions/0-000000000002/reward", {"json": {"reward": 7.0}}),
+    ("PUT", "/v1/decisions/0-0000000000ff/reward", {"json": {"reward": 0.5}}),
+    ("PUT", "/v1/decisions/0-x/reward", {"json": {"reward": 0.5}}),
+    ("PUT", "/v1/decisions/0-000000000001/reward%0A", {"json": {"reward": 0.5}}),
+    ("POST", "/v1/decisions/0-000000000001/reward", {"json": {"reward": 0.5}}),
+]
+
+
+def answers(path: Path) -> list[tuple[int, bytes, dict[str, str]]]:
+    client, token = serving(path)
+    with client:
+        client.headers["Authorization"] = f"Bearer {token}"
+        wait_ready(client)
+        found = [client.request(method, url, **more) for method, url, more in REQUESTS]
+        metrics = client.get("/metrics").text
+    assert 'route="POST /v1/decisions"' in metrics
+    assert 'route="PUT /v1/decisions/{id}/reward"' in metrics
+    return [(r.status_code, r.content, dict(r.headers)) for r in found]
+
+
+def test_it_answers_as_the_routes_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    direct = answers(tmp_path / "hot.sqlite3")
+
+    async def only_routes(self: HotPath, scope: Any, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
+
+    monkeypatch.setattr(HotPath, "__call__", only_routes)
+    routed = answers(tmp_path / "routed.sqlite3")
+    for request, a, b in zip(REQUESTS, direct, routed, strict=True):
+        assert a == b, request
+    assert {status for status, _, _ in direct} == {200, 400, 404, 405, 409, 415, 422}
+
+
+class Answering:
+    """In the engine's place: keeps what is handed in together, answers when told."""
+
+    waiting = 0
+
+    def __init__(self) -> None:
+        self.open: list[Request] = []
+
+    def submit(self, request: Request) -> Any:
+        self.open.append(request)
+        return request.future
+
+    def answer(self) -> int:
+        done, self.open = self.open, []
+        deliver([(request, {"id": "x"}) for request in done])
+        return len(done)
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_one_alone_is_handed_in_at_once_and_company_comes_back_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hot, "_MOMENT", 0.3)
+
+    async def play() -> None:
+        engine = Answering()
+        desk = Desk(engine)  # type: ignore[arg-type]
+
+        def ask(n: int) -> list[asyncio.Task[bytes]]:
+            return [asyncio.ensure_future(desk.ask(Decide([0.0]))) for _ in range(n)]
+
+        for _ in range(3):  # alone: no waiting
+            (task,) = ask(1)
+            await settle()
+            assert engine.answer() == 1
+            assert await task == b'{"id": "x"}'
+        first = ask(4)
+        await settle()
+        assert len(engine.open) == 1  # the first does not wait for those that nobody expects
+        engine.answer()
+        await asyncio.gather(first[0])
+        await settle()
+        assert len(engine.open) == 0  # one was answered, three wait: four are expected
+        again = ask(1)
+        await settle()
+        assert engine.answer() == 4
+        await asyncio.gather(*first, *again)
+        late = ask(2)  # two of four do not come back: handed in after a moment
+        await settle()
+        assert len(engine.open) == 0
+        await asyncio.sleep(1.0)
+        assert engine.answer() == 2
+        await asyncio.gather(*late)
+
+    asyncio.run(play())
+
+
+def test_a_request_given_up_holds_nobody() -> None:
+    async def play() -> None:
+        engine = Answering()
+        desk = Desk(engine)  # type: ignore[arg-type]
+        tasks = [asyncio.ensure_future(desk.ask(Decide([0.0]))) for _ in range(3)]
+        await settle()
+        tasks[0].cancel()  # handed in
+        tasks[2].cancel()  # not yet
+        await settle()
+        await asyncio.sleep(0.05)
+        engine.answer()
+        assert await asyncio.wait_for(tasks[1], 1.0) == b'{"id": "x"}'
+        other = asyncio.ensure_future(desk.ask(Decide([0.0])))
+        await asyncio.sleep(0.05)
+        engine.answer()
+        assert await asyncio.wait_for(other, 1.0) == b'{"id": "x"}'
+
+    asyncio.run(play())
