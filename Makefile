@@ -52,7 +52,7 @@ compare: $(STAMP)  ## other libraries on the same streams; docs/comparison.md (s
 	$(BIN)/python benchmarks/linucb.py | tee docs/linucb.txt
 	$(BIN)/kinbandits compare --streams docs/paper/streams.npz --page docs/comparison.md
 
-soak: $(STAMP)  ## a sweep killed at 10 random moments (docs/paper/soak.txt), a million rounds (docs/soak-budgeted.txt)
+soak: soak-service  ## all of it: the service (docs/soak-service.txt), a sweep killed at 10 random moments (docs/paper/soak.txt), a million rounds (docs/soak-budgeted.txt)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dask,ray]'
 	$(BIN)/python benchmarks/soak.py | tee docs/paper/soak.txt
 	$(BIN)/python benchmarks/budgeted.py million | tee docs/soak-budgeted.txt

@@ -54,7 +54,6 @@ def _known(environment: Any) -> dict[str, Any]:
     return {"similarity": kb.Known(environment.similarity_matrix)}
 
 
-RATIONAL = kb.Median(kernel=kb.RationalQuadratic())
 # "default" is what kb.KMTLUCB(arms) does; everything else differs from "independent" in what its name says.
 METHODS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "independent": lambda e: {"similarity": kb.Independent()},
@@ -70,17 +69,16 @@ METHODS: dict[str, Callable[[Any], dict[str, Any]]] = {
     },
     "learned": lambda e: {"similarity": kb.Learned()},
     "known": _known,
-    "rational quadratic": lambda e: {"similarity": kb.Independent(), "context_kernel": RATIONAL},
-    "rational quadratic, adaptive": lambda e: {"context_kernel": RATIONAL},
-    "rational quadratic, ceiling 1": lambda e: {
+    "RBF": lambda e: {"similarity": kb.Independent(), "context_kernel": kb.Median()},
+    "RBF, adaptive": lambda e: {"context_kernel": kb.Median()},
+    "rational quadratic, alpha 1": lambda e: {
         "similarity": kb.Independent(),
-        "context_kernel": RATIONAL,
-        "ceiling": 1.0,
+        "context_kernel": kb.Median(kernel=kb.RationalQuadratic()),
     },
     "Matern 5/2": lambda e: {"similarity": kb.Independent(), "context_kernel": kb.Median(kernel=kb.Matern())},
     "half the length scale": lambda e: {
         "similarity": kb.Independent(),
-        "context_kernel": kb.Median(kernel=kb.RBF(0.5)),
+        "context_kernel": kb.Median(kernel=kb.RationalQuadratic(0.5, alpha=2.0)),
     },
     "exploration 0.08": lambda e: {"similarity": kb.Independent(), "exploration": 0.08},
     "decaying exploration": lambda e: {
