@@ -12,7 +12,8 @@ from kinbandits.history import History
 from kinbandits.regression.base import Query, Ridge
 from kinbandits.regression.ladder import LadderRegression
 from kinbandits.regression.naive import NaiveRegression
-from kinbandits.regression.reference import ArmsReference, FactorReference
+from kinbandits.regression.reference import ArmsReference
+from kinbandits.regression.whole import WholeReference
 from kinbandits.terms import Term, Terms
 
 CASES = {"held": 0}
@@ -120,7 +121,7 @@ def test_the_reference_follows_the_similarity() -> None:
     apart, _ = grown(kb.Estimated(0.05, kb.RBF(0.1)), "per_arm")
     alike, _ = grown(kb.Mixed(0.95), "per_arm")
     assert isinstance(apart._reference, ArmsReference)
-    assert isinstance(alike._reference, FactorReference)
+    assert isinstance(alike._reference, WholeReference)
     assert apart.report()["condition bound"] < 10.0 < alike.report()["condition bound"]
 
 

@@ -1,15 +1,15 @@
 """The exact ladder: intervals for every score, narrowed until the leader is certain.
 
-Play needs only the argmax. The engine keeps a dual vector that is nearly right (`dual`), measures how wrong it can
+Play needs only the argmax. The engine keeps a dual vector that is nearly right (`state`), measures how wrong it can
 be, and climbs only as far as a round needs (how many rounds settle where is in `report`):
 
     residual   the residual of the dual vector bounds every mean; widths lie between crude bounds
-    steps      exact solves on single arms (or, with the factor reference, conjugate gradient steps) shrink it
-    widths     k' B^-1 k of the block-diagonal reference bounds every width
+    steps      solves with the reference B, on one arm or on all, shrink it
+    widths     B^-1 k bounds every width, and with the whole reference the means too
     cg         conjugate gradients for the contenders, with bounds from their residuals
     dense      a fresh Cholesky factor: the definition of the answer, for ties in rounding
 
-Notation (besides `base`, `dual`, `blocks`)
+Notation (besides `base`, `state`, `blocks`)
     q        k' M^-1 k of a candidate, between q_low and q_high
     R        k - M v, the residual of an approximate solution v of M v = k
 
@@ -31,6 +31,7 @@ from kinbandits.regression.base import Indices, Mask, Matrix, Query, Vector, bes
 from kinbandits.regression.blocks import UNIT
 from kinbandits.regression.dual import DualRegression
 from kinbandits.regression.probe import Probe, different_arms
+from kinbandits.regression.reference import Guess
 
 
 class Bounds(NamedTuple):
@@ -48,7 +49,7 @@ class LadderRegression(DualRegression):
         """As the base class, but numbers are computed only as far as the argmax needs them."""
         if query.shape[0] > 1:
             return super().leaders(query, exploration, tolerance)
-        if query.shared and self._reference.name == "factor" and len(query.arms) > 1:
+        if query.shared and self._reference.name == "whole" and len(query.arms) > 1:
             different, place = different_arms(query, self.similarity_matrices, self._cold(query.arms))
             if len(different) < len(query.arms):  # pooled arms, say: ties that nothing can settle
                 return self.leaders(Query(query.arms[different], query.contexts), exploration, tolerance)[:, place]
@@ -83,23 +84,30 @@ class LadderRegression(DualRegression):
         reach = np.sqrt(q_high)
         narrow, wide = self._bonuses(probe, exploration, q_low, q_high)
         beyond = self._beyond(probe)
+        guess: Guess | None = None
 
-        def settled(raw: Bounds) -> Bounds:
-            return self._settle_cold(raw, probe, cold, exploration) if some_cold else raw
+        def means() -> tuple[Vector, Vector]:
+            """The means as far as they are known, and how far they may be off."""
+            if guess is None:
+                return f, reach * self._eta + beyond * self._floor
+            summed = self._rounding + len(guess.u) * UNIT * self._eta * math.sqrt(self._largest_noise)
+            error = guess.remainder * self._eta + guess.size * summed + beyond * self._floor
+            return f + self._residual() @ guess.u, error
 
         def bounds(rung: str) -> Bounds:
-            error = reach * self._eta
-            error += beyond * self._floor
-            return settled(Bounds(rung, f + narrow - error, f + wide + error))
+            mean, error = means()
+            raw = Bounds(rung, mean + narrow - error, mean + wide + error)
+            return self._settle_cold(raw, probe, cold, exploration) if some_cold else raw
 
         self._largest_residual = max(self._largest_residual, self._eta)
         last = bounds("residual")
 
         def open_without_error() -> bool:
             """Whether the round would stay open if the means were exact: then no step will settle it."""
-            if self._eta * float(reach.max()) + self._floor >= 0.1 * float((last.high - last.low).max()):
+            mean, error = means()
+            if float(error.max()) >= 0.1 * float((last.high - last.low).max()):
                 return False
-            return bool(np.count_nonzero(f + wide >= (f + narrow).max()) > 1)
+            return bool(np.count_nonzero(mean + wide >= (mean + narrow).max()) > 1)
 
         steps = self._reference.steps(probe, f)
 
@@ -121,13 +129,10 @@ class LadderRegression(DualRegression):
         if found is not None:
             q_low, q_high = np.maximum(q_low, found.low), np.minimum(q_high, found.high)
             reach = np.sqrt(q_high)
+            guess = found.guess
             narrow, wide = self._bonuses(probe, exploration, q_low, q_high)
             self._reference.tighten()
             last = _both(last, bounds("widths"))
-            if found.shift is not None and found.error is not None:
-                better = f + found.shift
-                error = found.error + beyond * self._floor
-                last = _both(last, settled(Bounds("widths", better + narrow - error, better + wide + error)))
             yield last
         yield from climb(None, tighten=True)
         self._counters["cg rounds"] += 1
@@ -153,18 +158,21 @@ class LadderRegression(DualRegression):
         k = probe.columns(ids)
         kernel = max(self._kernel_bound, float(probe.prior.max()))
         floor = self._beyond(probe) * self._floor
-        for V, R, rho in self.conjugate_gradients(k):
+        first = self._reference.candidates(probe)
+        for V, R, rho in self.conjugate_gradients(k, None if first is None else first[:, ids]):
             self._counters["cg steps"] += 1
             size = np.abs(V).sum(axis=0)
             rounding = (len(noise) + 4) * UNIT * kernel * (1.0 + size)
             R_noise = np.sqrt(((np.abs(R) + rounding) ** 2 / noise[:, None]).sum(axis=0))
             remainder_high = R_noise**2
-            if low > 0.0:
+            if rho is not None and low > 0.0:
                 slack = (1.0 + 1e-6) + len(noise) * UNIT
                 remainder_high = np.minimum(remainder_high, (rho / low) * slack + rounding * size)
             q = np.einsum("ij,ij->j", V, k + R)
             error = 2.0 * len(noise) * UNIT * kernel * size + size * rounding
-            lower = q - error + np.maximum(rho / high * (1.0 - 1e-6) - rounding * size, 0.0)
+            lower = q - error
+            if rho is not None:
+                lower += np.maximum(rho / high * (1.0 - 1e-6) - rounding * size, 0.0)
             f_new, q_low_new, q_high_new = f.copy(), q_low.copy(), q_high.copy()
             f_new[ids] += V.T @ res
             q_low_new[ids] = np.maximum(q_low[ids], lower)

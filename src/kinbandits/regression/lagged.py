@@ -1,4 +1,4 @@
-"""The lagged engine: answers from a factor that is behind by a stated amount. Not exact, and it says how far off.
+"""The lagged engine: answers from an inverse that is behind by a stated amount. Not exact, and it says how far off.
 
 B is M as it was at the last refresh, with new rows appended; it is refreshed when the history has grown by a fifth,
 at sizes fixed beforehand, so that the answers are a function of the data, whenever they were asked for.
@@ -7,7 +7,7 @@ Mean and width are computed with B in place of M (the kernel vector k is up to d
     mean = k' B^-1 y,     width = sqrt((prior - k' B^-1 k) / ridge)
 
 For fixed similarities and uniform weights B = M, and the answers are exact. Otherwise `report` bounds the error of
-every mean by sqrt(k(x, x)) eta, where eta^2 = sum res_i^2 / noise_i and res = y - M B^-1 y (see `dual`): t^2 when
+every mean by sqrt(k(x, x)) eta, where eta^2 = sum res_i^2 / noise_i and res = y - M B^-1 y (see `state`): t^2 when
 asked. Prefer ``engine="exact"``, which is faster for most similarities; this one has a steadier cost.
 """
 
@@ -20,8 +20,8 @@ import numpy as np
 
 from kinbandits.regression.base import Indices, Matrix, Query, Vector
 from kinbandits.regression.dual import DualRegression
-from kinbandits.regression.panels import GrowingCholesky
-from kinbandits.regression.reference import FactorReference
+from kinbandits.regression.growing import GrowingInverse
+from kinbandits.regression.whole import WholeReference, _root
 from kinbandits.terms import TermsTracker
 
 GROWTH = 1.2  # refresh when the history is this many times what it was
@@ -39,33 +39,34 @@ def refreshed_at(rows: int) -> int:
     return size
 
 
-class ScheduledReference(FactorReference):
-    """The factor with the similarity and the counts of the last refresh."""
+class ScheduledReference(WholeReference):
+    """The inverse with the similarity and the counts of the last refresh."""
 
-    def _ready(self) -> GrowingCholesky:
+    def _ready(self) -> GrowingInverse:
         size = refreshed_at(len(self._owner.history))
-        if self._factor is None or size != self.size_at_refresh:
+        if self._inverse is None or self._tired or size != self.size_at_refresh:
             self._refresh_at(size)
         elif self._behind:
             try:
                 self._extend()
             except np.linalg.LinAlgError:
                 self._refresh_at(size)
-        assert self._factor is not None
-        return self._factor
+        assert self._inverse is not None
+        return self._inverse
 
     def _refresh_at(self, size: int) -> None:
         head = self._owner.history.head(size)
         self._K_arms = TermsTracker(self._owner.settings.terms, head).matrices
         self._counts = head.counts
-        self._factorise()
+        self._roots = [_root(K) for K in self._K_arms]
+        self._invert()
         self.size_at_refresh = size
 
 
 class LaggedRegression(DualRegression):
-    """Mean and width from a lagged factor: t^2 a decision and an update, t^3 / 3 a refresh."""
+    """Mean and width from a lagged inverse: t^2 a decision and an update, t^3 a refresh."""
 
-    _reference: FactorReference
+    _reference: WholeReference
 
     def _choose_reference(self) -> None:
         self._reference = ScheduledReference(self)

@@ -61,8 +61,8 @@ def shifts(M: Matrix) -> Iterator[float]:
 
     For matrices that only guide: the caller takes the shift into account, so there is no warning.
     """
+    scale = float(M.diagonal().max())  # before M is overwritten
     yield 0.0
-    scale = float(M.diagonal().max())
     for exponent in range(-14, 1):
         yield 10.0**exponent * scale
     raise SingularMatrixError(

@@ -27,6 +27,9 @@ def different_arms(query: Query, K_arms: list[Matrix], cold: NDArray[np.bool_]) 
     Which candidates differ, and which of these stands for each candidate.
     """
     rows = np.hstack([*(K[query.arms] for K in K_arms), cold[:, None]])
+    if len({row.tobytes() for row in rows}) == len(rows):  # the usual case, and `unique` is slow
+        everyone = np.arange(len(rows))
+        return everyone, everyone
     _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     return first, place.reshape(-1)
 
@@ -51,6 +54,16 @@ class Probe:
         for lent, kx in zip(self._lent[1:], self._kx[1:], strict=True):
             total += lent[:, self._arms] * kx
         return total
+
+    @property
+    def row(self) -> Vector | None:
+        """The kernel row of all candidates, if one row serves them all."""
+        return self._row if self._fast else None
+
+    @property
+    def lent(self) -> Matrix:
+        """K_arm[a_b] of every candidate b, (k, N), of the first term."""
+        return self._lent[0]
 
     def columns(self, which: Indices) -> Matrix:
         """Kernel vectors of some candidates as columns, (t, m)."""

@@ -1,8 +1,8 @@
 """References: matrices B that are close to M and easy to invert. The ladder climbs on them.
 
 `ArmsReference` is block-diagonal, one block per arm (see `blocks`): cheap, and good while arms are not too alike.
-`FactorReference` is the whole M of an earlier moment, factorised, with new rows appended: for similarities near
-singular (Pooled, Mixed, wide Known) and for kernels of several terms that are.
+`WholeReference` (see `whole`) is all of M at an earlier moment, inverted, with new rows appended: for similarities
+near singular (Pooled, Mixed, wide Known) and for kernels of several terms that are.
 """
 
 from __future__ import annotations
@@ -15,28 +15,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits.regression.blocks import UNIT, BlockInverse
+from kinbandits.regression.blocks import BlockInverse
 from kinbandits.regression.linalg import shifts
-from kinbandits.regression.panels import GrowingCholesky
 from kinbandits.regression.probe import Probe
 
 if TYPE_CHECKING:
-    from kinbandits.regression.dual import DualRegression
+    from kinbandits.regression.state import DualState
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 
-_APART = 1.2  # hi / lo above which a factor is made anew
+class Guess(NamedTuple):
+    """Approximate solutions u of M u = k, and what is known of k - M u."""
+
+    u: Matrix  # (t, k)
+    size: Vector  # a bound on sum |u_i|
+    remainder: Vector  # a bound on sqrt(r' M^-1 r), r = k - M u
 
 
 class Widths(NamedTuple):
-    """Bounds on q = k' M^-1 k; perhaps also what to add to k' alpha to come closer to the mean, and how close."""
+    """Bounds on q = k' M^-1 k, and the guess they come from, if it helps the means too."""
 
     low: Vector
     high: Vector
-    shift: Vector | None = None
-    error: Vector | None = None
+    guess: Guess | None = None
 
 
 class Reference(ABC):
@@ -44,8 +47,9 @@ class Reference(ABC):
 
     name: str
     first_steps = 0  # before widths are computed
+    apply_is_a_pass = False  # whether B^-1 costs as much as a product with M
 
-    def __init__(self, owner: DualRegression) -> None:
+    def __init__(self, owner: DualState) -> None:
         self._owner = owner
 
     @abstractmethod
@@ -71,6 +75,10 @@ class Reference(ABC):
     def widths(self, probe: Probe) -> Widths | None:
         """Bounds on widths from k' B^-1 k; None where B says nothing about M."""
 
+    def candidates(self, probe: Probe) -> Matrix | None:
+        """B^-1 k of every candidate, (t, k), where that is cheaper for all of them than for a few."""
+        return None
+
     def tighten(self) -> None:  # noqa: B027 (where there is no better bound)
         """Bound the error of the means better than by the norm of the residual, at the cost of a few steps."""
 
@@ -90,7 +98,7 @@ class ArmsReference(Reference):
     name = "arms"
     first_steps = 2  # a step costs as much as the widths, and most rounds need one or none
 
-    def __init__(self, owner: DualRegression) -> None:
+    def __init__(self, owner: DualState) -> None:
         super().__init__(owner)
         self._blocks = [BlockInverse() for _ in range(owner.history.n_arms)]
         self._diagonals: list[list[float] | None] = [None] * owner.history.n_arms
@@ -222,163 +230,3 @@ class ArmsReference(Reference):
 
     def report(self) -> dict[str, Any]:
         return {"block steps": self.block_steps, "refreshes": sum(b.rebuilds for b in self._blocks)}
-
-
-class FactorReference(Reference):
-    """The whole M as it was at the last refresh, with rows appended since."""
-
-    name = "factor"
-
-    def __init__(self, owner: DualRegression, growth: float = 1.05) -> None:
-        super().__init__(owner)
-        self._growth = growth
-        self._factor: GrowingCholesky | None = None
-        self._K_arms: list[Matrix] = []
-        self._counts = owner.history.counts
-        self.size_at_refresh = 0
-        self._behind: list[tuple[int, list[Vector]]] = []
-        self._tired = False
-        self._shift = 0.0
-        self._limits: tuple[float, float] | None = None  # lo and hi, until the next row comes
-        self.refreshes = 0
-
-    def _ready(self) -> GrowingCholesky:
-        """The factor for all rows: refreshed when a solve was slow or much was appended, else extended."""
-        owner = self._owner
-        t = len(owner.history)
-        if self._factor is None or self._tired or t > self._growth * self.size_at_refresh + 8:
-            self._refresh()
-        elif self._behind:
-            try:
-                self._extend()
-            except np.linalg.LinAlgError:
-                self._refresh()
-        assert self._factor is not None
-        return self._factor
-
-    def _refresh(self) -> None:
-        owner = self._owner
-        self._K_arms = [K.copy() for K in owner.similarity_matrices]
-        self._counts = owner.history.counts
-        self._factorise()
-        self.size_at_refresh = len(owner.history)
-
-    def _factorise(self) -> None:
-        """The factor of all rows, with the similarity and the counts that are written down."""
-        owner = self._owner
-        arms = owner.history.arms
-        M = owner.kernel_matrix(self._K_arms)
-        M[np.diag_indices_from(M)] += owner.settings.noise(arms, np.maximum(self._counts, 1))
-        diagonal = M.diagonal().copy()
-        for self._shift in shifts(M):  # the whole of what was added, as `bounds` and `_extend` rely on it
-            try:
-                self._factor = GrowingCholesky()
-                M[np.diag_indices_from(M)] = diagonal + self._shift
-                self._factor.append(M)
-                break
-            except np.linalg.LinAlgError:
-                continue
-        self._behind, self._tired, self._limits = [], False, None
-        self.refreshes += 1
-
-    def _extend(self) -> None:
-        owner = self._owner
-        assert self._factor is not None
-        arms = owner.history.arms
-        start, end = self._factor.size, len(arms)
-        rows = np.zeros((end - start, end))
-        for i, values in self._behind:
-            a = arms[i]
-            for K_arm, v in zip(self._K_arms, values, strict=True):
-                rows[i - start, : i + 1] += K_arm[a, arms[: i + 1]] * v
-            counts = np.maximum(self._counts, 1)
-            rows[i - start, i] += float(owner.settings.noise(np.array([a]), counts)[0]) + self._shift
-            rows[: i - start, i] = rows[i - start, start:i]
-        self._factor.append(rows)
-        self._behind = []
-
-    def append(self, i: int, arm: int, values: list[Vector], kin: list[Vector]) -> None:
-        self._behind.append((i, [v.copy() for v in values]))
-        self._limits = None
-
-    def apply(self, R: Matrix) -> Matrix:
-        L = self._ready()
-        return L.backward(L.forward(R))
-
-    def bounds(self) -> tuple[float, float]:
-        """By the Schur product theorem, from K_arm against what it was at the refresh, and from the noise."""
-        self._ready()
-        if self._limits is None:
-            owner = self._owner
-            counts = owner.history.counts
-            played = np.flatnonzero(counts)
-            now = owner.settings.noise(played, counts)
-            then = owner.settings.noise(played, np.maximum(self._counts, 1)) + self._shift
-            ratios = [_ratios(a, b) for a, b in zip(owner.similarity_matrices, self._K_arms, strict=True)]
-            low = min(float((now / then).min()), *(r[0] for r in ratios))
-            high = max(float((now / then).max()), *(r[1] for r in ratios))
-            self._limits = low, high
-            if high > _APART * low and len(owner.history) > self.size_at_refresh + 8:
-                self._tired = True  # for the next round
-        return self._limits
-
-    def widths(self, probe: Probe) -> Widths | None:
-        """With c = L^-1 k and e = L^-1 res: q between |c|^2 / hi and |c|^2 / lo.
-
-        The eigenvalues of L' M^-1 L lie in [1 / hi, 1 / lo], so that k' M^-1 res is c'e times the middle of these,
-        up to |c| |e| times half their distance.
-        """
-        owner = self._owner
-        L = self._ready()
-        low, high = self.bounds()
-        t = L.size
-        least = float(owner.settings.noise(np.flatnonzero(self._counts), np.maximum(self._counts, 1)).min())
-        eps = 8.0 * t**1.5 * UNIT * (t * owner._kernel_bound + owner._largest_noise) / least  # of L, relative to B
-        if low <= 0.0 or not np.isfinite(high) or eps > 0.01:
-            return None
-        C = L.forward(np.column_stack([probe.columns(np.arange(len(probe.prior))), owner._residual()]))
-        c, e = C[:, :-1], C[:, -1]
-        Q = np.einsum("ij,ij->j", c, c)
-        half, middle = 0.5 * (1.0 / low - 1.0 / high), 0.5 * (1.0 / low + 1.0 / high)
-        reach = np.sqrt(np.minimum(probe.prior, Q * (1.0 + 4.0 * eps) / low))
-        error = np.sqrt(Q * float(e @ e)) * (half + 8.0 * eps / low) + reach * owner._rounding * owner._lift_root
-        return Widths(Q * (1.0 - 4.0 * eps) / high, Q * (1.0 + 4.0 * eps) / low, middle * (c.T @ e), error)
-
-    def steps(self, probe: Probe, f: Vector) -> Iterator[Vector]:
-        """Conjugate gradient steps on the dual vector, applied when they have shrunk the residual tenfold."""
-        owner = self._owner
-        for _ in range(3):
-            res = owner._residual()
-            start = float(owner._shares.sum())
-            taken = 0
-            V = np.zeros((len(res), 1))
-            for V, R, _ in owner.conjugate_gradients(res[:, None].copy()):  # noqa: B007
-                taken += 1
-                if float((R[:, 0] ** 2 / owner.noise).sum()) <= 1e-4 * start or taken >= 12:
-                    break
-            self._tired = taken > 5
-            for arm in np.flatnonzero(owner.history.counts).tolist():
-                owner._change_alpha(arm, V[owner._rows[arm], 0])
-            owner._measure()
-            f = probe.dot(owner.alpha)
-            yield f
-
-    @property
-    def nbytes(self) -> int:
-        return self._factor.nbytes if self._factor else 0
-
-    def report(self) -> dict[str, Any]:
-        return {"refreshes": self.refreshes}
-
-
-def _ratios(K: Matrix, reference: Matrix) -> tuple[float, float]:
-    """lo and hi with lo reference <= K <= hi reference; 0 and infinity where they cannot be told."""
-    if np.array_equal(K, reference):
-        return 1.0, 1.0
-    values, vectors = np.linalg.eigh(reference)
-    if values[0] <= 1e-9 * values[-1]:
-        return 0.0, np.inf
-    root = vectors / np.sqrt(values)
-    found = np.linalg.eigvalsh(root.T @ K @ root)
-    slack = 1e-14 * len(K) * float(values[-1] / values[0])
-    return max(float(found[0]) - slack, 0.0), float(found[-1]) + slack
