@@ -200,7 +200,9 @@ def compare(problem: Problem, checked: int, sizes: tuple[int, ...]) -> dict[str,
     if len(baseline) == horizon:
         total, mark = float(slow.sum()), ""
     else:
-        points = {t: one_round_cost(problem, "refactorise", t, arms, 3) for t in sizes if t < horizon}
+        last = horizon - 4  # else the rounds beyond the largest size would be taken to cost no more than it does
+        sampled_at = [*(t for t in sizes if t < last), last]
+        points = {t: one_round_cost(problem, "refactorise", t, arms, 3) for t in sampled_at}
         grid = np.arange(1, horizon + 1)
         total = float(np.exp(np.interp(np.log(grid), np.log(list(points)), np.log(list(points.values())))).sum())
         mark = "~"

@@ -53,7 +53,8 @@ class KMTLUCB(RegressionPolicy):
 
     Args:
         arms: how many, or their names (str or int).
-        context_kernel: k_X. Default: rational quadratic with the median distance of the first 60 contexts (`Median`).
+        context_kernel: k_X. Default: rational quadratic with the median distance of the first 60 contexts
+            (`Median`).
         similarity: k_Z, for example ``Known(matrix)``, ``Estimated(...)``. Default: `Adaptive()`,
             which shares between arms where that helps (with a window, where rows leave, `Independent()`).
         kernel: a sum of `Term`, in place of the two above.
