@@ -23,7 +23,10 @@ def deliver(url: str, folder: Path, deliveries: int, kills: int = 2, clients: in
     """Exactly one learning update per rewarded decision, whatever was delivered how often."""
     service = Service(url, SETTINGS, folder)
     rng = random.Random(0)
-    times = [rng.randint(1, 5) for _ in range(deliveries // 3)]
+    times, left = [], deliveries
+    while left > 0:
+        times.append(rng.randint(1, 5))
+        left -= times[-1]
     ids: list[str] = []
 
     def decide(share: int) -> None:
