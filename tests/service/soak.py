@@ -42,7 +42,7 @@ def main() -> int:
             "rewards delivered 1 to 5 times, shuffled, 8 clients, service killed",
             lambda f: deliver(str(f / "log.sqlite3"), f, many(100_000), kills=many(20)),
         ),
-        ("schemathesis, all checks: cases", lambda f: fuzz(f, many(1100))),
+        ("schemathesis, all checks: cases", lambda f: fuzz(f, many(1400))),
     ]
     if server is not None:
         url = server.new_database()
