@@ -2,13 +2,13 @@
 
 Notation as in `base`; besides,
     T       (t, t)  L^-1, lower triangular, rows in order of their arms, so that an arm's rows are a slice
-    k_x     (t, R)  context-kernel values of the history with R contexts
-    V_a     (t, R)  T[:, rows of a] k_x[rows of a]
+    k_x     (R, t)  context-kernel values of R contexts with the history
+    V_a     (R, t)  T[:, rows of a] k_x[rows of a], for each context
     dual    (t,)    M^-1 y
 
 With one context for all candidates, k of candidate b is K_Z[b, a] k_x on arm a's rows, so that
-L^-1 k = sum_a K_Z[b, a] V_a: all N widths cost one product with T (t^2 / 2 a context) and N k t, where
-solving for each candidate would cost k t^2 / 2. Contexts given together share the reading of T.
+L^-1 k = sum_a K_Z[b, a] V_a: all widths cost one product with T (t^2 / 2 a context) and the products V_a . V_b
+(N^2 t), where solving for each candidate would cost k t^2 / 2. Contexts given together share the reading of T.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kinbandits.regression.base import Indices, Matrix, Prediction, Query, Regre
 from kinbandits.regression.linalg import factor
 from kinbandits.similarity import Choice
 
-_MOST_KEPT = 2**20  # numbers
+_ROOM = 2**21  # numbers, for V
 
 
 class FrozenRegression(Regression):
@@ -54,7 +54,7 @@ class FrozenRegression(Regression):
         self._alone = len(self._matrices) == 1 and _is_diagonal(self._matrices[0])
         self._last: tuple[Query, Prediction] | None = None
         self._room = threading.local()
-        self._columns = [np.ascontiguousarray(self._T[s.start : self._end(s), s]) for s in self._slices]
+        self._columns = [np.ascontiguousarray(self._T[s.start : self._end(s), s].T) for s in self._slices]
 
     def _end(self, rows: slice) -> int:
         """The last row of T that can be other than zero in these columns, plus one."""
@@ -93,37 +93,40 @@ class FrozenRegression(Regression):
         (term,) = self.settings.terms.terms
         (K_arm,) = self._matrices
         X = query.contexts[:, 0, :]
-        k_x = term.context_kernel(term.select(self.history.contexts), term.select(X))  # (t, R)
+        k_x = term.context_kernel(term.select(X), term.select(self.history.contexts))  # (R, t)
         starts = [s.start for s in self._slices if s.stop > s.start]
         played = np.flatnonzero(self._counts)
-        sums = np.add.reduceat(self._dual[:, None] * k_x, starts, axis=0)  # (played, R)
+        sums = np.add.reduceat(self._dual * k_x, starts, axis=1)  # (R, played)
         K = K_arm[np.ix_(query.arms, played)]  # (k, played)
-        mean = (K @ sums).T
+        mean = sums @ K.T
         if self._alone:
-            own = np.zeros((len(self._slices), len(X)))
+            own = np.zeros((len(X), len(self._slices)))
             for a in played:
-                V = self._columns[a] @ k_x[self._slices[a]]
-                own[a] = np.einsum("ir,ir->r", V, V)
-            return mean, (own[query.arms] * np.diag(K_arm)[query.arms, None] ** 2).T
-        t, R = k_x.shape
-        P = len(played)
-        memory = self._memory((P + len(K)) * t * R).reshape(P + len(K), t * R)
-        V, c = memory[:P], memory[P:]
+                V = k_x[:, self._slices[a]] @ self._columns[a]
+                own[:, a] = np.einsum("ri,ri->r", V, V)
+            return mean, own[:, query.arms] * np.diag(K_arm)[query.arms] ** 2
+        explained = np.empty((len(X), len(K)))
+        step = max(1, _ROOM // (len(played) * k_x.shape[1]))
+        for start in range(0, len(X), step):
+            G = self._products(k_x[start : start + step], played)
+            explained[start : start + step] = ((K @ G) * K).sum(axis=2)
+        return mean, explained
+
+    def _products(self, k_x: Matrix, played: Indices) -> Matrix:
+        """V_a . V_b for every two arms, (R, played, played)."""
+        R, t = k_x.shape
+        V = self._memory(R * len(played) * t).reshape(R, len(played), t)
         for p, a in enumerate(played):
             rows = self._slices[a]
-            V[p, : rows.start * R] = 0.0
-            np.matmul(self._columns[a], k_x[rows], out=V[p, rows.start * R :].reshape(-1, R))
-        np.dot(K, V, out=c)
-        c = c.reshape(len(K), t, R)
-        return mean, np.einsum("kir,kir->rk", c, c)
+            V[:, p, : rows.start] = 0.0
+            np.matmul(k_x[:, rows], self._columns[a], out=V[:, p, rows.start :])
+        return np.asarray(V @ V.transpose(0, 2, 1))
 
     def _memory(self, size: int) -> Vector:
         """Room to work in, kept by each thread from query to query: fresh memory costs as much as using it."""
         kept: Vector | None = getattr(self._room, "kept", None)
         if kept is None or len(kept) < size:
-            kept = np.empty(size)
-            if size <= _MOST_KEPT:
-                self._room.kept = kept
+            kept = self._room.kept = np.empty(size)
         return kept[:size]
 
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
