@@ -94,7 +94,8 @@ class Plan:
             table |= {"kind": "classification", "data": name, "protocol": "paper"}
         if self.horizon is not None:
             longest = EnvironmentConfig.model_validate(table).make(0).horizon
-            table["horizon"] = min(self.horizon, longest)
+            if self.horizon < longest:  # games that are no longer anyway are the same games
+                table["horizon"] = self.horizon
         return table
 
     def here(self) -> list[str]:
