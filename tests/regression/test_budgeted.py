@@ -255,6 +255,19 @@ def test_a_kernel_that_fails_changes_nothing():
         np.testing.assert_array_equal(policy.predict([0.5]).width, before.width)
 
 
+def test_the_papers_bandwidth_is_too_narrow_for_the_budget():
+    data = kb.datasets.load("digits")
+    X, y = data.features(), data.y
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(len(X))[:520]
+    arms = np.where(rng.random(520) < 0.5, y[rows], rng.integers(0, 10, 520))
+    policy = kb.KMTLUCB(10, settings="paper/digits", engine="budgeted", budget=256)
+    with pytest.warns(BudgetWarning, match=r"budget=256 is too small .* budget=\d+ would do"):
+        policy.observe(arms, X[rows], (arms == y[rows]).astype(float))
+    default = kb.KMTLUCB(10, engine="budgeted", budget=256)
+    default.observe(arms, X[rows], (arms == y[rows]).astype(float))  # warnings are errors: none comes
+
+
 def test_report_and_warning_at_a_narrow_bandwidth():
     rng = np.random.default_rng(13)
     X = rng.uniform(-1, 1, (400, 6))
