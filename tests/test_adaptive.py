@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,31 @@ def test_identity_costs_what_independent_costs() -> None:
 def play(policy: kb.KMTLUCB, rounds: int, seed: int = 0) -> list[object]:
     environment = HiddenDescriptors(seed=seed, n_arms=5, horizon=rounds, similarity=0.7)
     return [row["arm"] for row in kb.play(policy, environment)]
+
+
+def test_a_choice_is_saved_and_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    policy = kb.KMTLUCB(arms=4, context_kernel=kb.RBF(), similarity=kb.Adaptive(margin=0.0, guard=False))
+    X = rng.normal(size=(60, 2))
+    policy.observe(rng.integers(0, 4, 60), X, np.sin(2 * X[:, 0]))
+    policy.save(tmp_path / "policy")
+    assert policy.similarity_report(complete=False).mu > 0.0
+
+    def never(self: kb.Adaptive, history: object, complete: bool = False) -> None:
+        raise AssertionError("made again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kb.Adaptive, "choice", never)
+        loaded = kb.load(tmp_path / "policy")
+    np.testing.assert_array_equal(loaded.similarity_matrix(), policy.similarity_matrix())
+    latest, again = policy.regression.choices()[-1], loaded.regression.choices()[-1]
+    assert dataclasses.replace(latest, matrix=None) == dataclasses.replace(again, matrix=None)
+    x = rng.normal(size=2)
+    np.testing.assert_array_equal(loaded.predict(x).mean, policy.predict(x).mean)
+    more = rng.normal(size=(20, 2))
+    for each in (policy, loaded):  # over the next milestone
+        each.observe([0, 1, 2, 3] * 5, more, np.sin(2 * more[:, 0]))
+    np.testing.assert_array_equal(loaded.similarity_matrix(), policy.similarity_matrix())
 
 
 @pytest.mark.parametrize("engine", ["auto", "naive", "budgeted"])

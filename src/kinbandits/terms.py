@@ -9,7 +9,7 @@ of each arm's own) or the additive kernel of CGP-UCB::
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from kinbandits._value import Value
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import as_kernel
-from kinbandits.similarity import Choice, Settled, Similarity, StepTracker, Tracker, Weighting
+from kinbandits.similarity import Choice, Settled, Similarity, StepTracker, Stepwise, Tracker, Weighting
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -162,18 +162,25 @@ def as_terms(kernel: object) -> Terms:
 class TermsTracker:
     """The similarity matrices of all terms, following a growing history."""
 
-    def __init__(self, terms: Terms, history: History) -> None:
+    def __init__(self, terms: Terms, history: History, known: Mapping[int, Choice] | None = None) -> None:
         self._terms = terms
         self._history = history
         self._views = [t.select_history(history) for t in terms]
         self._trackers: list[Tracker] = [
-            t.similarity.tracker(view) for t, view in zip(terms, self._views, strict=True)
+            s.tracker(view, (known or {}).get(i)) if isinstance(s, Stepwise) else s.tracker(view)
+            for i, (s, view) in enumerate(zip((t.similarity for t in terms), self._views, strict=True))
         ]
 
     @property
     def choices(self) -> tuple[Choice, ...]:
         """What a similarity that changes in steps has chosen since it was followed."""
         return tuple(c for tracker in self._trackers if isinstance(tracker, StepTracker) for c in tracker.choices)
+
+    @property
+    def latest(self) -> dict[int, Choice]:
+        """The choices in force, by the number of the term."""
+        trackers = ((i, t) for i, t in enumerate(self._trackers) if isinstance(t, StepTracker))
+        return {i: t.latest for i, t in trackers if t.latest is not None}
 
     @property
     def matrices(self) -> list[Matrix]:

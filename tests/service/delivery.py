@@ -67,16 +67,21 @@ def deliver(url: str, folder: Path, deliveries: int, kills: int = 2, clients: in
                     wire._connection.close()
         wire._connection.close()
 
+    killed = 0
+
     def kill() -> None:
+        nonlocal killed
         for _ in range(kills):
             time.sleep(0.8)
             service.kill()
             service.start()
+            killed += 1
 
     killer = threading.Thread(target=kill)
     killer.start()
     run(reward, clients)
     killer.join()
+    assert killed == kills, f"the service came back {killed} times of {kills}"
     with Wire(service.port, service.token) as wire:
         for _ in range(3000):
             policy = wire.call("GET", "/v1/policy")[1]

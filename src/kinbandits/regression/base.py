@@ -196,6 +196,9 @@ class Regression(ABC):
         rows = arrays["arms"].astype(np.intp), arrays["contexts"], arrays["rewards"]
         history = History.of(data["n_arms"], *rows)
         history.forgotten, history.apart = data.get("forgotten", 0), data.get("apart")
+        return self._restored(history, data, arrays)
+
+    def _restored(self, history: History, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         return self.rebuilt(self.settings, history)
 
     # -- common to all --------------------------------------------------------------------------

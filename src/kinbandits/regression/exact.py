@@ -14,9 +14,11 @@ one that does not change, and starts afresh when it does.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kinbandits.history import History
 from kinbandits.regression.append import AppendRegression
@@ -34,11 +36,11 @@ SMALL = 200  # rows below which a fresh factor is the cheapest thing there is
 class ExactRegression(Regression):
     """Exact, by the method that fits."""
 
-    def __init__(self, settings: Ridge, history: History) -> None:
+    def __init__(self, settings: Ridge, history: History, known: Mapping[int, Choice] | None = None) -> None:
         super().__init__(settings, history)
         self._feature_rows: float | None = None  # rows from which on feature space pays, once known
         self._steps = any(t.similarity.steps for t in settings.terms)
-        self._tracker = TermsTracker(settings.terms, history) if self._steps else None
+        self._tracker = TermsTracker(settings.terms, history, known) if self._steps else None
         self._given = self._settled()
         self._core: Regression = self._pick()(self._given, history)
 
@@ -59,6 +61,22 @@ class ExactRegression(Regression):
         if AppendRegression.fits(self._given):
             return AppendRegression
         return DenseRegression if t < SMALL else LadderRegression
+
+    def to_data(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The rows, and the choices made from them, which would cost much to make again."""
+        data, arrays = super().to_data()
+        for i, choice in ({} if self._tracker is None else self._tracker.latest).items():
+            told, numbers = choice.to_data()
+            data.setdefault("choices", {})[str(i)] = told
+            arrays |= {f"choice_{i}_{name}": array for name, array in numbers.items()}
+        return data, arrays
+
+    def _restored(self, history: History, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        known = {
+            int(i): Choice.of_data(told, {n: arrays[f"choice_{i}_{n}"] for n in ("candidates", "matrix")})
+            for i, told in data.get("choices", {}).items()
+        }
+        return type(self)(self.settings, history, known)
 
     @property
     def similarity_matrices(self) -> list[Matrix]:

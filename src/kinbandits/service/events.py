@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 from dataclasses import dataclass
 from typing import Any
 
+_TWO = struct.Struct(">QQ")
 _ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 OUTCOMES = {"reward": "rewarded", "default": "defaulted", "late": "late", "void": "void"}
 STATES = ("open", "rewarded", "defaulted", "late", "void")
@@ -129,4 +131,5 @@ def uniform_draws(seed: int, identifier: str) -> tuple[float, float]:
     True
     """
     data = hashlib.blake2b(identifier.encode(), digest_size=16, key=str(seed).encode()[:64]).digest()
-    return tuple(int.from_bytes(part, "big") / 2**64 for part in (data[:8], data[8:]))  # type: ignore[return-value]
+    first, second = _TWO.unpack(data)
+    return first / 2**64, second / 2**64

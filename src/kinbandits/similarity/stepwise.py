@@ -44,6 +44,20 @@ class Choice:
     reason: str
     matrix: Matrix
 
+    def to_data(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
+        """As JSON data and arrays; what is missing in the evidence is NaN."""
+        fields = [(c.mu, c.scale, c.log_likelihood, c.decision_score, c.decision_error) for c in self.candidates]
+        data = {"rows": self.rows, "mu": self.mu, "scale": self.scale, "reason": self.reason}
+        candidates = np.array(fields, dtype=np.float64).reshape(-1, 5)  # None becomes NaN
+        return data, {"candidates": candidates, "matrix": self.matrix}
+
+    @classmethod
+    def of_data(cls, data: dict[str, Any], arrays: dict[str, Matrix]) -> Choice:
+        """What `to_data` gave."""
+        rows = [[None if np.isnan(v) else float(v) for v in row] for row in arrays["candidates"]]
+        evidence = tuple(Evidence(*row) for row in rows)  # type: ignore[arg-type]
+        return cls(data["rows"], data["mu"], data["scale"], evidence, data["reason"], arrays["matrix"])
+
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Stepwise(Similarity):
@@ -107,9 +121,12 @@ class Stepwise(Similarity):
     def choice(self, history: History) -> Choice:
         """The choice from all of these rows."""
 
-    def tracker(self, history: History) -> StepTracker:
-        """Chooses when a milestone is passed: the cost is spread over the rows until the next."""
-        return StepTracker(self, history)
+    def tracker(self, history: History, known: Choice | None = None) -> StepTracker:
+        """Chooses when a milestone is passed: the cost is spread over the rows until the next.
+
+        ``known`` is a choice that was made from these rows before, and need not be made again.
+        """
+        return StepTracker(self, history, known)
 
     def _problem(self, history: History) -> Problem:
         if self.context_kernel is None or self.ridge is None or self.weighting is None:
@@ -127,13 +144,20 @@ class StepTracker(Tracker):
         choices: those made while it followed, without their matrices.
     """
 
-    def __init__(self, similarity: Stepwise, history: History) -> None:
+    def __init__(self, similarity: Stepwise, history: History, known: Choice | None = None) -> None:
         super().__init__(similarity, history)
         self._stepwise = similarity
         self._milestone = -1
         self._chosen: Matrix = np.eye(history.n_arms)
         self.choices: tuple[Choice, ...] = ()
+        if known is not None and known.rows == similarity.milestone(len(history)):
+            self._take(known)
         self.observe(0)
+
+    @property
+    def latest(self) -> Choice | None:
+        """The choice in force, with its matrix."""
+        return replace(self.choices[-1], matrix=self._chosen) if self.choices else None
 
     @property
     def matrix(self) -> Matrix:
@@ -142,7 +166,9 @@ class StepTracker(Tracker):
     def observe(self, start: int, squares: Matrix | None = None) -> None:
         n = self._stepwise.milestone(len(self._history))
         if n != self._milestone and n:
-            choice = self._stepwise.choice(self._history.head(n))
-            self._chosen = choice.matrix
-            self.choices = (*self.choices, replace(choice, matrix=np.empty((0, 0))))
+            self._take(self._stepwise.choice(self._history.head(n)))
         self._milestone = n
+
+    def _take(self, choice: Choice) -> None:
+        self._milestone, self._chosen = choice.rows, choice.matrix
+        self.choices = (*self.choices, replace(choice, matrix=np.empty((0, 0))))
