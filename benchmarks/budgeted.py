@@ -6,6 +6,7 @@
     python benchmarks/budgeted.py mnist     one pass over MNIST, k_Z estimated (needs KINBANDITS_DATA)
     python benchmarks/budgeted.py arms      1,000 arms with hidden descriptors, T = 20,000
     python benchmarks/budgeted.py million   1,000,000 rounds without growth or NaN
+    python benchmarks/budgeted.py draw      docs/budgeted-mnist.png, of what mnist printed to docs/budgeted-mnist.txt
 
 Ratios are within one run; seconds are never compared across runs. ``--rounds`` and ``--seeds`` cut a part short.
 """
@@ -14,9 +15,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -186,7 +189,6 @@ def regret(rounds: int, seeds: int, names: list[str]) -> None:
 
 def kors(rounds: int, seeds: int) -> None:
     import sys
-    from pathlib import Path
 
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "regression"))
     from kors import KorsUCB
@@ -222,6 +224,27 @@ def mnist(rounds: int, seeds: int) -> None:
         regret_of(policy, X, start, stream, y, every=2500)
     for key, value in policy.engine_report().items():
         print(f"  {key}: {value}")
+
+
+def draw(rounds: int, seeds: int) -> None:
+    """The curve that ``mnist`` printed, as a figure."""
+    import matplotlib.pyplot as plt
+
+    docs = Path(__file__).parent.parent / "docs"
+    text = (docs / "budgeted-mnist.txt").read_text()
+    found = np.array([[int(t), int(r)] for t, r in re.findall(r"t = +(\d+): regret (\d+)", text)])
+    t, total = np.vstack([[0, 0], found]).T
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    left.plot(t, total, color="#0072B2")
+    left.set(xlabel="rounds", ylabel="regret", title="MNIST, one pass, 256 points")
+    right.plot((t[1:] + t[:-1]) / 2, np.diff(total) / np.diff(t), color="#D55E00", marker="o", markersize=3)
+    right.set(xlabel="rounds", ylabel="regret a round", title="in stretches of 2,500 rounds", ylim=(0, None))
+    for axes in (left, right):
+        axes.set_xticks(range(0, 60_001, 20_000))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.spines[["top", "right"]].set_visible(False)
+    left.yaxis.set_major_formatter("{x:,.0f}")
+    figure.savefig(docs / "budgeted-mnist.png", dpi=120)
 
 
 def arms(rounds: int, seeds: int) -> None:
@@ -295,7 +318,7 @@ def million(rounds: int, seeds: int) -> None:
 
 
 def main() -> None:
-    parts = {"cost": cost, "kors": kors, "mnist": mnist, "arms": arms, "million": million}
+    parts = {"cost": cost, "kors": kors, "mnist": mnist, "arms": arms, "million": million, "draw": draw}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=[*parts, "regret"])
     parser.add_argument("names", nargs="*", help="data sets, for regret")
