@@ -6,7 +6,7 @@
     python benchmarks/budgeted.py mnist     one pass over MNIST, k_Z estimated (needs KINBANDITS_DATA)
     python benchmarks/budgeted.py arms      1,000 arms with hidden descriptors, T = 20,000
     python benchmarks/budgeted.py million   1,000,000 rounds without growth or NaN
-    python benchmarks/budgeted.py draw      docs/budgeted-mnist.png, of what mnist printed to docs/budgeted-mnist.txt
+    python benchmarks/budgeted.py draw      docs/budgeted-mnist.png, of what mnist printed (docs/budgeted-mnist.txt)
 
 Ratios are within one run; seconds are never compared across runs. ``--rounds`` and ``--seeds`` cut a part short.
 """
