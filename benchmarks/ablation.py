@@ -60,7 +60,6 @@ METHODS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "default": lambda e: {},
     "estimated, median scale": lambda e: {"similarity": AlwaysEstimated()},
     "adaptive, no guard": lambda e: {"similarity": kb.Adaptive(guard=False)},
-    "adaptive, one choice": lambda e: {"similarity": kb.Adaptive(lead=0.0, over=1)},
     "adaptive, rewards embedded": lambda e: {
         "similarity": kb.Adaptive(base=kb.Estimated(embedding_kernel=None, embed="context_reward"))
     },

@@ -167,7 +167,7 @@ class TermsTracker:
         self._history = history
         self._views = [t.select_history(history) for t in terms]
         self._trackers: list[Tracker] = [
-            s.tracker(view, (known or {}).get(i)) if isinstance(s, Stepwise) else s.tracker(view)
+            s.tracker(view, known[i]) if known and i in known and isinstance(s, Stepwise) else s.tracker(view)
             for i, (s, view) in enumerate(zip((t.similarity for t in terms), self._views, strict=True))
         ]
 

@@ -1,5 +1,8 @@
 """A frozen policy gives the numbers of the one it came from, and does not learn."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -72,3 +75,26 @@ def test_explanations_agree() -> None:
     theirs, mine = policy.explain(decision), policy.frozen().explain(decision)
     assert mine.lent == pytest.approx(theirs.lent)
     assert mine.width_alone == pytest.approx(theirs.width_alone)
+
+
+@pytest.mark.parametrize("ridge", [1e-2, 1e-6])
+def test_widths_of_arms_that_are_alike_keep_their_digits(ridge: float) -> None:
+    """Their parts cancel in a candidate's sum; squared before they are summed, digits would be lost."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    policy = kb.KMTLUCB(4, context_kernel=kb.RBF(), similarity=kb.Pooled(), ridge=ridge, engine="refactorise")
+    policy.observe(rng.integers(0, 4, 300), X, rng.random(300))
+    queries = rng.normal(size=(40, 1, 2))
+    found, wanted = policy.frozen().predict(queries).width, policy.predict(queries).width
+    # Both solve with the same factor, whose own error is of the order of 1e-16 / ridge.
+    np.testing.assert_allclose(found, wanted, rtol=1e-13 / ridge)
+
+
+def test_a_frozen_policy_can_be_copied_and_sent() -> None:
+    rng = np.random.default_rng(1)
+    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(), similarity=kb.Mixed(0.5))
+    policy.observe(rng.integers(0, 3, 30), rng.normal(size=(30, 2)), rng.random(30))
+    frozen = policy.frozen()
+    wanted = frozen.predict([0.1, 0.2])
+    for other in (frozen.copy(), copy.deepcopy(frozen), pickle.loads(pickle.dumps(frozen))):
+        np.testing.assert_array_equal(other.predict([0.1, 0.2]).width, wanted.width)

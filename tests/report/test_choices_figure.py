@@ -16,7 +16,7 @@ from kinbandits.report import choices_figure
 
 def test_curves_are_the_reports() -> None:
     game = HiddenDescriptors(seed=1, horizon=110)
-    policy = kb.KMTLUCB(game.arms)
+    policy = kb.KMTLUCB(game.arms, similarity=kb.Adaptive(margin=1.0))
     kb.simulate(policy, game)
     report = policy.similarity_report()
     figure = choices_figure({"hidden": report, "again": json.loads(json.dumps(report.to_data()))})
@@ -39,6 +39,6 @@ def test_curves_are_the_reports() -> None:
 
 def _early() -> object:
     game = HiddenDescriptors(seed=1, horizon=20)
-    policy = kb.KMTLUCB(game.arms)
+    policy = kb.KMTLUCB(game.arms, similarity=kb.Adaptive(margin=1.0))
     kb.simulate(policy, game)
     return policy.similarity_report(complete=False)

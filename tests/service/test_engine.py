@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import kinbandits as kb
+from kinbandits.policies import published
+from kinbandits.service import config
 from kinbandits.service.config import ServiceSettings, Settings
 from kinbandits.service.engine import Engine
 from kinbandits.service.events import uniform_draws
@@ -348,3 +351,12 @@ def assert_same_events(found: list[Any], expected: list[Any]) -> None:
                 assert a.body[key] == pytest.approx(b.body[key], rel=1e-9, abs=1e-12)
             else:
                 assert a.body[key] == b.body[key]
+
+
+def test_a_snapshot_of_other_defaults_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings.model_validate({"policy": {"arms": 3}})
+    before = settings.fingerprint()
+    assert Settings.model_validate({"policy": {"arms": 3}}).fingerprint() == before
+    other = published.in_force("default", {}) | {"context_kernel": kb.Median()}
+    monkeypatch.setattr(config, "in_force", lambda *given: other)
+    assert settings.fingerprint() != before

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_app import serving, wait_ready
+from test_app import SETTINGS, serving, wait_ready
 
 from kinbandits.service import hot
+from kinbandits.service.config import Settings
+from kinbandits.service.engine import Engine
 from kinbandits.service.hot import Desk, HotPath
 from kinbandits.service.requests import Decide, Request, deliver
+from kinbandits.service.store import open_store
 
 REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/v1/decisions", {"json": {"context": [0.1, 0.2]}}),
@@ -84,6 +87,7 @@ async def settle() -> None:
 
 def test_one_alone_is_handed_in_at_once_and_company_comes_back_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hot, "_MOMENT", 0.3)
+    monkeypatch.setattr(hot, "_LONGEST", 0.3)
 
     async def play() -> None:
         engine = Answering()
@@ -111,9 +115,13 @@ def test_one_alone_is_handed_in_at_once_and_company_comes_back_together(monkeypa
         late = ask(2)  # two of four do not come back: handed in after a moment
         await settle()
         assert len(engine.open) == 0
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(0.5)
         assert engine.answer() == 2
         await asyncio.gather(*late)
+        alone = ask(1)  # in vain once: not tried again the next time
+        await settle()
+        assert engine.answer() == 1
+        await asyncio.gather(*alone)
 
     asyncio.run(play())
 
@@ -136,3 +144,67 @@ def test_a_request_given_up_holds_nobody() -> None:
         assert await asyncio.wait_for(other, 1.0) == b'{"id": "x"}'
 
     asyncio.run(play())
+
+
+def test_those_who_come_one_after_another_do_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream of independent clients, closer together than the moment: one deadline for all that gather."""
+    monkeypatch.setattr(hot, "_MOMENT", 0.01)
+    monkeypatch.setattr(hot, "_LONGEST", 0.05)
+
+    async def play() -> None:
+        engine = Answering()
+        desk = Desk(engine)  # type: ignore[arg-type]
+        burst = [asyncio.ensure_future(desk.ask(Decide([0.0]))) for _ in range(300)]
+        for _ in range(3):
+            await asyncio.sleep(0.1)
+            engine.answer()
+        await asyncio.gather(*burst)
+        loop = asyncio.get_running_loop()
+        begun, tasks = loop.time(), []
+        while not engine.open:  # nobody is answered, so nobody comes back; more and more come
+            tasks.append(asyncio.ensure_future(desk.ask(Decide([0.0]))))
+            await asyncio.sleep(0.005)
+            assert loop.time() < begun + 0.5, "they wait for those who do not come"
+        while engine.open:
+            engine.answer()
+            await asyncio.sleep(0.06)
+        await asyncio.wait_for(asyncio.gather(*tasks), 1.0)
+
+    asyncio.run(play())
+
+
+def test_a_request_that_cannot_be_handed_in_holds_nobody() -> None:
+    class Failing(Answering):
+        def submit(self, request: Request) -> Any:
+            if isinstance(request, Decide) and request.key == "bad":
+                raise RuntimeError("no")
+            return super().submit(request)
+
+    async def play() -> None:
+        engine = Failing()
+        desk = Desk(engine)  # type: ignore[arg-type]
+        with pytest.raises(RuntimeError):
+            await desk.ask(Decide([0.0], key="bad"))
+        good = asyncio.ensure_future(desk.ask(Decide([0.0])))
+        await asyncio.sleep(0.05)
+        engine.answer()
+        assert await asyncio.wait_for(good, 1.0) == b'{"id": "x"}'
+
+    asyncio.run(play())
+
+
+def test_requests_that_gather_count_as_waiting(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "log.sqlite3"))
+    engine = Engine(store, Settings.model_validate(SETTINGS))
+    engine._accepting = True  # and no thread that takes anything
+
+    async def play() -> None:
+        desk = Desk(engine)
+        tasks = [asyncio.ensure_future(desk.ask(Decide([0.1, 0.2]))) for _ in range(7)]
+        await settle()
+        assert engine.waiting == 7
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(play())
+    store.close()

@@ -35,6 +35,14 @@ def test_sqlite_service_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_service_of_the_default_policy_killed(tmp_path: Path) -> None:
+    """Exact engine, adaptive similarity: its choices come back with the snapshot."""
+    settings = {"policy": {"arms": ["a", "b", "c", "d"]}, "service": {"snapshot_every": 20, "reward_wait": 0.0}}
+    found = kill_under_load(str(tmp_path / "log.sqlite3"), tmp_path, settings, kills=5)
+    assert found["decisions"] >= 5 * 5
+
+
+@pytest.mark.slow
 def test_postgres_service_killed(tmp_path: Path, postgres_url: str) -> None:
     found = kill_under_load(postgres_url, tmp_path, SETTINGS, kills=5)
     assert found["decisions"] >= 5 * 5

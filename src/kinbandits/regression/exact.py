@@ -21,13 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinbandits.history import History
+from kinbandits.kernels import Foreign, Kernel
 from kinbandits.regression.append import AppendRegression
 from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Ridge, Vector
 from kinbandits.regression.dense import DenseRegression
 from kinbandits.regression.features import FeatureRegression
 from kinbandits.regression.frozen import FrozenRegression
 from kinbandits.regression.ladder import LadderRegression
-from kinbandits.similarity import Choice
+from kinbandits.similarity import RULE, Choice
 from kinbandits.terms import TermsTracker
 
 SMALL = 200  # rows below which a fresh factor is the cheapest thing there is
@@ -65,7 +66,8 @@ class ExactRegression(Regression):
     def to_data(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The rows, and the choices made from them, which would cost much to make again."""
         data, arrays = super().to_data()
-        for i, choice in ({} if self._tracker is None else self._tracker.latest).items():
+        kept = self._tracker is not None and not any(_has_function(t.context_kernel) for t in self.settings.terms)
+        for i, choice in (self._tracker.latest if kept and self._tracker is not None else {}).items():
             told, numbers = choice.to_data()
             data.setdefault("choices", {})[str(i)] = told
             arrays |= {f"choice_{i}_{name}": array for name, array in numbers.items()}
@@ -75,6 +77,7 @@ class ExactRegression(Regression):
         known = {
             int(i): Choice.of_data(told, {n: arrays[f"choice_{i}_{n}"] for n in ("candidates", "matrix")})
             for i, told in data.get("choices", {}).items()
+            if told["rule"] == RULE
         }
         return type(self)(self.settings, history, known)
 
@@ -133,3 +136,8 @@ class ExactRegression(Regression):
 
     def report(self) -> dict[str, Any]:
         return {"method": type(self._core).__name__.removesuffix("Regression").lower(), **self._core.report()}
+
+
+def _has_function(kernel: Kernel) -> bool:
+    """Whether a plain function is in it, which may be another one when the rows are read again."""
+    return isinstance(kernel, Foreign) or any(_has_function(part) for part in kernel._parts())

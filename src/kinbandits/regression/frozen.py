@@ -7,8 +7,8 @@ Notation as in `base`; besides,
     dual    (t,)    M^-1 y
 
 With one context for all candidates, k of candidate b is K_Z[b, a] k_x on arm a's rows, so that
-L^-1 k = sum_a K_Z[b, a] V_a: all widths cost one product with T (t^2 / 2 a context) and the products V_a . V_b
-(N^2 t), where solving for each candidate would cost k t^2 / 2. Contexts given together share the reading of T.
+L^-1 k = sum_a K_Z[b, a] V_a: all widths cost one product with T (t^2 / 2 a context) and N k t, where
+solving for each candidate would cost k t^2 / 2. Contexts given together share the reading of T.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from kinbandits.regression.base import Indices, Matrix, Prediction, Query, Regre
 from kinbandits.regression.linalg import factor
 from kinbandits.similarity import Choice
 
-_ROOM = 2**21  # numbers, for V
+_ROOM = 2**21  # numbers, for V and the candidates' sums
+_OWN = threading.local()  # each thread's room
 
 
 class FrozenRegression(Regression):
@@ -53,7 +54,6 @@ class FrozenRegression(Regression):
         self._dual: Vector = self._T.T @ (self._T @ h.rewards)
         self._alone = len(self._matrices) == 1 and _is_diagonal(self._matrices[0])
         self._last: tuple[Query, Prediction] | None = None
-        self._room = threading.local()
         self._columns = [np.ascontiguousarray(self._T[s.start : self._end(s), s].T) for s in self._slices]
 
     def _end(self, rows: slice) -> int:
@@ -106,32 +106,22 @@ class FrozenRegression(Regression):
                 own[:, a] = np.einsum("ri,ri->r", V, V)
             return mean, own[:, query.arms] * np.diag(K_arm)[query.arms] ** 2
         explained = np.empty((len(X), len(K)))
-        step = max(1, _ROOM // (len(played) * k_x.shape[1]))
+        step = max(1, _ROOM // ((len(played) + len(K)) * k_x.shape[1]))
         for start in range(0, len(X), step):
-            G = self._products(k_x[start : start + step], played)
-            explained[start : start + step] = ((K @ G) * K).sum(axis=2)
+            explained[start : start + step] = self._explained(k_x[start : start + step], K, played)
         return mean, explained
 
-    def _products(self, k_x: Matrix, played: Indices) -> Matrix:
-        """V_a . V_b for every two arms, (R, played, played)."""
-        R, t = k_x.shape
-        V = self._memory(R * len(played) * t).reshape(R, len(played), t)
+    def _explained(self, k_x: Matrix, K: Matrix, played: Indices) -> Matrix:
+        """|sum_a K[b, a] V_a|^2 for every candidate b, (R, k). Summed before it is squared: alike arms cancel."""
+        (R, t), P = k_x.shape, len(played)
+        room = _memory(R * (P + len(K)) * t)
+        V, c = room[: R * P * t].reshape(R, P, t), room[R * P * t :].reshape(R, len(K), t)
         for p, a in enumerate(played):
             rows = self._slices[a]
             V[:, p, : rows.start] = 0.0
             np.matmul(k_x[:, rows], self._columns[a], out=V[:, p, rows.start :])
-        G = np.empty((R, len(played), len(played)))
-        half = len(played) // 2 or 1  # in two parts: for A A' NumPy takes a routine that is slower here
-        for part in (slice(half), slice(half, None)):
-            np.matmul(V[:, part], V.transpose(0, 2, 1), out=G[:, part])
-        return G
-
-    def _memory(self, size: int) -> Vector:
-        """Room to work in, kept by each thread from query to query: fresh memory costs as much as using it."""
-        kept: Vector | None = getattr(self._room, "kept", None)
-        if kept is None or len(kept) < size:
-            kept = self._room.kept = np.empty(size)
-        return kept[:size]
+        np.matmul(K, V, out=c)
+        return np.asarray(np.einsum("rkt,rkt->rk", c, c))
 
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
         h = self.history
@@ -173,3 +163,13 @@ class FrozenRegression(Regression):
 
 def _is_diagonal(K: Matrix) -> bool:
     return not np.any(K - np.diag(np.diag(K)))
+
+
+def _memory(size: int) -> Vector:
+    """Room to work in, kept by each thread from query to query: fresh memory costs as much as using it."""
+    kept: Vector | None = getattr(_OWN, "kept", None)
+    if kept is None or len(kept) < size:
+        kept = np.empty(size)
+        if size <= _ROOM:
+            _OWN.kept = kept
+    return kept[:size]

@@ -57,6 +57,7 @@ class Engine:
         self._next_sweep = 0.0
         self._accepting = False
         self.last_error: str | None = None
+        self.held: Callable[[], int] = lambda: 0  # requests that gather elsewhere, to be handed in together
         self.learn_seconds = 0.0  # how long the last round of learning took
 
     # -- life -----------------------------------------------------------------------------------
@@ -104,8 +105,8 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """Requests that wait to be written."""
-        return self._requests.qsize()
+        """Requests that wait to be written, here or where they are handed in."""
+        return self._requests.qsize() + self.held()
 
     def submit(self, request: Request) -> AnyFuture:
         """Ask; the request's future is answered when the answer is on disk."""

@@ -19,6 +19,7 @@ from kinbandits.service.tokens import Keyring
 
 OPEN = ("/healthz", "/readyz", "/login", "/static/")
 COOKIE = "kinbandits_session"
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 _READ = {b"content-length": "content-length", b"authorization": "authorization", b"cookie": "cookie"}
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -100,14 +101,15 @@ class Guard:
             await self.app(scope, self._counted(scope, receive), answer)
         except Exception as error:
             problem = problem_of(error)
-            if problem.status == 500:
+            if problem is not error and problem.status == 500:  # one of the engine's own is logged there
                 self.failed(error, scope["path"])
             if not begun:
                 respond = _to_login if problem.status == 401 and scope["path"] == "/" else problem_response(problem)
                 await respond(scope, receive, answer)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self.observe(f"{scope['method']} {route}", status, time.perf_counter() - started)
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self.observe(f"{method} {route}", status, time.perf_counter() - started)
 
     def _admit(self, scope: Scope) -> None:
         path = scope["path"]

@@ -24,7 +24,9 @@ Model = TypeVar("Model", bound=BaseModel)
 DECIDE, REWARD = "/v1/decisions", "/v1/decisions/{id}/reward"
 _MOST_WAITING = 20_000
 _COMPANY = 256  # requests that are awaited at most
-_MOMENT = 0.001  # seconds that are waited for the next of them
+_MOMENT = 0.00025  # seconds that are waited, for each of them
+_LONGEST = 0.004  # and for all
+_MOST_IN_VAIN = 8
 _REWARD = re.compile(f"/v1/decisions/({s.ID.strip('^$')})/reward")
 
 
@@ -32,17 +34,21 @@ class Desk:
     """Where requests are handed in to the engine, in company.
 
     A batch costs little more than one request, and a thread that chooses is slowed by one that reads requests. So
-    clients that were answered together are awaited, for a moment, to come back together; one alone never waits.
+    while the engine is busy requests gather here; and clients that were answered together are awaited for a moment,
+    to come back together. When they do not, that is not tried again for a while; one alone never waits.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        engine.held = lambda: len(self._pending)
         self._pending: list[Request] = []
         self._asked = 0  # handed in and not yet answered
         self._answered = 0  # since the engine was last given something
-        self._company = 1  # how many were waiting when the engine was last done
-        self._came = 0.0  # when the last one came
-        self._waiting = False  # for company
+        self._company = 1  # how many are expected
+        self._gathering = 0  # a number for each wait, so that an old timer ends none but its own
+        self._waiting = False
+        self._in_vain = 0  # waits in a row that ended without the company
+        self._skip = 0  # times that no company is awaited
 
     async def ask(self, request: Request) -> bytes:
         """The engine's answer, as JSON."""
@@ -67,28 +73,34 @@ class Desk:
     def _consider(self) -> None:
         """Hand in what is pending, unless company is on its way."""
         if len(self._pending) >= self._company:
+            self._in_vain = 0
             self._hand_in()
-            return
-        loop = asyncio.get_running_loop()
-        self._came = loop.time()
-        if not self._waiting:
+        elif self._skip:
+            self._skip -= 1
+            self._hand_in()
+        elif not self._waiting:
             self._waiting = True
-            loop.call_later(_MOMENT, self._waited)
+            moment = min(_MOMENT * self._company, _LONGEST)
+            asyncio.get_running_loop().call_later(moment, self._waited, self._gathering)
 
-    def _waited(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._pending and not self._asked:
-            if loop.time() < self._came + _MOMENT:  # they are still coming
-                loop.call_later(_MOMENT, self._waited)
-                return
+    def _waited(self, gathering: int) -> None:
+        if gathering == self._gathering:
+            self._in_vain = min(self._in_vain + 1, _MOST_IN_VAIN)
+            self._skip = 2**self._in_vain
             self._hand_in()
-        self._waiting = False
 
     def _hand_in(self) -> None:
+        self._waiting = False
+        self._gathering += 1
         requests, self._pending = self._pending, []
         self._asked, self._answered = self._asked + len(requests), 0
         for request in requests:
-            self._engine.submit(request).add_done_callback(self._is_answered)  # type: ignore[arg-type]
+            request.future.add_done_callback(self._is_answered)  # type: ignore[arg-type]
+            try:
+                self._engine.submit(request)
+            except Exception as error:  # one of them must not keep the others waiting
+                if not request.future.done():
+                    request.future.set_exception(error)
 
 
 def parsed(model: type[Model], kind: str, content: bytes) -> Model:

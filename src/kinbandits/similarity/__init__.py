@@ -19,9 +19,10 @@ from kinbandits.similarity.criteria import Evidence, Problem
 from kinbandits.similarity.estimated import Estimated, embedding_distances, nearest_similarity
 from kinbandits.similarity.given import Graph, Independent, Known, Mixed, Pooled, Settled, check_psd
 from kinbandits.similarity.learned import Learned
-from kinbandits.similarity.stepwise import Choice, StepTracker, Stepwise
+from kinbandits.similarity.stepwise import RULE, Choice, StepTracker, Stepwise
 
 __all__ = [
+    "RULE",
     "Adaptive",
     "Choice",
     "Clustered",

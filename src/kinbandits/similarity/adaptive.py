@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,9 +27,13 @@ ALONE: Key = (0.0, None)
 class Adaptive(Stepwise):
     """k_Z = (1 - mu) I + mu K_base, with mu (and the scale of K_base) chosen as the history grows.
 
-    Candidates are mu = 0 (Independent) and every pair of ``mus`` and ``scales``. Sharing is chosen only if its
-    profiled likelihood beats that of mu = 0 by ``margin`` nats, its leave-one-out decision score is not below that
-    of mu = 0 (see `criteria`), and was ahead by ``lead`` standard errors in the mean of the last ``over`` choices;
+    Candidates are mu = 0 (Independent) and every pair of ``mus`` and ``scales``. Sharing is chosen only if
+
+    1. its profiled likelihood beats that of mu = 0 by ``margin`` nats,
+    2. it beats by ``margin`` that of arms which merely share one function of the context, (1 - mu) I + mu 1 1':
+       some contexts are harder than others for all arms, which fits the rewards and helps no decision, and
+    3. its leave-one-out decision score is not below that of mu = 0 (see `criteria`);
+
     of those that pass, the likeliest. Otherwise arms are independent, exactly, at no cost but that of the choice.
     It is made anew each time the history has grown by 15 %.
 
@@ -40,11 +44,8 @@ class Adaptive(Stepwise):
         mus: how much of the base is tried.
         scales: c.
         margin: nats by which sharing must win.
-        lead: standard errors by which the decision score must be ahead, in the mean of this choice and those before
-            it (0 where the likelihood did not win). See the ablation page for where it comes from.
-        over: of how many choices; the score of a single one is noisy.
-        guard: whether decisions are judged at all. They take a row's context as that of all arms; as soon as the
-            rows come from rounds in which every candidate had a context of its own, only likelihood judges.
+        guard: whether 2 and 3 are asked. They take a row's context as that of all arms; as soon as the rows come
+            from rounds in which every candidate had a context of its own, only 1 is asked.
         first, growth, until: when it is chosen: first after so many rows, and last.
 
     Example:
@@ -56,14 +57,12 @@ class Adaptive(Stepwise):
                [0., 0., 1.]])
     """
 
-    former_fields: ClassVar[frozenset[str]] = frozenset({"tolerance"})
+    former_fields: ClassVar[frozenset[str]] = frozenset({"tolerance", "lead", "over"})
 
     base: Similarity = Estimated(embedding_kernel=None)  # noqa: RUF009 (a frozen value)
     mus: tuple[float, ...] = (0.3, 0.6, 0.9)
     scales: tuple[float, ...] = (0.5, 2.0)
     margin: float = 5.0
-    lead: float = 0.5
-    over: int = 4
     guard: bool = True
 
     def __post_init__(self) -> None:
@@ -77,11 +76,6 @@ class Adaptive(Stepwise):
             raise InvalidInputError(f"mus must be above 0 (which is always tried) and at most 1, got {self.mus!r}")
         object.__setattr__(self, "scales", tuple(positive("scales", c) for c in _numbers("scales", self.scales)))
         object.__setattr__(self, "margin", positive("margin", self.margin, zero=True))
-        object.__setattr__(self, "lead", positive("lead", self.lead, zero=True))
-        if isinstance(self.over, bool) or not isinstance(self.over, int | np.integer):
-            raise InvalidTypeError(f"over must be a whole number of choices, got {self.over!r}")
-        if self.over < 1:
-            raise InvalidInputError(f"over must be at least 1 choice, got {self.over!r}")
 
     @property
     def describes_arms(self) -> bool:
@@ -128,21 +122,19 @@ class Adaptive(Stepwise):
         evidence = {key: trial.problem.evidence(*key, K) for key, K in trial.matrices.items()}
         needed = evidence[ALONE].log_likelihood + self.margin
         ranked = sorted((key for key in evidence if key[0]), key=lambda key: -evidence[key].log_likelihood)
-        winners = [key for key in ranked if evidence[key].log_likelihood >= needed]
+        fitting = [key for key in ranked if evidence[key].log_likelihood >= needed]
+        winners = fitting
+        if fitting and guard:
+            needed = trial.common_likelihood + self.margin
+            winners = [key for key in fitting if evidence[key].log_likelihood >= needed]
         chosen = winners[0] if winners and not guard else ALONE
         if history.apart is None and (complete or (winners and guard)):
             evidence[ALONE] = replace(
                 evidence[ALONE], decision_score=float(trial.own_decisions.sum()), decision_error=0.0
             )
-            before = self._before(history)
             for key in ranked if complete else winners:
                 evidence[key] = trial.judged(evidence[key])
-                if (
-                    guard
-                    and not chosen[0]
-                    and key in winners
-                    and self._holds(trial.lead(evidence[key]), key, before)
-                ):
+                if guard and not chosen[0] and key in winners and trial.lead(evidence[key]) >= -1e-9:
                     chosen = key
                     if not complete:
                         break
@@ -151,7 +143,7 @@ class Adaptive(Stepwise):
             mu=chosen[0],
             scale=chosen[1],
             candidates=tuple(evidence.values()),
-            reason=self._reason(chosen, evidence, bool(winners), guard),
+            reason=self._reason(chosen, evidence, bool(fitting), bool(winners), guard),
             matrix=trial.matrices[chosen],
         )
 
@@ -160,29 +152,11 @@ class Adaptive(Stepwise):
         """Whether the base's own kernel values are those of the contexts, which are known."""
         return isinstance(self.base, Estimated) and self.base.embedding_kernel == self.context_kernel
 
-    def _before(self, history: History) -> list[Callable[[], _Trial]]:
-        """The trials of the choices before the one from ``history``, for when they are needed."""
-        earlier = list(self.milestones(len(history) - 1))[::-1][: self.over - 1]
-        return [cache(partial(_Trial, self, history.head(rows))) for rows in earlier]
-
-    def _holds(self, lead: float, key: Key, before: list[Callable[[], _Trial]]) -> bool:
-        """Whether the decision score is ahead now and was in the mean."""
-        if lead < -1e-9:
-            return False
-        total = lead + sum(self._earlier_lead(trial(), key) for trial in before)
-        return total / self.over >= self.lead - 1e-9
-
-    def _earlier_lead(self, trial: _Trial, key: Key) -> float:
-        if key not in trial.matrices:
-            return 0.0
-        evidence = trial.problem.evidence(*key, trial.matrices[key])
-        won = evidence.log_likelihood >= trial.own_likelihood + self.margin
-        return trial.lead(trial.judged(evidence)) if won else 0.0
-
     def _reason(
         self,
         chosen: Key,
         evidence: dict[Key, Evidence],
+        fits: bool,
         won: bool,
         guard: bool,
     ) -> str:
@@ -191,10 +165,11 @@ class Adaptive(Stepwise):
             return "Independent: fewer than two arms can be told apart yet"
         best = max(ahead, key=lambda key: ahead[key])
         if chosen[0]:
-            judged = " and decides better" if guard else "; its decisions are not judged"
+            judged = " and decides no worse" if guard else "; its decisions are not judged"
             return f"{_name(chosen)} fits better than Independent by {ahead[chosen]:.1f} nats{judged}"
-        if won:
-            return f"Independent: {_name(best)} fits better by {ahead[best]:.1f} nats, but has not decided better"
+        if fits:
+            but = "decides worse" if won else "hardly better, if at all, than one function for all arms"
+            return f"Independent: {_name(best)} fits better by {ahead[best]:.1f} nats, but {but}"
         return f"Independent: {_name(best)} comes nearest, with {ahead[best]:+.1f} nats; {self.margin:g} are needed"
 
 
@@ -203,6 +178,7 @@ class _Trial:
 
     def __init__(self, adaptive: Adaptive, history: History) -> None:
         self.problem = adaptive._problem(history)
+        self._mus = adaptive.mus
         alone = np.eye(history.n_arms)
         self.matrices: dict[Key, Matrix] = {ALONE: alone}
         known = self.problem.K_contexts if adaptive._shares_kernel else None
@@ -211,9 +187,11 @@ class _Trial:
                 self.matrices[mu, scale] = (1.0 - mu) * alone + mu * K
 
     @cached_property
-    def own_likelihood(self) -> float:
-        """Of Independent."""
-        return self.problem.log_likelihood(self.matrices[ALONE])
+    def common_likelihood(self) -> float:
+        """Of arms that share one function of the context, (1 - mu) I + mu 1 1', at the best mu."""
+        n = self.problem.history.n_arms
+        matrices = ((1.0 - mu) * np.eye(n) + mu for mu in self._mus)
+        return max(self.problem.log_likelihood(K) for K in matrices)
 
     @cached_property
     def own_decisions(self) -> Vector:

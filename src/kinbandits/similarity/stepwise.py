@@ -22,6 +22,8 @@ from kinbandits.kernels import Kernel
 from kinbandits.similarity.base import Matrix, Similarity, Tracker, Weighting
 from kinbandits.similarity.criteria import Evidence, Problem
 
+RULE = 1  # of choosing; a choice saved under another is made again
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -47,7 +49,7 @@ class Choice:
     def to_data(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
         """As JSON data and arrays; what is missing in the evidence is NaN."""
         fields = [(c.mu, c.scale, c.log_likelihood, c.decision_score, c.decision_error) for c in self.candidates]
-        data = {"rows": self.rows, "mu": self.mu, "scale": self.scale, "reason": self.reason}
+        data = {"rule": RULE, "rows": self.rows, "mu": self.mu, "scale": self.scale, "reason": self.reason}
         candidates = np.array(fields, dtype=np.float64).reshape(-1, 5)  # None becomes NaN
         return data, {"candidates": candidates, "matrix": self.matrix}
 
@@ -150,7 +152,8 @@ class StepTracker(Tracker):
         self._milestone = -1
         self._chosen: Matrix = np.eye(history.n_arms)
         self.choices: tuple[Choice, ...] = ()
-        if known is not None and known.rows == similarity.milestone(len(history)):
+        fits = known is not None and known.matrix.shape == self._chosen.shape
+        if known is not None and fits and known.rows == similarity.milestone(len(history)):
             self._take(known)
         self.observe(0)
 
