@@ -143,6 +143,29 @@ def test_reference_bounds_hold(sim: kb.Similarity, weighting: str) -> None:
     assert eigenvalues[-1] <= high * (1.0 + 1e-9)
 
 
+@pytest.mark.parametrize("weighting", ["per_arm", "uniform"])
+def test_a_new_row_starts_where_its_own_residual_is_small(weighting: str) -> None:
+    """Its dual value makes the residual smaller than zero does, and Y follows within its drift."""
+    ladder, _ = grown(kb.Estimated(0.05, kb.RBF(0.1)), weighting)
+    rng = np.random.default_rng(2)
+    ladder._refine()
+    for _ in range(20):
+        ladder.observe(rng.integers(5, size=1), rng.normal(size=(1, 2)), rng.normal(size=1))
+        ladder._residual()
+        eta = ladder._eta
+        for b in range(5):
+            rows = ladder._rows[b]
+            true = ladder.alpha[rows] @ ladder._strips[0].strip(b, len(rows))
+            assert np.abs(ladder._sums(0)[b] - true).max() <= ladder._drift < 1e-9
+        last = len(ladder.history) - 1
+        started = float(ladder.alpha[last])
+        ladder._alpha_buffer[last] = 0.0
+        ladder._recompute_sums()
+        assert started != 0.0
+        assert eta < ladder._eta
+        ladder._refine()
+
+
 def test_rounds_settle_on_low_rungs() -> None:
     """Far from ties, a round needs no width at all; the report says who settled how many."""
     ladder, _ = grown(kb.Estimated(0.05, kb.RBF(0.1)), "per_arm")

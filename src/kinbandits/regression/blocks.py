@@ -15,7 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dger
-from scipy.linalg.lapack import dpotrf, dpotri
+
+from kinbandits.regression.linalg import inverted
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -53,14 +54,9 @@ class BlockInverse:
         """From K_a (n, n), which is overwritten: n^3. Raises LinAlgError if it is not positive definite."""
         n = len(K)
         K[np.diag_indices(n)] += noise
-        factor, info = dpotrf(K.T, lower=0, overwrite_a=1)
-        if info:
-            raise np.linalg.LinAlgError("block is not positive definite")
-        upper, _ = dpotri(factor, lower=0, overwrite_c=1)
+        P = inverted(K)
         self._reserve(n)
-        block = self._buffer[:n, :n]
-        block[:] = np.triu(upper)
-        block += np.triu(upper, 1).T
+        self._buffer[:n, :n] = P
         self.size, self.noise, self.borders = n, noise, 0
         self.rebuilds += 1
 

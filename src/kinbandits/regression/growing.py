@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotri
+
+from kinbandits.regression.linalg import inverted
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -31,12 +32,7 @@ class GrowingInverse:
 
     def __init__(self, M: Matrix) -> None:
         """Of M, which is overwritten: n^3. Raises LinAlgError if it is not positive definite in floating point."""
-        factor, info = dpotrf(M.T, lower=1, clean=0, overwrite_a=1)
-        if info:
-            raise np.linalg.LinAlgError("not positive definite")
-        inverse, _ = dpotri(factor, lower=1, overwrite_c=1)
-        self.P: Matrix = inverse.T  # its upper triangle, row by row
-        _mirror(self.P)
+        self.P: Matrix = inverted(M)
         self.given = self.size = len(M)
         self._G: Matrix = np.zeros((0, 0))
         self._s: Vector = np.zeros(0)
@@ -96,13 +92,3 @@ class GrowingInverse:
             G = self._G[:m, : self.size]
             Z += G.T @ ((G @ R) / self._s[:m, None])
         return Z
-
-
-def _mirror(M: Matrix) -> None:
-    """Make M symmetric from its upper triangle, in place, block by block (a block fits the cache)."""
-    block = 64
-    for low in range(0, len(M), block):
-        high = min(low + block, len(M))
-        own = M[low:high, low:high]
-        own[:] = np.triu(own) + np.triu(own, 1).T
-        M[high:, low:high] = M[low:high, high:].T

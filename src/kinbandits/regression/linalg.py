@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
-from scipy.linalg.lapack import dpotrf, dpstrf, dtrtrs
+from scipy.linalg.lapack import dpotrf, dpotri, dpstrf, dtrtrs
 
 from kinbandits.errors import NumericalWarning, SingularMatrixError
 
@@ -93,6 +93,32 @@ def forward(L: Matrix, B: Matrix) -> Matrix:
 def backward(L: Matrix, B: Matrix) -> Matrix:
     """L^-T B."""
     return np.asarray(solve_triangular(L, B, lower=True, trans=1, check_finite=False))
+
+
+def inverted(M: Matrix) -> Matrix:
+    """The inverse of a positive definite M (C order), in its memory: n^3. Raises LinAlgError if M is not.
+
+    >>> inverted(np.array([[4.0, 2.0], [2.0, 5.0]]))
+    array([[ 0.3125, -0.125 ],
+           [-0.125 ,  0.25  ]])
+    """
+    L, info = dpotrf(M.T, lower=1, clean=0, overwrite_a=1)
+    if info:
+        raise np.linalg.LinAlgError("not positive definite")
+    inverse, _ = dpotri(L, lower=1, overwrite_c=1)
+    P: Matrix = inverse.T  # its upper triangle, row by row
+    _mirror(P)
+    return P
+
+
+def _mirror(M: Matrix) -> None:
+    """Make M symmetric from its upper triangle, in place, block by block (a block fits the cache)."""
+    block = 64
+    for low in range(0, len(M), block):
+        high = min(low + block, len(M))
+        own = M[low:high, low:high]
+        own[:] = np.triu(own) + np.triu(own, 1).T
+        M[high:, low:high] = M[low:high, high:].T
 
 
 def posterior_inverse(K: Matrix, S: Matrix, ridge: float) -> tuple[Matrix, Matrix]:

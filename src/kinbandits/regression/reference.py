@@ -175,14 +175,16 @@ class ArmsReference(Reference):
     def append(self, i: int, arm: int, values: list[Vector], kin: list[Vector]) -> None:
         self._fresh, self._limits = [False] * len(self._fresh), None
         block = self._blocks[arm]
-        diagonal = self._diagonal(arm)
-        if block.size != len(kin[0]) or self._diagonals[arm] != diagonal or block.stale(self._noise(arm)):
-            return  # rebuilt when it is needed
-        k, corner = np.zeros(block.size), block.noise
+        diagonal, noise = self._diagonal(arm), self._noise(arm)
+        k, prior = np.zeros(len(kin[0])), 0.0
         for d, own, v in zip(diagonal, kin, values, strict=True):
             k += d * own
-            corner += d * float(v[i])
-        block.border(k, corner)
+            prior += d * float(v[i])
+        # the multiple of the new unit vector that leaves least of its residual on the arm's rows
+        self._owner._begin(i, arm, values, 1.0 / (prior + noise + float(k @ k) / (prior + noise)))
+        if block.size != len(k) or self._diagonals[arm] != diagonal or block.stale(noise):
+            return  # rebuilt when it is needed
+        block.border(k, prior + block.noise)
 
     def apply(self, R: Matrix) -> Matrix:
         """Block by block: sum of n_a^2 a column; arms that R does not touch are left out."""

@@ -190,6 +190,17 @@ class DualState(Regression):
         self._drift = max(self._drift, i * UNIT * self._kernel_bound * self._ones)
         self._reference.append(i, a, values, kin)
 
+    def _begin(self, i: int, arm: int, values: list[Vector], factor: float) -> None:
+        """alpha of the new last row: its residual times ``factor``. Y follows: t, its kernel values are at hand."""
+        error = float(self.history.rewards[i])
+        for K_arm, Y in zip(self._K_arms, self._Y_buffers, strict=True):
+            error -= float(K_arm[arm] @ Y[:, i])
+        g = self._alpha_buffer[i] = factor * error
+        for Y, K in zip(self._Y_buffers, values, strict=True):
+            Y[arm, : i + 1] += g * K
+        self._ones += abs(g)
+        self._drift += UNIT * self._kernel_bound * (3.0 * abs(g) + self._ones)
+
     def _grow(self, capacity: int) -> None:
         grown = np.zeros(capacity)
         grown[: len(self._alpha_buffer)] = self._alpha_buffer
@@ -297,7 +308,7 @@ class DualState(Regression):
             for b in range(self.history.n_arms):
                 rows = self._rows[b]
                 if len(rows):
-                    self._sums(term)[b] = self.alpha[rows] @ strips.strip(b, len(rows))
+                    self._sums(term)[b] = strips.times(b, self.alpha[rows])
         self._ones = float(np.abs(self.alpha).sum())
         self._drift = len(self.history) * UNIT * self._kernel_bound * self._ones
         self._counters["Y recomputed"] += 1
@@ -310,7 +321,7 @@ class DualState(Regression):
         self._alpha_buffer[rows] += d
         size = dasum(d)
         for term, (strips, K_arm) in enumerate(zip(self._strips, self.similarity_matrices, strict=True)):
-            z = d @ strips.strip(arm, len(rows))
+            z = strips.times(arm, d)
             self._sums(term)[arm] += z
             z *= np.take(K_arm[:, arm], h.arms)
             self._res -= z
@@ -327,7 +338,7 @@ class DualState(Regression):
             sums = self._sums(term)
             for b, n in enumerate(self._rows.counts.tolist()):
                 if n:
-                    sums[b] += d[self._rows[b]] @ strips.strip(b, n)
+                    sums[b] += strips.times(b, d[self._rows[b]])
         self._drift += UNIT * self._kernel_bound * ((len(d) + 2) * size + self._ones)
         self._compute_residual()
 

@@ -6,7 +6,10 @@ Notation
     Y        (t, N)    Y[i, b] = sum over rows j of arm b of K_context[i, j] v_j, for a vector v
 
 For the kernel K[i, j] = K_arm[a_i, a_j] K_context[i, j], (K v)_i = sum_b K_arm[a_i, b] Y[i, b]: whatever K_arm
-has become, a product costs N t once Y is known. Strips grow by a quarter when full, in both directions.
+has become, a product costs N t once Y is known. Strips grow to twice their size when full, in either direction.
+
+A new row is also a new column of every strip, t distant places in memory. So the latest rows are kept together,
+arranged arm by arm (`Rows`), and their columns are written to the strips some at a time.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from numpy.typing import NDArray
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
+
+_RECENT = 32  # columns kept apart before they are written to the strips
+_GROWTH = 2.0
 
 
 class Rows:
@@ -44,7 +50,7 @@ class Rows:
         self.counts[arm] = n + 1
 
     def _rearrange(self) -> None:
-        start = 0
+        start, self._starts = 0, list(self._starts)
         for arm, buffer in enumerate(self._buffers):
             self._starts[arm] = start
             self._places[self[arm]] = np.arange(start, start + self._held[arm])
@@ -54,11 +60,21 @@ class Rows:
     def __getitem__(self, arm: int) -> Indices:
         return self._buffers[arm][: self._held[arm]]
 
-    def arranged(self, values: Vector) -> Vector:
+    @property
+    def arrangement(self) -> tuple[list[int], int]:
+        """Where each arm's rows begin when they are arranged arm by arm, and how many places there are.
+
+        The list is another one as soon as rows have other places.
+        """
+        return self._starts, self._width
+
+    def arrange(self, values: Vector, out: Vector) -> None:
         """The values of all rows (or of the first ones) arm by arm; `part` takes one arm's."""
-        out = np.empty(self._width)
         out[self._places[: len(values)]] = values
-        return out
+
+    def place(self, row: int) -> int:
+        """That of one row."""
+        return int(self._places[row])
 
     def part(self, arranged: Vector, arm: int, n: int) -> Vector:
         """The first n values of one arm's rows (a view)."""
@@ -71,42 +87,72 @@ class Strips:
 
     def __init__(self, n_arms: int) -> None:
         self._buffers: list[Matrix] = [np.empty((0, 0)) for _ in range(n_arms)]
+        self._held = [0] * n_arms
+        self._written = [0] * n_arms  # columns that are in the arm's buffer; the others are in `_recent` only
         self._size = 0
+        self._first = 0  # row number of the first row of `_recent`
+        self._starts: list[int] = []
+        self._recent: Matrix = np.empty((0, 0))
 
     @property
     def nbytes(self) -> int:
-        """Memory held."""
-        return sum(b.nbytes for b in self._buffers)
+        """Memory in use; rows of a buffer that are not yet filled are not."""
+        filled = sum(n * b.shape[1] * b.itemsize for n, b in zip(self._held, self._buffers, strict=True))
+        return int(filled + self._recent.nbytes)
 
     def strip(self, arm: int, n: int) -> Matrix:
         """S[arm] (a view)."""
+        self._write(arm)
         return self._buffers[arm][:n, : self._size]
+
+    def times(self, arm: int, v: Vector) -> Vector:
+        """v S[arm]."""
+        n, w, t = len(v), self._written[arm], self._size
+        z = np.empty(t)
+        np.matmul(v, self._buffers[arm][:n, :w], out=z[:w])
+        if w < t:
+            start = self._starts[arm]
+            np.matmul(self._recent[w - self._first : t - self._first, start : start + n], v, out=z[w:])
+        return z
 
     def append(self, rows: Rows, arm: int, values: Vector) -> Vector:
         """A row of ``arm`` (already in ``rows``), with its kernel values to all rows, itself last.
 
-        Gives the values of the others back, arranged arm by arm.
+        Gives them back arranged arm by arm (a view, good until the next call).
         """
         t = self._size
-        arranged = rows.arranged(values[:t])
-        counts = rows.counts.tolist()
-        n = counts[arm]
-        counts[arm] -= 1
-        for b, (buffer, held) in enumerate(zip(self._buffers, counts, strict=True)):
-            if b == arm or (held and t >= buffer.shape[1]):
-                buffer = self._room(b, held, held + (b == arm), t + 1)
-            if held:
-                buffer[:held, t] = rows.part(arranged, b, held)
-        self._buffers[arm][n - 1, : t + 1] = values
+        starts, width = rows.arrangement
+        if starts is not self._starts or t - self._first == len(self._recent):
+            for b in range(len(self._buffers)):
+                self._write(b)
+            if width != self._recent.shape[1]:
+                self._recent = np.empty((_RECENT, width))
+            self._starts, self._first = starts, t
+        line, place = t - self._first, rows.place(t)
+        rows.arrange(values, self._recent[line])
+        self._recent[:line, place] = values[self._first : t]
+        n = self._held[arm] = self._held[arm] + 1
+        self._room(arm, n - 1, n, t + 1)[n - 1, : t + 1] = values
         self._size = t + 1
-        return arranged
+        return np.asarray(self._recent[line])
+
+    def _write(self, arm: int) -> None:
+        """Bring the arm's buffer up to date."""
+        n, w, t = self._held[arm], self._written[arm], self._size
+        if n and w < t:
+            start = self._starts[arm]
+            recent = self._recent[w - self._first : t - self._first, start : start + n]
+            self._room(arm, n, n, t)[:n, w:t] = recent.T
+        self._written[arm] = t
 
     def fill(self, rows: Rows, K: Matrix) -> None:
         """All rows at once, from the (t, t) matrix."""
-        self._size = len(K)
+        self._size = self._first = len(K)
+        self._starts, self._recent = [], np.empty((0, 0))
         for b in range(len(self._buffers)):
-            n = int(rows.counts[b])
+            n = self._held[b] = int(rows.counts[b])
             self._buffers[b] = np.empty((0, 0))
+            self._written[b] = len(K)
             if n:
                 self._room(b, 0, n, len(K))[:n, : len(K)] = K[rows[b]]
 
@@ -114,11 +160,12 @@ class Strips:
         """The buffer of ``arm`` with room for n rows and t columns."""
         buffer = self._buffers[arm]
         if n > buffer.shape[0] or t > buffer.shape[1]:
-            height = max(n, int(1.25 * buffer.shape[0]) + 8 if n > buffer.shape[0] else buffer.shape[0], 8)
+            height = max(n, 2 * buffer.shape[0] if n > buffer.shape[0] else buffer.shape[0], 8)
             width = max(t, 2 * buffer.shape[1] if t > buffer.shape[1] else buffer.shape[1], 256)
             grown = np.empty((height, width))
             if held:
-                grown[:held, : self._size] = buffer[:held, : self._size]
+                filled = min(self._size, buffer.shape[1])
+                grown[:held, :filled] = buffer[:held, :filled]
             self._buffers[arm] = buffer = grown
         return buffer
 
