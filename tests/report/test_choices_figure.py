@@ -28,7 +28,7 @@ def test_curves_are_the_reports() -> None:
         assert list(mu) == [c.mu for c in report.over_time]
         assert max(mu) > 0.0
         fits = {line.get_label(): line.get_ydata()[-1] for line in column[1].lines}
-        assert fits["needed"] == 5.0
+        assert fits["needed"] == 1.0
         own = report.candidates[0].log_likelihood
         for c in report.candidates[1:]:
             assert fits[f"mu = {c.mu:g}, scale {c.scale:g}"] == pytest.approx(c.log_likelihood - own, abs=1e-5)
