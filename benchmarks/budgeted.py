@@ -273,7 +273,7 @@ def arms(rounds: int, seeds: int) -> None:
             tie_break="first",
         ),
         "independent, budgeted m=256": lambda: kb.KMTLUCB(
-            N, context_kernel=kernel, engine="budgeted", tie_break="first"
+            N, context_kernel=kernel, similarity=kb.Independent(), engine="budgeted", tie_break="first"
         ),
         "LinUCB, budgeted m=256": lambda: kb.LinUCB(N, engine="budgeted", tie_break="first", exploration=0.1),
         "LinUCB pooled": lambda: kb.LinUCB(

@@ -255,6 +255,14 @@ def test_a_kernel_that_fails_changes_nothing():
         np.testing.assert_array_equal(policy.predict([0.5]).width, before.width)
 
 
+def test_the_defaults_take_a_thousand_arms():
+    policy = kb.KMTLUCB(1000, engine="budgeted")
+    assert isinstance(policy.similarity, kb.Independent)
+    policy.observe([0, 999], [[0.0], [1.0]], [1.0, 0.0])
+    assert np.isfinite(policy.predict([0.5]).width).all()
+    assert isinstance(kb.KMTLUCB(10, engine="budgeted").similarity, kb.Adaptive)
+
+
 def test_the_papers_bandwidth_is_too_narrow_for_the_budget():
     data = kb.datasets.load("digits")
     X, y = data.features(), data.y

@@ -33,8 +33,9 @@ from kinbandits.regression import (
     restore_regression,
 )
 from kinbandits.regression.base import ColdStart
+from kinbandits.regression.budget_model import MOST_SUMS
 from kinbandits.sampling import PosteriorSampling
-from kinbandits.similarity import Settled, Similarity, Weighting
+from kinbandits.similarity import Independent, Settled, Similarity, Weighting
 from kinbandits.terms import Term, Terms, as_terms
 
 Vector = NDArray[np.float64]
@@ -56,7 +57,8 @@ class KMTLUCB(RegressionPolicy):
         context_kernel: k_X. Default: rational quadratic with the median distance of the first 60 contexts
             (`Median`).
         similarity: k_Z, for example ``Known(matrix)``, ``Estimated(...)``. Default: `Adaptive()`,
-            which shares between arms where that helps (with a window, where rows leave, `Independent()`).
+            which shares between arms where that helps (`Independent()` with a window, where rows leave, and for so
+            many arms that the budgeted engine has no room for what a changing similarity needs).
         kernel: a sum of `Term`, in place of the two above.
         ridge: lambda; 0.01.
         exploration: beta, a number (0.1) or a function t -> beta_t of the number of the decision, counted from 1;
@@ -146,6 +148,12 @@ class KMTLUCB(RegressionPolicy):
         )
         if kernel is not None and (context_kernel is not None or similarity is not None):
             raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
+        if (
+            similarity is None
+            and engine == "budgeted"
+            and self.n_arms * whole("budget", budget, 1) ** 2 > MOST_SUMS
+        ):
+            chosen["similarity"] = Independent()  # a similarity that changes needs sums for each arm
         if kernel is None:
             kernel = Term(chosen["similarity"], chosen["context_kernel"])
         self.terms = as_terms(kernel)
