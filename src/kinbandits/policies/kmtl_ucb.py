@@ -148,11 +148,8 @@ class KMTLUCB(RegressionPolicy):
         )
         if kernel is not None and (context_kernel is not None or similarity is not None):
             raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
-        if (
-            similarity is None
-            and engine == "budgeted"
-            and self.n_arms * whole("budget", budget, 1) ** 2 > MOST_SUMS
-        ):
+        many = self.n_arms * whole("budget", budget, 1) ** 2 > MOST_SUMS
+        if similarity is None and settings == "default" and engine == "budgeted" and many:
             chosen["similarity"] = Independent()  # a similarity that changes needs sums for each arm
         if kernel is None:
             kernel = Term(chosen["similarity"], chosen["context_kernel"])
