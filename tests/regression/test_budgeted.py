@@ -294,7 +294,7 @@ def test_report_and_warning_at_a_narrow_bandwidth():
     assert report["budget_is_enough"]
     assert report["mean_residual"] <= report["largest_residual"] < 0.05
     assert report["effective_dimension_seen"] <= report["points"] + 1e-6
-    assert report["mean_error"] < 0.02
+    assert report["mean_error"] < 0.03
 
 
 def test_report_of_an_error_is_the_error():

@@ -227,8 +227,13 @@ class WholeReference(Reference):
                 z *= 2.0 / (low + high)
             owner._move_alpha(z)
             self.steps_taken += 1
+            after = float(owner._shares.sum())
+            if after > 4.0 * before:  # B is too far from M: no step of this kind leads anywhere
+                owner._move_alpha(-z)
+                self._tired = True
+                return
             yield probe.dot(owner.alpha)
-            if float(owner._shares.sum()) > 0.25 * before and self.size_at_refresh + 8 < len(owner.history):
+            if after > 0.25 * before and self.size_at_refresh + 8 < len(owner.history):
                 self._tired = True  # for the next round
                 return
 
