@@ -32,8 +32,7 @@ def small(**changes):
 
 
 def files(directory):
-    """The finished cells; one that was killed in the middle of writing may leave a hidden file behind."""
-    return {p.name: p.read_bytes() for p in sorted((directory / "cells").iterdir()) if not p.name.startswith(".")}
+    return {p.name: p.read_bytes() for p in sorted((directory / "cells").iterdir())}
 
 
 def test_a_run_leaves_cells_times_and_a_table(tmp_path):

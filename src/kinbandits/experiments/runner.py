@@ -67,6 +67,7 @@ def run_experiment(
                 with Progress(work, store.done, stream):
                     failed = _until_done(run, store, cells, work, say)
                 say(f"{len(cells)} cells, {clock(time.monotonic() - started)}")
+        store.tidy()
         table = store.write_table(experiment)
     if failed:
         _raise_failed(store, cells, failed)

@@ -130,12 +130,16 @@ class Store:
                 )
         for directory in (self.directory, self.cells, self.times, self.errors):
             directory.mkdir(parents=True, exist_ok=True)
-        for partial in self.cells.glob(".*.partial"):
-            partial.unlink(missing_ok=True)
+        self.tidy()
         if extend or not self.record_path.exists():
             cells = [[c.environment.name, c.method.name, c.seed, c.id] for c in experiment.cells()]
             data = {"record": record, "experiment": experiment.model_dump(mode="json"), "cells": cells}
             write_whole(self.record_path, json.dumps(data, indent=1).encode())
+
+    def tidy(self) -> None:
+        """Remove what processes that were killed had begun to write; for when nobody writes."""
+        for partial in self.cells.glob(".*.partial"):
+            partial.unlink(missing_ok=True)
 
     def record(self) -> dict[str, Any]:
         """What `open` wrote down."""

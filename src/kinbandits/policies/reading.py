@@ -24,13 +24,10 @@ from kinbandits.terms import Terms
 Matrix = NDArray[np.float64]
 
 
-class RegressionPolicy(Policy, ABC):
-    """Reads only: nothing here changes the policy, but for the random state that `sample` draws from."""
+class KernelPolicy(Policy, ABC):
+    """A policy whose kernel is a sum of terms."""
 
-    regression: Regression
     terms: Terms
-    engine: str
-    _rewards: RewardScale
 
     @property
     def similarity(self) -> Similarity:
@@ -41,6 +38,14 @@ class RegressionPolicy(Policy, ABC):
     def context_kernel(self) -> Any:
         """The context kernel as it was given (of the first term, if there are several)."""
         return self.terms.terms[0].context_kernel
+
+
+class RegressionPolicy(KernelPolicy, ABC):
+    """Reads only: nothing here changes the policy, but for the random state that `sample` draws from."""
+
+    regression: Regression
+    engine: str
+    _rewards: RewardScale
 
     @property
     def n_observations(self) -> int:

@@ -26,8 +26,9 @@ from kinbandits._value import positive
 from kinbandits.errors import HorizonReachedError, InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import RBF
-from kinbandits.policies.base import Policy, TieBreak
+from kinbandits.policies.base import TieBreak
 from kinbandits.policies.decision import ArmName
+from kinbandits.policies.reading import KernelPolicy
 from kinbandits.regression import ENGINES, Prediction, Query, Regression, Ridge, make_regression
 from kinbandits.similarity import Independent, Similarity
 from kinbandits.terms import Term, Terms, as_terms
@@ -39,7 +40,7 @@ Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 
-class SupKMTLUCB(Policy):
+class SupKMTLUCB(KernelPolicy):
     """The algorithm whose regret Theorem 1 bounds: stages of ever smaller radius, and elimination.
 
     It needs to know the horizon and the similarity beforehand. In practice `KMTLUCB` has far smaller regret;
@@ -149,16 +150,6 @@ class SupKMTLUCB(Policy):
     def exploration(self) -> float:
         """alpha + c sqrt(lambda): a radius is this times the width."""
         return theory.radius(1.0, self.confidence_factor, self.norm_bound, self.ridge)
-
-    @property
-    def similarity(self) -> Similarity:
-        """The similarity value (of the first term, if there are several)."""
-        return self.terms.terms[0].similarity
-
-    @property
-    def context_kernel(self) -> Any:
-        """The context kernel (of the first term, if there are several)."""
-        return self.terms.terms[0].context_kernel
 
     @property
     def n_observations(self) -> int:
