@@ -303,7 +303,8 @@ def million(rounds: int, seeds: int) -> None:
     last, step = rounds or 1_000_000, (rounds or 1_000_000) // 20
     memory: list[float] = []
     for i in range(20):
-        play(policy, stream, step)
+        for _ in range(step // 500):  # few contexts at a time, so that only the policy could fill the memory
+            play(policy, stream, 500)
         x, _ = stream.draw()
         mean, width = policy.predict(x)
         assert np.isfinite([mean, width]).all(), "not finite"

@@ -12,6 +12,7 @@ from kinbandits.errors import BudgetWarning, InvalidInputError
 from kinbandits.history import History
 from kinbandits.regression import Query
 from kinbandits.regression.base import Ridge
+from kinbandits.regression.budget_report import needed_points
 from kinbandits.regression.budgeted import BudgetedRegression
 from kinbandits.regression.embeddings import FeatureMap
 from kinbandits.regression.inverse import Inverse
@@ -287,6 +288,10 @@ def test_report_and_warning_at_a_narrow_bandwidth():
     assert not report["budget_is_enough"]
     assert report["budget_needed"] > 100
     assert report["mean_residual"] > 0.3
+    wide = kb.KMTLUCB(N, context_kernel=kb.RBF(length_scale=9.0), engine="budgeted", budget=32)
+    wide.observe(rng.integers(0, N, 400), X, rng.random(400))
+    assert needed_points(wide.regression.model, enough=True)[0] < 32
+    assert needed_points(wide.regression.model, enough=False)[0] == 40, "advice below what is said to be too little"
     own = {"similarity": kb.Independent(), "engine": "budgeted", "budget": 64}
     wide = kb.KMTLUCB(N, context_kernel=kb.RBF(length_scale=6.0), **own)
     for x in X:  # warnings are errors: none comes

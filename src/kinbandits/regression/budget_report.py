@@ -8,6 +8,7 @@ error               the same rows fitted twice, exactly and by the dictionary, a
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,8 @@ def budget_report(regression: BudgetedRegression) -> dict[str, Any]:
     residuals, priors = _residuals(model, _sample(model))
     mu = _spectrum(model)
     mean_error, width_error = _held_out(model)
-    needed, guessed = _needed(model)
+    enough = bool(residuals.mean() <= TOO_BLIND * priors.mean())
+    needed, guessed = needed_points(model, enough)
     follower_error = max(f.error(model.counts) for f in model.followers)
     return report | {
         "rows_kept": len(model.kept),
@@ -58,7 +60,7 @@ def budget_report(regression: BudgetedRegression) -> dict[str, Any]:
         "width_error": width_error,
         "budget_needed": needed,
         "budget_needed_is_extrapolated": guessed,
-        "budget_is_enough": bool(residuals.mean() <= TOO_BLIND * priors.mean()),
+        "budget_is_enough": enough,
         "embedding_error": follower_error,
     }
 
@@ -69,7 +71,7 @@ def warn_if_small(model: BudgetModel) -> None:
     blind = float(residuals.mean() / priors.mean())
     if blind <= TOO_BLIND:
         return
-    needed, guessed = _needed(model)
+    needed, guessed = needed_points(model, enough=False)
     warnings.warn(
         f"budget={model.settings.budget} is too small for this kernel: its points miss {blind:.0%} of the variance "
         f"of the last rows (up to {TOO_BLIND:.0%} is fine), so means are flat and arms are explored without end. "
@@ -108,8 +110,18 @@ def _spectrum(model: BudgetModel) -> Vector:
     return np.asarray(np.maximum(mu, 0.0))
 
 
-def _needed(model: BudgetModel) -> tuple[int, bool]:
+def needed_points(model: BudgetModel, enough: bool) -> tuple[int, bool]:
     """Points that would miss no more than `TOO_BLIND`, and whether the rows kept were too few to see it.
+
+    Points are chosen while rows come, not with all of them in view: where those in force are not ``enough``, a
+    quarter more of them is the least that is advised.
+    """
+    best, guessed = _best(model)
+    return (best if enough else max(best, math.ceil(1.25 * model.settings.budget))), guessed
+
+
+def _best(model: BudgetModel) -> tuple[int, bool]:
+    """As `needed_points`, with all rows in view.
 
     Of every two rows kept one may become a point (the one of the largest residual, again and again: pivoted
     Cholesky) and the other is a judge. Where the judges' mean residual does not fall so far, it is continued as a

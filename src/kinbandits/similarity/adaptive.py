@@ -30,9 +30,9 @@ class Adaptive(Stepwise):
     Candidates are mu = 0 (Independent) and every pair of ``mus`` and ``scales``. Sharing is chosen only if
 
     1. its profiled likelihood beats that of mu = 0 by ``margin`` nats,
-    2. it beats by ``margin`` that of arms which merely share one function of the context, (1 - mu) I + mu 1 1':
-       some contexts are harder than others for all arms, which fits the rewards and helps no decision, and
-    3. its leave-one-out decision score is not below that of mu = 0 (see `criteria`);
+    2. it is not below that of arms which merely share one function of the context, (1 - mu) I + mu 1 1': some
+       contexts are harder than others for all arms, which fits the rewards and helps no decision, and
+    3. its leave-one-out decision score is not below that of mu = 0 (see `criteria`), but for ``tolerance``;
 
     of those that pass, the likeliest. Otherwise arms are independent, exactly, at no cost but that of the choice.
     It is made anew each time the history has grown by 15 %.
@@ -44,6 +44,8 @@ class Adaptive(Stepwise):
         mus: how much of the base is tried.
         scales: c.
         margin: nats by which sharing must win.
+        tolerance: standard errors by which the decision score may fall short: where nothing is lost by sharing, its
+            score is as often below that of Independent as above it.
         guard: whether 2 and 3 are asked. They take a row's context as that of all arms; as soon as the rows come
             from rounds in which every candidate had a context of its own, only 1 is asked.
         first, growth, until: when it is chosen: first after so many rows, and last.
@@ -57,12 +59,13 @@ class Adaptive(Stepwise):
                [0., 0., 1.]])
     """
 
-    former_fields: ClassVar[frozenset[str]] = frozenset({"tolerance", "lead", "over"})
+    former_fields: ClassVar[frozenset[str]] = frozenset({"lead", "over"})
 
     base: Similarity = Estimated(embedding_kernel=None)  # noqa: RUF009 (a frozen value)
     mus: tuple[float, ...] = (0.3, 0.6, 0.9)
     scales: tuple[float, ...] = (0.5, 2.0)
     margin: float = 5.0
+    tolerance: float = 1.0
     guard: bool = True
 
     def __post_init__(self) -> None:
@@ -75,7 +78,8 @@ class Adaptive(Stepwise):
         if not all(0.0 < mu <= 1.0 for mu in self.mus):
             raise InvalidInputError(f"mus must be above 0 (which is always tried) and at most 1, got {self.mus!r}")
         object.__setattr__(self, "scales", tuple(positive("scales", c) for c in _numbers("scales", self.scales)))
-        object.__setattr__(self, "margin", positive("margin", self.margin, zero=True))
+        for name in ("margin", "tolerance"):
+            object.__setattr__(self, name, positive(name, getattr(self, name), zero=True))
 
     @property
     def describes_arms(self) -> bool:
@@ -125,8 +129,7 @@ class Adaptive(Stepwise):
         fitting = [key for key in ranked if evidence[key].log_likelihood >= needed]
         winners = fitting
         if fitting and guard:
-            needed = trial.common_likelihood + self.margin
-            winners = [key for key in fitting if evidence[key].log_likelihood >= needed]
+            winners = [key for key in fitting if evidence[key].log_likelihood >= trial.common_likelihood]
         chosen = winners[0] if winners and not guard else ALONE
         if history.apart is None and (complete or (winners and guard)):
             evidence[ALONE] = replace(
@@ -134,7 +137,7 @@ class Adaptive(Stepwise):
             )
             for key in ranked if complete else winners:
                 evidence[key] = trial.judged(evidence[key])
-                if guard and not chosen[0] and key in winners and trial.lead(evidence[key]) >= -1e-9:
+                if guard and not chosen[0] and key in winners and trial.lead(evidence[key]) >= -self.tolerance - 1e-9:
                     chosen = key
                     if not complete:
                         break
@@ -168,7 +171,7 @@ class Adaptive(Stepwise):
             judged = " and decides no worse" if guard else "; its decisions are not judged"
             return f"{_name(chosen)} fits better than Independent by {ahead[chosen]:.1f} nats{judged}"
         if fits:
-            but = "decides worse" if won else "hardly better, if at all, than one function for all arms"
+            but = "decides worse" if won else "no better than one function for all arms"
             return f"Independent: {_name(best)} fits better by {ahead[best]:.1f} nats, but {but}"
         return f"Independent: {_name(best)} comes nearest, with {ahead[best]:+.1f} nats; {self.margin:g} are needed"
 

@@ -22,7 +22,7 @@ from kinbandits.kernels import Kernel
 from kinbandits.similarity.base import Matrix, Similarity, Tracker, Weighting
 from kinbandits.similarity.criteria import Evidence, Problem
 
-RULE = 1  # of choosing; a choice saved under another is made again
+RULE = 2  # of choosing; a choice saved under another is made again
 
 
 @dataclass(frozen=True)
