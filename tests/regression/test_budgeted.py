@@ -277,6 +277,14 @@ def test_the_papers_bandwidth_is_too_narrow_for_the_budget():
     default.observe(arms, X[rows], (arms == y[rows]).astype(float))  # warnings are errors: none comes
 
 
+def test_advice_is_above_what_is_said_to_be_too_little():
+    rng = np.random.default_rng(14)
+    wide = kb.KMTLUCB(N, context_kernel=kb.RBF(length_scale=9.0), engine="budgeted", budget=32)
+    wide.observe(rng.integers(0, N, 400), rng.uniform(-1, 1, (400, 6)), rng.random(400))
+    assert needed_points(wide.regression.model, enough=True)[0] < 32
+    assert needed_points(wide.regression.model, enough=False)[0] == 40
+
+
 def test_report_and_warning_at_a_narrow_bandwidth():
     rng = np.random.default_rng(13)
     X = rng.uniform(-1, 1, (400, 6))
@@ -288,10 +296,6 @@ def test_report_and_warning_at_a_narrow_bandwidth():
     assert not report["budget_is_enough"]
     assert report["budget_needed"] > 100
     assert report["mean_residual"] > 0.3
-    wide = kb.KMTLUCB(N, context_kernel=kb.RBF(length_scale=9.0), engine="budgeted", budget=32)
-    wide.observe(rng.integers(0, N, 400), X, rng.random(400))
-    assert needed_points(wide.regression.model, enough=True)[0] < 32
-    assert needed_points(wide.regression.model, enough=False)[0] == 40, "advice below what is said to be too little"
     own = {"similarity": kb.Independent(), "engine": "budgeted", "budget": 64}
     wide = kb.KMTLUCB(N, context_kernel=kb.RBF(length_scale=6.0), **own)
     for x in X:  # warnings are errors: none comes

@@ -137,7 +137,7 @@ class Adaptive(Stepwise):
             )
             for key in ranked if complete else winners:
                 evidence[key] = trial.judged(evidence[key])
-                if guard and not chosen[0] and key in winners and trial.lead(evidence[key]) >= -self.tolerance - 1e-9:
+                if guard and not chosen[0] and key in winners and trial.no_worse(evidence[key], self.tolerance):
                     chosen = key
                     if not complete:
                         break
@@ -208,11 +208,12 @@ class _Trial:
         error = float(np.sqrt(n) * (found - self.own_decisions).std(ddof=1)) if n > 1 else 0.0
         return replace(evidence, decision_score=float(found.sum()), decision_error=error)
 
-    def lead(self, evidence: Evidence) -> float:
-        """Of its decision score over that of Independent, in standard errors; 0 if no decision differs."""
+    def no_worse(self, evidence: Evidence, tolerance: float) -> bool:
+        """Whether its decision score is not below that of Independent, but for so many standard errors."""
         assert evidence.decision_score is not None
-        ahead = evidence.decision_score - float(self.own_decisions.sum())
-        return ahead / evidence.decision_error if evidence.decision_error else 0.0
+        assert evidence.decision_error is not None
+        behind = float(self.own_decisions.sum()) - evidence.decision_score
+        return behind <= (tolerance + 1e-9) * evidence.decision_error
 
 
 def _name(key: Key) -> str:
