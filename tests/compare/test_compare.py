@@ -168,6 +168,16 @@ def test_the_grid_then_the_best_on_all_seeds_and_more_later(tmp_path) -> None:
     assert cells.items() <= after.items()
 
 
+def test_our_default_is_written_out_and_is_what_nothing_given_means() -> None:
+    """Cells are kept by what a method says of itself: another default kernel must make another cell."""
+    experiment = Plan(data=("hidden-0.5",), ours=(DEFAULT,)).final("hidden-0.5", {}, None)
+    (method,) = experiment.methods
+    assert method.settings["context_kernel"]["type"] == "Median"
+    e = experiment.environments[0]
+    policy = method.make(e, e.make(0), seed=0)
+    assert repr(policy.get_params()) == repr(kb.KMTLUCB(policy.arms, seed=0).get_params())
+
+
 def test_costs_are_measured_once_in_a_process_of_their_own(tmp_path) -> None:
     plan = Plan(data=("hidden-0.5",), peers=(), ours=("Uniform",), seeds=1, horizon=30)
     (cell,) = plan.final("hidden-0.5", {}, None).cells()

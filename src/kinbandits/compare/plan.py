@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from kinbandits._value import to_spec
 from kinbandits.compare.peers import PEERS, installed
 from kinbandits.environments import Environment
 from kinbandits.environments.labelled import LabelledRows
@@ -23,6 +24,7 @@ from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.config import EnvironmentConfig, Experiment, experiment_of, policies
 from kinbandits.experiments.storage import write_whole
 from kinbandits.policies import KMTLUCB
+from kinbandits.policies.published import in_force
 from kinbandits.tuning import tune
 
 __all__ = ["DATA", "DEFAULT", "OURS", "TUNED", "Plan", "setting_name"]
@@ -187,11 +189,12 @@ class Plan:
 def _defaults() -> dict[str, Any]:
     """The defaults of our policy, written out: a release with other defaults then has other cells."""
     parameters = inspect.signature(KMTLUCB).parameters.values()
-    return {
+    plain = {
         p.name: p.default
         for p in parameters
         if isinstance(p.default, bool | int | float | str) and p.name != "seed"
     }
+    return plain | {name: to_spec(value, {}) for name, value in in_force("default", {}).items()}
 
 
 def setting_name(peer: str, settings: Mapping[str, Any]) -> str:
