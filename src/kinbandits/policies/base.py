@@ -10,29 +10,29 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import number, number_array, rounds_of_contexts, rows_of_contexts
 from kinbandits._frames import column_names, ordered
-from kinbandits._value import changed, deepened, real
+from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownArmError, UnknownDecisionError
 from kinbandits.policies.decision import ArmName, Batch, Decision, Decisions
+from kinbandits.policies.drawing import TieBreak, draw, mixed, shares
 from kinbandits.policies.ledger import Ledger, Ticket
 from kinbandits.policies.names import arm_names, check_arm_name, listed, shorten, whole
+from kinbandits.policies.parameters import Parameters
 from kinbandits.regression import Prediction, Query
-from kinbandits.terms import Terms
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
-TieBreak = Literal["random", "first"]
 
 _TIE = 1e-12  # scores this close (relative) are a tie when ties are broken at random
 
 
-class Policy(ABC):
+class Policy(Parameters, ABC):
     """A contextual bandit policy. One policy is for one thread at a time.
 
     ``choose`` and ``predict`` change nothing but the table of open decisions and the random state;
@@ -213,7 +213,7 @@ class Policy(ABC):
         """
         query, _ = self._query(self._named(contexts, rounds=True), arms, to_play=True, batch=True)
         leaders, _ = self._leaders(query, self._ledger.next_id, 0.0 if self.tie_break == "first" else _TIE)
-        return self._mixed(self._shares(leaders))
+        return mixed(shares(leaders, self.tie_break), self.epsilon)
 
     def frozen(self) -> Self:
         """What is known now, laid out for being read often and from other threads: for ``propose``, ``predict``.
@@ -252,7 +252,8 @@ class Policy(ABC):
         leaders, notes = self._leaders(query, first, 0.0 if self.tie_break == "first" else _TIE)
         exploration = self._exploration(first, rounds)
         prediction = self._predict(query) if scores else None
-        indices, propensities = self._draw(leaders, self.rng.random((rounds, 2)) if draws is None else draws)
+        uniform = self.rng.random((rounds, 2)) if draws is None else draws
+        indices, propensities = self._draw(leaders, uniform)
         indices.setflags(write=False)  # open decisions are read off these
         propensities.setflags(write=False)
         version = self._version
@@ -272,43 +273,8 @@ class Policy(ABC):
         return batch
 
     def _draw(self, leaders: NDArray[np.bool_] | Vector, uniform: Vector) -> tuple[Indices, Vector]:
-        """One candidate per round, and the probability it had.
-
-        Two uniform numbers a round: whether to play a uniformly random candidate, and which one.
-        """
-        rounds, k = leaders.shape
-        mask = leaders.dtype == bool
-        alone = mask and rounds == 1 and self.epsilon == 0.0
-        if alone and (self.tie_break == "first" or np.count_nonzero(leaders) == 1):
-            return leaders.argmax(axis=1), np.ones(1)  # nothing to draw
-        shares = self._shares(leaders)
-        if not mask:
-            sums = shares.cumsum(axis=1)
-            best = np.minimum((sums <= uniform[:, 1:] * sums[:, -1:]).sum(axis=1), k - 1)
-        elif self.tie_break == "first":
-            best = leaders.argmax(axis=1)
-        else:
-            ties = leaders.sum(axis=1)
-            nth = np.minimum((uniform[:, 1] * ties).astype(np.intp), ties - 1)
-            best = (leaders.cumsum(axis=1) > nth[:, None]).argmax(axis=1)
-        if self.epsilon > 0.0:
-            anyone = np.minimum((uniform[:, 1] * k).astype(np.intp), k - 1)
-            best = np.where(uniform[:, 0] < self.epsilon, anyone, best)
-        return best, self._mixed(shares)[np.arange(rounds), best]
-
-    def _shares(self, leaders: NDArray[np.bool_] | Vector) -> Vector:
-        """How the leaders of each round divide its choice, (R, k)."""
-        if leaders.dtype != bool:
-            return np.asarray(leaders, dtype=np.float64)
-        if self.tie_break == "random":
-            return np.asarray(leaders / leaders.sum(axis=1)[:, None])
-        shares = np.zeros(leaders.shape)
-        shares[np.arange(len(leaders)), leaders.argmax(axis=1)] = 1.0
-        return shares
-
-    def _mixed(self, shares: Vector) -> Vector:
-        """Shares with the uniform floor mixed in: the probability of each candidate."""
-        return np.asarray((1.0 - self.epsilon) * shares + self.epsilon / shares.shape[1])
+        """One candidate per round, and the probability it had."""
+        return draw(leaders, uniform, self.tie_break, self.epsilon)
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -408,40 +374,6 @@ class Policy(ABC):
 
         save(self, path)
 
-    def get_params(self, deep: bool = False) -> dict[str, Any]:
-        """The settings by name, as given or defaulted; ``type(policy)(**policy.get_params())`` starts afresh.
-
-        With ``deep`` also those of kernels, similarities and schedules, as ``similarity__length_scale``.
-        """
-        raise InvalidTypeError(f"{type(self).__name__} has no get_params(), so it cannot be saved or cloned")
-
-    def set_params(self, **changes: Any) -> Self:
-        """Other settings, inner ones as ``similarity__length_scale``, for a policy that has not begun.
-
-        Example:
-            >>> import kinbandits as kb
-            >>> kb.KMTLUCB(3, similarity=kb.Mixed(0.2)).set_params(similarity__mu=0.7, ridge=0.1).similarity
-            Mixed(mu=0.7)
-        """
-        if self.n_observations or self.n_decisions:
-            raise InvalidInputError(
-                f"this policy has learned {self.n_observations} rows and made {self.n_decisions} decisions with "
-                "its settings; start afresh with sklearn.base.clone(policy).set_params(...)"
-            )
-        params = self.get_params()
-        named = _of_one_term(params)
-        if any(key.partition("__")[0] in named for key in changes):
-            params = {**{k: v for k, v in params.items() if k != "kernel"}, **named}
-        self.__dict__.update(type(self)(**changed(params, changes, type(self).__name__)).__dict__)
-        return self
-
-    def _deep(self, params: dict[str, Any]) -> dict[str, Any]:
-        """``params`` and those inside them; a kernel of one term by the names that it is given by."""
-        return deepened(params | _of_one_term(params))
-
-    def __sklearn_clone__(self) -> Self:
-        return type(self)(**self.get_params())
-
     def _learned(self, spec: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What was learned, as JSON data and arrays; ``spec`` gives the JSON data of a value (a kernel)."""
         raise InvalidTypeError(f"{type(self).__name__} does not say what it has learned, so it cannot be saved")
@@ -472,7 +404,7 @@ class Policy(ABC):
             return len(self._ledger.ticket(decision_id).context)
         return None
 
-    def _check_features(self, n_features: int) -> None:  # noqa: B027 (a policy without a kernel has no say)
+    def _check_features(self, n_features: int) -> None:
         """Raise if contexts with this many columns do not fit the kernel."""
 
     def _query(
@@ -538,11 +470,3 @@ class Policy(ABC):
 
     def _ticket(self, decision_id: int) -> Ticket:
         return self._ledger.ticket(decision_id)
-
-
-def _of_one_term(params: dict[str, Any]) -> dict[str, Any]:
-    """A kernel of one term on all columns, as the two arguments that make it."""
-    terms = params.get("kernel")
-    if not isinstance(terms, Terms) or len(terms) != 1 or terms.terms[0].columns is not None:
-        return {}
-    return {"context_kernel": terms.terms[0].context_kernel, "similarity": terms.terms[0].similarity}

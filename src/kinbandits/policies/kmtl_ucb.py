@@ -15,8 +15,8 @@ from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.memory import Memory, as_memory
-from kinbandits.policies.base import TieBreak
 from kinbandits.policies.decision import ArmName
+from kinbandits.policies.drawing import TieBreak
 from kinbandits.policies.ledger import Ledger
 from kinbandits.policies.names import listed, whole
 from kinbandits.policies.published import in_force

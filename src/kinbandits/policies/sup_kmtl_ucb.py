@@ -26,8 +26,8 @@ from kinbandits._value import positive
 from kinbandits.errors import HorizonReachedError, InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import RBF
-from kinbandits.policies.base import TieBreak
 from kinbandits.policies.decision import ArmName
+from kinbandits.policies.drawing import TieBreak
 from kinbandits.policies.reading import KernelPolicy
 from kinbandits.regression import ENGINES, Prediction, Query, Regression, Ridge, make_regression
 from kinbandits.similarity import Independent, Similarity

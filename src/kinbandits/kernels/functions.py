@@ -1,109 +1,21 @@
-"""Kernels on contexts, as frozen values.
+"""The kernels themselves: of distances, of inner products, and those whose length scale is read off the data.
 
-A kernel is called with two arrays of rows and gives the matrix of its values; ``diag`` gives k(x, x) of
-each row and never builds a matrix. Kernels add, multiply and scale::
-
-    kb.RBF(length_scale=1.5) + 0.1 * kb.Linear()
-
-Notation
-    A       (n, d)  rows            ell  length_scale, one number or one per feature
-    B       (m, d)  rows            r    distance of two rows after division by ell
-    K       (n, m)  K[i, j] = k(A[i], B[j])
-
-Every entry of K depends on its two rows alone, to the last bit (distances are summed pair by pair, not
-by a matrix product), so that a matrix grown row by row equals one computed at once. The inner product of
-`Linear` is the exception.
+Notation as in `kinbandits.kernels`.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from kinbandits._value import Value, positive
+from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
-
-Matrix = NDArray[np.float64]
-
-__all__ = [
-    "RBF",
-    "Constant",
-    "Foreign",
-    "Kernel",
-    "Linear",
-    "Matern",
-    "Median",
-    "Product",
-    "Scaled",
-    "Sum",
-    "as_kernel",
-    "median_distance",
-]
-
-
-class Kernel(Value, ABC):
-    """A symmetric positive semidefinite function of two contexts."""
-
-    __array_ufunc__ = None  # numpy.float64(2.0) * k is ours to compute
-
-    @abstractmethod
-    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        """The matrix K[i, j] = k(A[i], B[j])."""
-
-    @abstractmethod
-    def diag(self, A: Matrix) -> Matrix:
-        """The vector k(A[i], A[i]), without building a matrix."""
-
-    def features(self, A: Matrix) -> Matrix | None:
-        """An explicit finite feature map phi with k(x, x') = phi(x) . phi(x'), where there is one."""
-        return None
-
-    def from_squares(self, squares: Matrix) -> Matrix | None:
-        """The kernel from squared distances of the rows, where it depends on nothing else; None otherwise."""
-        return None
-
-    def check_features(self, n_features: int) -> None:
-        """Raise if contexts of ``n_features`` columns do not fit this kernel."""
-        return
-
-    def refits(self, before: int, after: int) -> bool:
-        """Whether `fitted` changes when a history of ``before`` rows grows to ``after``."""
-        return any(part.refits(before, after) for part in self._parts())
-
-    def fitted(self, history: History) -> Kernel:
-        """The kernel to use after this history: itself, unless some part of it is read off the data."""
-        parts = {name: v.fitted(history) for name, v in self._fields().items() if isinstance(v, Kernel)}
-        return self.replace(**parts) if parts else self
-
-    def _parts(self) -> list[Kernel]:
-        return [v for v in self._fields().values() if isinstance(v, Kernel)]
-
-    def __add__(self, other: object) -> Kernel:
-        return Sum(self, as_kernel(other)) if _kernel_like(other) else NotImplemented
-
-    __radd__ = __add__
-
-    def __mul__(self, other: object) -> Kernel:
-        if _is_number(other):
-            return Scaled(float(other), self)  # type: ignore[arg-type]
-        return Product(self, as_kernel(other)) if _kernel_like(other) else NotImplemented
-
-    __rmul__ = __mul__
-
-    def __pow__(self, degree: int) -> Kernel:
-        if not isinstance(degree, int) or isinstance(degree, bool) or degree < 1:
-            raise InvalidInputError(f"a kernel can be raised to a whole power of at least 1, got {degree!r}")
-        power = self
-        for _ in range(degree - 1):
-            power = Product(power, self)
-        return power
+from kinbandits.kernels.algebra import Kernel, Matrix
 
 
 def _length_scale(value: object) -> float | tuple[float, ...]:
@@ -362,135 +274,6 @@ class Constant(Kernel):
         return np.full((len(A), 1), math.sqrt(self.value))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Sum(Kernel):
-    """The sum of two kernels, written ``k1 + k2``."""
-
-    first: Kernel
-    second: Kernel
-
-    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        return self.first(A, B) + self.second(A, B)
-
-    def diag(self, A: Matrix) -> Matrix:
-        """The sum of the diagonals."""
-        return self.first.diag(A) + self.second.diag(A)
-
-    def features(self, A: Matrix) -> Matrix | None:
-        """Both feature maps side by side."""
-        first, second = self.first.features(A), self.second.features(A)
-        return None if first is None or second is None else np.hstack([first, second])
-
-    def check_features(self, n_features: int) -> None:
-        """Check both."""
-        self.first.check_features(n_features)
-        self.second.check_features(n_features)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Product(Kernel):
-    """The product of two kernels, written ``k1 * k2``."""
-
-    first: Kernel
-    second: Kernel
-
-    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        return self.first(A, B) * self.second(A, B)
-
-    def diag(self, A: Matrix) -> Matrix:
-        """The product of the diagonals."""
-        return self.first.diag(A) * self.second.diag(A)
-
-    def features(self, A: Matrix) -> Matrix | None:
-        """All products of one feature of each."""
-        first, second = self.first.features(A), self.second.features(A)
-        if first is None or second is None:
-            return None
-        return np.asarray(np.einsum("ip,iq->ipq", first, second).reshape(len(A), -1))
-
-    def check_features(self, n_features: int) -> None:
-        """Check both."""
-        self.first.check_features(n_features)
-        self.second.check_features(n_features)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Scaled(Kernel):
-    """A kernel times a number of at least 0, written ``2.0 * k``."""
-
-    factor: float
-    kernel: Kernel
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", positive("factor of a kernel", self.factor, zero=True))
-
-    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        return self.factor * self.kernel(A, B)
-
-    def diag(self, A: Matrix) -> Matrix:
-        """The diagonal times the factor."""
-        return self.factor * self.kernel.diag(A)
-
-    def features(self, A: Matrix) -> Matrix | None:
-        """The features times the root of the factor."""
-        features = self.kernel.features(A)
-        return None if features is None else math.sqrt(self.factor) * features
-
-    def check_features(self, n_features: int) -> None:
-        """Check the kernel inside."""
-        self.kernel.check_features(n_features)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Foreign(Kernel):
-    """A scikit-learn kernel, or a plain callable ``f(A, B) -> matrix``.
-
-    A callable without a ``diag`` method is called once per row for the diagonal.
-    """
-
-    function: Callable[[Matrix, Matrix], Any]
-
-    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        K = np.asarray(self.function(_read_only(A), _read_only(B)), dtype=np.float64)
-        if K.shape != (len(A), len(B)):
-            raise InvalidInputError(
-                f"kernel {self.function!r} returned shape {K.shape} for {len(A)} and {len(B)} rows; it must "
-                f"return ({len(A)}, {len(B)})"
-            )
-        if not np.isfinite(K).all():
-            raise InvalidInputError(f"kernel {self.function!r} returned NaN or infinity for finite contexts")
-        return K
-
-    def diag(self, A: Matrix) -> Matrix:
-        """The kernel's own ``diag``, or one call per row."""
-        own = getattr(self.function, "diag", None)
-        if own is not None:
-            return np.asarray(own(A), dtype=np.float64)
-        return np.array([float(self(row, row)[0, 0]) for row in A[:, None, :]])
-
-
-def _read_only(A: Matrix) -> Matrix:
-    """The same numbers, which a foreign kernel cannot change: they may be the history's own."""
-    view = A.view()
-    view.setflags(write=False)
-    return view
-
-
-def as_kernel(kernel: object) -> Kernel:
-    """A kernel of ours from a kernel of ours, a scikit-learn kernel or a callable."""
-    if isinstance(kernel, Kernel):
-        return kernel
-    if isinstance(kernel, type):
-        raise InvalidTypeError(
-            f"{kernel.__name__} is a class; a kernel is a value of it, such as {kernel.__name__}()"
-        )
-    if callable(kernel):
-        return Foreign(kernel)
-    raise InvalidTypeError(
-        f"a kernel must be a kinbandits kernel, a scikit-learn kernel or a callable f(A, B), got {kernel!r}"
-    )
-
-
 def cdist(A: Matrix, B: Matrix, metric: str = "euclidean") -> Matrix:
     """SciPy's distances, imported when first needed: `scipy.spatial` is half the time of importing kinbandits."""
     from scipy.spatial import distance
@@ -506,11 +289,3 @@ def median_distance(contexts: Matrix) -> float:
     distances = cdist(rows, rows)[np.triu_indices(len(rows), k=1)]
     distances = distances[distances > 0]
     return float(np.median(distances)) if distances.size else 1.0
-
-
-def _kernel_like(other: object) -> bool:
-    return isinstance(other, Kernel) or callable(other)
-
-
-def _is_number(other: object) -> bool:
-    return isinstance(other, int | float | np.integer | np.floating) and not isinstance(other, bool)

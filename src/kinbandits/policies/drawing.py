@@ -1,0 +1,61 @@
+"""From the leaders of a round to the one that is played, and the probability it had.
+
+Notation
+    leaders  (R, k)  a mask of candidates who share the round alike; or, from a policy that plays at random, shares
+    uniform  (R, 2)  numbers in [0, 1): whether to play a uniformly random candidate (epsilon), and which one
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Leaders = NDArray[np.bool_] | Vector
+TieBreak = Literal["random", "first"]
+
+
+def draw(leaders: Leaders, uniform: Vector, tie_break: TieBreak, epsilon: float) -> tuple[Indices, Vector]:
+    """One candidate per round, (R,), and the probability it had, (R,).
+
+    >>> draw(np.array([[True, False, True]]), np.array([[0.9, 0.7]]), "random", 0.0)
+    (array([2]), array([0.5]))
+    """
+    rounds, k = leaders.shape
+    mask = leaders.dtype == bool
+    alone = mask and rounds == 1 and epsilon == 0.0
+    if alone and (tie_break == "first" or np.count_nonzero(leaders) == 1):
+        return leaders.argmax(axis=1), np.ones(1)  # nothing to draw
+    parts = shares(leaders, tie_break)
+    if not mask:
+        sums = parts.cumsum(axis=1)
+        best = np.minimum((sums <= uniform[:, 1:] * sums[:, -1:]).sum(axis=1), k - 1)
+    elif tie_break == "first":
+        best = leaders.argmax(axis=1)
+    else:
+        ties = leaders.sum(axis=1)
+        nth = np.minimum((uniform[:, 1] * ties).astype(np.intp), ties - 1)
+        best = (leaders.cumsum(axis=1) > nth[:, None]).argmax(axis=1)
+    if epsilon > 0.0:
+        anyone = np.minimum((uniform[:, 1] * k).astype(np.intp), k - 1)
+        best = np.where(uniform[:, 0] < epsilon, anyone, best)
+    return best, mixed(parts, epsilon)[np.arange(rounds), best]
+
+
+def shares(leaders: Leaders, tie_break: TieBreak) -> Vector:
+    """How the leaders of each round divide its choice, (R, k)."""
+    if leaders.dtype != bool:
+        return np.asarray(leaders, dtype=np.float64)
+    if tie_break == "random":
+        return np.asarray(leaders / leaders.sum(axis=1)[:, None])
+    parts = np.zeros(leaders.shape)
+    parts[np.arange(len(leaders)), leaders.argmax(axis=1)] = 1.0
+    return parts
+
+
+def mixed(parts: Vector, epsilon: float) -> Vector:
+    """Shares with the uniform floor mixed in: the probability of each candidate."""
+    return np.asarray((1.0 - epsilon) * parts + epsilon / parts.shape[1])

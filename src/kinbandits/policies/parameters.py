@@ -1,0 +1,58 @@
+"""Settings by name, as scikit-learn asks for them: ``get_params``, ``set_params``, ``clone``."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from kinbandits._value import changed, deepened
+from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits.terms import Terms
+
+
+class Parameters:
+    """What a policy was built with. Nothing of what it has learned."""
+
+    n_observations: Any
+    n_decisions: Any
+
+    def get_params(self, deep: bool = False) -> dict[str, Any]:
+        """The settings by name, as given or defaulted; ``type(policy)(**policy.get_params())`` starts afresh.
+
+        With ``deep`` also those of kernels, similarities and schedules, as ``similarity__length_scale``.
+        """
+        raise InvalidTypeError(f"{type(self).__name__} has no get_params(), so it cannot be saved or cloned")
+
+    def set_params(self, **changes: Any) -> Self:
+        """Other settings, inner ones as ``similarity__length_scale``, for a policy that has not begun.
+
+        Example:
+            >>> import kinbandits as kb
+            >>> kb.KMTLUCB(3, similarity=kb.Mixed(0.2)).set_params(similarity__mu=0.7, ridge=0.1).similarity
+            Mixed(mu=0.7)
+        """
+        if self.n_observations or self.n_decisions:
+            raise InvalidInputError(
+                f"this policy has learned {self.n_observations} rows and made {self.n_decisions} decisions with "
+                "its settings; start afresh with sklearn.base.clone(policy).set_params(...)"
+            )
+        params = self.get_params()
+        named = _of_one_term(params)
+        if any(key.partition("__")[0] in named for key in changes):
+            params = {**{k: v for k, v in params.items() if k != "kernel"}, **named}
+        self.__dict__.update(type(self)(**changed(params, changes, type(self).__name__)).__dict__)
+        return self
+
+    def _deep(self, params: dict[str, Any]) -> dict[str, Any]:
+        """``params`` and those inside them; a kernel of one term by the names that it is given by."""
+        return deepened(params | _of_one_term(params))
+
+    def __sklearn_clone__(self) -> Self:
+        return type(self)(**self.get_params())
+
+
+def _of_one_term(params: dict[str, Any]) -> dict[str, Any]:
+    """A kernel of one term on all columns, as the two arguments that make it."""
+    terms = params.get("kernel")
+    if not isinstance(terms, Terms) or len(terms) != 1 or terms.terms[0].columns is not None:
+        return {}
+    return {"context_kernel": terms.terms[0].context_kernel, "similarity": terms.terms[0].similarity}
