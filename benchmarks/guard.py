@@ -18,8 +18,8 @@ from screen import game
 import kinbandits as kb
 from kinbandits.environments import HiddenDescriptors
 from kinbandits.history import History
+from kinbandits.playing import play_independent
 from kinbandits.similarity import Adaptive
-from kinbandits.tuning import play_independent
 
 MUS = (0.1, 0.3, 0.6, 0.8, 0.9)  # of the function that all share
 

@@ -7,7 +7,8 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.errors import TuningWarning
-from kinbandits.tuning import batch_loss, play_independent, tune
+from kinbandits.playing import play_independent
+from kinbandits.tuning import batch_loss, tune
 
 
 def problem(n: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -136,6 +137,30 @@ def test_any_similarity_on_a_log() -> None:
     settings = {"arms": arms, "rewards": (arms == y).astype(float), "length_scales": [1.0], "orders": 2}
     plain = tune(X, **settings)  # type: ignore[arg-type]
     assert tune(X, similarity=kb.Mixed(0.0), **settings).table == plain.table  # type: ignore[arg-type]
+
+
+def test_the_kernel_is_that_of_the_defaults_or_the_one_asked_for() -> None:
+    X, y = problem(40)
+    grid = {"length_scales": [0.5, 1.0], "ridges": [0.01], "widths": [0.3], "orders": 2}
+    usual = kb.KMTLUCB(4).terms.terms[0].context_kernel
+    assert isinstance(usual, kb.Median)
+    found = tune(X, labels=y, **grid)
+    assert found.settings["context_kernel"] == usual.kernel.replace(length_scale=found.best.length_scale)
+    median = kb.RBF.median(X).length_scale
+    for kernel in (kb.RBF(), kb.Matern(0.5)):
+        found = tune(X, labels=y, kernel=kernel, **grid)
+        wanted = [kernel.replace(length_scale=c * kernel.length_scale * median) for c in grid["length_scales"]]
+        assert sorted(map(repr, (t.kernel for t in found.table))) == sorted(map(repr, wanted))
+        for t in found.table:  # the losses are those of this kernel
+            rng = np.random.default_rng(0)
+            orders = [rng.permutation(40) for _ in range(2)]
+            games = [
+                play_independent(t.kernel(X[o], X[o]), np.eye(4)[y[o]], t.ridge, t.exploration)[1] for o in orders
+            ]
+            assert t.loss == pytest.approx(1.0 - np.mean(games))
+    for wrong in (kb.Linear(), kb.RBF((1.0, 2.0, 3.0)), "RBF"):
+        with pytest.raises(TypeError, match="kernel must be one with a single length scale"):
+            tune(X, labels=y, kernel=wrong)
 
 
 def test_similarity_that_does_not_fit_is_refused_at_once() -> None:

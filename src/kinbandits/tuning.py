@@ -1,14 +1,6 @@
 """Choosing settings by playing: run the bandit itself on rows whose rewards are known, and keep what did best.
 
-Notation (n rows, N arms)
-    K        (n, n)  context-kernel values
-    C_a      (n_a, n)  L^-1 k of arm a's rows with the columns of all rows, L the factor of K_a + ridge I
-    z_a      (n_a,)  L^-1 y
-    mean, q  (N, n)  C_a' z_a and the column sums of C_a^2: mean and explained variance of every arm at every row
-
-Independent arms with uniform weights only gain rows, so a pull of arm a adds one row to C_a (forward substitution,
-kept for all later columns) and one product to its mean and q. A game costs the sum of n_a^2 n / 2. With any other
-similarity or weights the policy itself is played.
+Games are in `kinbandits.playing`.
 """
 
 from __future__ import annotations
@@ -17,15 +9,16 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import number_array
 from kinbandits._value import positive
-from kinbandits.errors import InvalidInputError, TuningWarning
-from kinbandits.kernels import RBF, cdist, median_distance
+from kinbandits.errors import InvalidInputError, InvalidTypeError, TuningWarning
+from kinbandits.kernels import RationalQuadratic, Stationary, median_distance
+from kinbandits.playing import Player, Policies, Substitution
 from kinbandits.policies import KMTLUCB
 from kinbandits.similarity import Independent, Similarity, Weighting
 
@@ -45,16 +38,21 @@ class Tried:
     """One point of the grid.
 
     Attributes:
-        length_scale, ridge, exploration: the settings.
+        kernel, ridge, exploration: the settings; the kernel has its length scale.
         loss: what is to be small: regret a round (replay), squared error, or minus log-likelihood a row.
         error: standard error of the loss over orders (0 where there is one).
     """
 
-    length_scale: float
+    kernel: Stationary
     ridge: float
     exploration: float
     loss: float
     error: float = 0.0
+
+    @property
+    def length_scale(self) -> float:
+        """Of the kernel."""
+        return _number(self.kernel)
 
 
 @dataclass(frozen=True)
@@ -74,8 +72,7 @@ class Tuned:
     @property
     def settings(self) -> dict[str, Any]:
         """For ``KMTLUCB(arms, **settings)``."""
-        kernel = RBF(length_scale=self.best.length_scale)
-        return {"context_kernel": kernel, "ridge": self.best.ridge, "exploration": self.best.exploration}
+        return {"context_kernel": self.best.kernel, "ridge": self.best.ridge, "exploration": self.best.exploration}
 
     def __str__(self) -> str:
         lines = ["length_scale     ridge  exploration        loss"]
@@ -93,6 +90,7 @@ def tune(
     rewards: ArrayLike | None = None,
     arms: ArrayLike | None = None,
     propensities: ArrayLike | None = None,
+    kernel: Stationary = RationalQuadratic(alpha=2.0),  # noqa: B008 (a frozen value)
     length_scales: Sequence[float] = LENGTH_SCALES,
     ridges: Sequence[float] = RIDGES,
     widths: Sequence[float] = WIDTHS,
@@ -117,6 +115,8 @@ def tune(
         rewards: in place of labels: (n, N), what every arm would have paid; or, with ``arms``, (n,).
         arms: (n,) the arm played in each row of a log.
         propensities: (n,) the probability with which it was played; rows are weighted by their inverse.
+        kernel: whose length scale is looked for: `RationalQuadratic`, `RBF` or `Matern`. A length scale of its own
+            is one more factor.
         length_scales: tried, as multiples of the median distance of the contexts.
         ridges: tried.
         widths: tried, as exploration / sqrt(ridge): multiples of the posterior's standard deviation.
@@ -144,6 +144,8 @@ def tune(
     if X.ndim != 2 or len(X) < 4:
         raise InvalidInputError(f"contexts must be (rows, features) with at least 4 rows, got shape {X.shape}")
     Y, weights = _rewards(len(X), labels, rewards, arms, propensities)
+    if not isinstance(kernel, Stationary) or isinstance(kernel.length_scale, tuple):
+        raise InvalidTypeError(f"kernel must be one with a single length scale, such as kb.RBF(); got {kernel!r}")
     for name, values in (("length_scales", length_scales), ("ridges", ridges), ("widths", widths)):
         if not len(values):
             raise InvalidInputError(f"{name} is empty; give at least one value to try")
@@ -162,13 +164,13 @@ def tune(
                 'weighting= use criterion="replay"'
             )
         KMTLUCB(Y.shape[1], similarity=similarity, weighting=weighting)  # says what does not fit, before any game
-    median = median_distance(X)
-    squares = cdist(X, X, "sqeuclidean")
-    points = [(float(c) * median, float(r)) for c in length_scales for r in ridges]
+    unit = median_distance(X) * _number(kernel)
+    kernels = [kernel.replace(length_scale=float(c) * unit) for c in length_scales]
+    points = [(k, float(r)) for k in kernels for r in ridges]
     if criterion == "replay":
         player: Player
         if similarity in (None, Independent()) and weighting == "uniform":
-            player = Substitution(squares, Y)
+            player = Substitution(X, Y)
         else:
             player = Policies(X, Y, similarity or Independent(), weighting)
         tried = _replayed(player, Y, weights, points, widths, orders, seed, progress)
@@ -180,77 +182,18 @@ def tune(
             stacklevel=2,
         )
         tried = [
-            Tried(ell, ridge, max(widths) * math.sqrt(ridge), batch_loss(_gram(squares, ell), Y, ridge, criterion))
-            for ell, ridge in points
+            Tried(k, ridge, max(widths) * math.sqrt(ridge), batch_loss(k(X, X), Y, ridge, criterion))
+            for k, ridge in points
         ]
     table = tuple(sorted(tried, key=lambda t: t.loss))
     return Tuned(table[0] if pick == "best" else _centre(table[:5]), table, criterion)
-
-
-class Player(Protocol):
-    """Plays a game through rows in an order: the places in that order that counted, and the rewards received."""
-
-    def __call__(
-        self, order: NDArray[np.intp], length_scale: float, ridge: float, exploration: float
-    ) -> tuple[NDArray[np.intp], Vector]: ...
-
-
-class Substitution:
-    """Independent arms by forward substitution (`play_independent`); keeps the kernel of one length scale."""
-
-    def __init__(self, squares: Matrix, Y: Matrix) -> None:
-        self._squares, self._Y = squares, Y
-        self._known: tuple[float, Matrix] | None = None
-
-    def __call__(
-        self, order: NDArray[np.intp], length_scale: float, ridge: float, exploration: float
-    ) -> tuple[NDArray[np.intp], Vector]:
-        """One game."""
-        if self._known is None or self._known[0] != length_scale:
-            self._known = length_scale, _gram(self._squares, length_scale)
-        return play_independent(self._known[1][np.ix_(order, order)], self._Y[order], ridge, exploration)
-
-
-@dataclass(frozen=True)
-class Policies:
-    """`KMTLUCB` itself, with any similarity and weights."""
-
-    X: Matrix
-    Y: Matrix
-    similarity: Similarity
-    weighting: Weighting
-
-    def __call__(
-        self, order: NDArray[np.intp], length_scale: float, ridge: float, exploration: float
-    ) -> tuple[NDArray[np.intp], Vector]:
-        """One game."""
-        policy = KMTLUCB(
-            self.Y.shape[1],
-            context_kernel=RBF(length_scale=length_scale),
-            similarity=self.similarity,
-            weighting=self.weighting,
-            ridge=ridge,
-            exploration=exploration,
-            tie_break="first",
-        )
-        played, received = [], []
-        for i, row in enumerate(order):
-            decision = policy.choose(self.X[row])
-            reward = float(self.Y[row, decision.index])
-            if math.isnan(reward):
-                policy.cancel(decision)
-                continue
-            policy.update(decision, reward)
-            played.append(i)
-            received.append(reward)
-        return np.array(played, dtype=np.intp), np.array(received)
 
 
 def _replayed(
     player: Player,
     Y: Matrix,
     weights: Vector,
-    points: list[tuple[float, float]],
+    points: list[tuple[Stationary, float]],
     widths: Sequence[float],
     orders: int,
     seed: int,
@@ -260,75 +203,19 @@ def _replayed(
     games = [rng.permutation(len(Y)) for _ in range(orders)]
     best = np.nanmax(Y, axis=1) if not np.isnan(Y).any() else np.zeros(len(Y))  # a log does not know the best
     tried, done, total = [], 0, len(points) * len(widths) * orders
-    for ell, ridge in points:
+    for kernel, ridge in points:
         for width in widths:
             losses = []
             for order in games:
-                played, rewards = player(order, ell, ridge, float(width) * math.sqrt(ridge))
+                played, rewards = player(order, kernel, ridge, float(width) * math.sqrt(ridge))
                 w, regret = weights[order][played], best[order][played] - rewards
                 losses.append(float(w @ regret / w.sum()) if len(played) else math.inf)
                 done += 1
                 if progress is not None:
                     progress(done, total)
             error = float(np.std(losses, ddof=1) / math.sqrt(orders)) if orders > 1 else 0.0
-            tried.append(Tried(ell, ridge, float(width) * math.sqrt(ridge), float(np.mean(losses)), error))
+            tried.append(Tried(kernel, ridge, float(width) * math.sqrt(ridge), float(np.mean(losses)), error))
     return tried
-
-
-def play_independent(
-    K: Matrix,
-    Y: Matrix,
-    ridge: float,
-    exploration: float,
-    *,
-    given: Sequence[int] = (),
-    rule: Callable[[Vector, Vector, int], Vector] | None = None,
-) -> tuple[NDArray[np.intp], Vector]:
-    """Play independent arms through the rows in order: the rounds that counted, and the rewards received.
-
-    ``Y`` (n, N) holds every arm's reward, NaN where it is not known: a round in which the choice is not known is
-    left out. Ties go to the first arm. The same as `KMTLUCB` with `Independent()` and uniform weights.
-
-    ``given`` names the arms of the first rows, which are learned but do not count; ``rule`` makes the scores of all
-    arms from their means, their deviations (width times the root of the ridge) and the number of the round, from 1.
-    """
-    n, n_arms = Y.shape
-    prior = K.diagonal()
-    mean, q = np.zeros((n_arms, n)), np.zeros((n_arms, n))
-    C = [np.empty((8, n)) for _ in range(n_arms)]
-    z = [np.empty(8) for _ in range(n_arms)]
-    counts = [0] * n_arms
-    factor = exploration / math.sqrt(ridge)
-    played, received = [], []
-    for i in range(n):
-        if i < len(given):
-            a = int(given[i])
-            reward = float(Y[i, a])
-        else:
-            deviation = np.sqrt(np.maximum(prior[i] - q[:, i], 0.0))
-            if rule is None:
-                score = mean[:, i] + factor * deviation
-            else:
-                score = rule(mean[:, i], deviation, i - len(given) + 1)
-            a = int(score.argmax())
-            reward = float(Y[i, a])
-            if math.isnan(reward):
-                continue
-            played.append(i)
-            received.append(reward)
-        m = counts[a]
-        if m == len(z[a]):
-            C[a] = np.concatenate([C[a], np.empty((m, n))])
-            z[a] = np.concatenate([z[a], np.empty(m)])
-        c = C[a][:m, i]
-        diagonal = math.sqrt(max(prior[i] + ridge - float(c @ c), 1e-12 * ridge))
-        row = C[a][m]
-        row[i:] = (K[i, i:] - c @ C[a][:m, i:]) / diagonal
-        z[a][m] = (reward - float(c @ z[a][:m])) / diagonal
-        mean[a, i:] += row[i:] * z[a][m]
-        q[a, i:] += row[i:] ** 2
-        counts[a] = m + 1
-    return np.array(played, dtype=np.intp), np.array(received)
 
 
 def batch_loss(K: Matrix, Y: Matrix, ridge: float, criterion: str) -> float:
@@ -350,20 +237,21 @@ def batch_loss(K: Matrix, Y: Matrix, ridge: float, criterion: str) -> float:
     return (squared if criterion == "leave_one_out" else nats) / count
 
 
-def _gram(squares: Matrix, length_scale: float) -> Matrix:
-    return np.asarray(np.exp(squares / (-2.0 * length_scale**2)))
-
-
 def _centre(table: Sequence[Tried]) -> Tried:
     def middle(values: list[float]) -> float:
         return math.exp(sum(math.log(max(v, 1e-12)) for v in values) / len(values))
 
     return Tried(
-        middle([t.length_scale for t in table]),
+        table[0].kernel.replace(length_scale=middle([t.length_scale for t in table])),
         middle([t.ridge for t in table]),
         middle([t.exploration for t in table]),
         sum(t.loss for t in table) / len(table),
     )
+
+
+def _number(kernel: Stationary) -> float:
+    assert isinstance(kernel.length_scale, float)
+    return kernel.length_scale
 
 
 def _rewards(n: int, labels: Any, rewards: Any, arms: Any, propensities: Any) -> tuple[Matrix, Vector]:

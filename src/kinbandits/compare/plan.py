@@ -175,12 +175,7 @@ class Plan:
                 other = environment.replace(seed=10_000, horizon=250)  # type: ignore[attr-defined]
                 rounds = list(other.rounds())
                 found = tune(np.array([r.context for r in rounds]), rewards=np.array([r.rewards for r in rounds]))
-            best = found.best
-            settings = {
-                "context_kernel": {"type": "RBF", "length_scale": best.length_scale},
-                "ridge": best.ridge,
-                "exploration": best.exploration,
-            }
+            settings = {argument: to_spec(value, {}) for argument, value in found.settings.items()}
             write_whole(path, json.dumps(settings).encode())
         loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return loaded

@@ -1,0 +1,144 @@
+"""Games through rows whose rewards are known: what a bandit would have received.
+
+Notation (n rows, N arms)
+    K        (n, n)  context-kernel values
+    C_a      (n_a, n)  L^-1 k of arm a's rows with the columns of all rows, L the factor of K_a + ridge I
+    z_a      (n_a,)  L^-1 y
+    mean, q  (N, n)  C_a' z_a and the column sums of C_a^2: mean and explained variance of every arm at every row
+
+Independent arms with uniform weights only gain rows, so a pull of arm a adds one row to C_a (forward substitution,
+kept for all later columns) and one product to its mean and q. A game costs the sum of n_a^2 n / 2. With any other
+similarity or weights the policy itself is played.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits.kernels import Kernel
+from kinbandits.policies import KMTLUCB
+from kinbandits.similarity import Similarity, Weighting
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+class Player(Protocol):
+    """Plays a game through rows in an order: the places in that order that counted, and the rewards received."""
+
+    def __call__(
+        self, order: NDArray[np.intp], kernel: Kernel, ridge: float, exploration: float
+    ) -> tuple[NDArray[np.intp], Vector]: ...
+
+
+class Substitution:
+    """Independent arms by forward substitution (`play_independent`); keeps the values of one kernel."""
+
+    def __init__(self, X: Matrix, Y: Matrix) -> None:
+        self._X, self._Y = X, Y
+        self._known: tuple[Kernel, Matrix] | None = None
+
+    def __call__(
+        self, order: NDArray[np.intp], kernel: Kernel, ridge: float, exploration: float
+    ) -> tuple[NDArray[np.intp], Vector]:
+        """One game."""
+        if self._known is None or self._known[0] != kernel:
+            self._known = kernel, kernel(self._X, self._X)
+        return play_independent(self._known[1][np.ix_(order, order)], self._Y[order], ridge, exploration)
+
+
+@dataclass(frozen=True)
+class Policies:
+    """`KMTLUCB` itself, with any similarity and weights."""
+
+    X: Matrix
+    Y: Matrix
+    similarity: Similarity
+    weighting: Weighting
+
+    def __call__(
+        self, order: NDArray[np.intp], kernel: Kernel, ridge: float, exploration: float
+    ) -> tuple[NDArray[np.intp], Vector]:
+        """One game."""
+        policy = KMTLUCB(
+            self.Y.shape[1],
+            context_kernel=kernel,
+            similarity=self.similarity,
+            weighting=self.weighting,
+            ridge=ridge,
+            exploration=exploration,
+            tie_break="first",
+        )
+        played, received = [], []
+        for i, row in enumerate(order):
+            decision = policy.choose(self.X[row])
+            reward = float(self.Y[row, decision.index])
+            if math.isnan(reward):
+                policy.cancel(decision)
+                continue
+            policy.update(decision, reward)
+            played.append(i)
+            received.append(reward)
+        return np.array(played, dtype=np.intp), np.array(received)
+
+
+def play_independent(
+    K: Matrix,
+    Y: Matrix,
+    ridge: float,
+    exploration: float,
+    *,
+    given: Sequence[int] = (),
+    rule: Callable[[Vector, Vector, int], Vector] | None = None,
+) -> tuple[NDArray[np.intp], Vector]:
+    """Play independent arms through the rows in order: the rounds that counted, and the rewards received.
+
+    ``Y`` (n, N) holds every arm's reward, NaN where it is not known: a round in which the choice is not known is
+    left out. Ties go to the first arm. The same as `KMTLUCB` with `Independent()` and uniform weights.
+
+    ``given`` names the arms of the first rows, which are learned but do not count; ``rule`` makes the scores of all
+    arms from their means, their deviations (width times the root of the ridge) and the number of the round, from 1.
+    """
+    n, n_arms = Y.shape
+    prior = K.diagonal()
+    mean, q = np.zeros((n_arms, n)), np.zeros((n_arms, n))
+    C = [np.empty((8, n)) for _ in range(n_arms)]
+    z = [np.empty(8) for _ in range(n_arms)]
+    counts = [0] * n_arms
+    factor = exploration / math.sqrt(ridge)
+    played, received = [], []
+    for i in range(n):
+        if i < len(given):
+            a = int(given[i])
+            reward = float(Y[i, a])
+        else:
+            deviation = np.sqrt(np.maximum(prior[i] - q[:, i], 0.0))
+            if rule is None:
+                score = mean[:, i] + factor * deviation
+            else:
+                score = rule(mean[:, i], deviation, i - len(given) + 1)
+            a = int(score.argmax())
+            reward = float(Y[i, a])
+            if math.isnan(reward):
+                continue
+            played.append(i)
+            received.append(reward)
+        m = counts[a]
+        if m == len(z[a]):
+            C[a] = np.concatenate([C[a], np.empty((m, n))])
+            z[a] = np.concatenate([z[a], np.empty(m)])
+        c = C[a][:m, i]
+        diagonal = math.sqrt(max(prior[i] + ridge - float(c @ c), 1e-12 * ridge))
+        row = C[a][m]
+        row[i:] = (K[i, i:] - c @ C[a][:m, i:]) / diagonal
+        z[a][m] = (reward - float(c @ z[a][:m])) / diagonal
+        mean[a, i:] += row[i:] * z[a][m]
+        q[a, i:] += row[i:] ** 2
+        counts[a] = m + 1
+    return np.array(played, dtype=np.intp), np.array(received)
