@@ -18,7 +18,7 @@ from kinbandits.memory import Memory, as_memory
 from kinbandits.policies.decision import ArmName
 from kinbandits.policies.drawing import TieBreak
 from kinbandits.policies.ledger import Ledger
-from kinbandits.policies.names import listed, whole
+from kinbandits.policies.names import arm_names, listed, whole
 from kinbandits.policies.published import in_force
 from kinbandits.policies.reading import RegressionPolicy
 from kinbandits.policies.rewards import RewardScale, RewardScaling, structure, told_to_all
@@ -35,7 +35,7 @@ from kinbandits.regression import (
 from kinbandits.regression.base import ColdStart
 from kinbandits.regression.budget_model import MOST_SUMS
 from kinbandits.sampling import PosteriorSampling
-from kinbandits.similarity import Independent, Settled, Similarity, Weighting
+from kinbandits.similarity import Settled, Similarity, Weighting
 from kinbandits.terms import Term, Terms, as_terms
 
 Vector = NDArray[np.float64]
@@ -126,7 +126,7 @@ class KMTLUCB(RegressionPolicy):
         max_pending: int = 100_000,
         forget_after: int | None = None,
     ) -> None:
-        limits = as_memory(memory)
+        names, limits, points = arm_names(arms), as_memory(memory), whole("budget", budget, 1)
         given = {
             "context_kernel": context_kernel,
             "similarity": similarity,
@@ -137,9 +137,10 @@ class KMTLUCB(RegressionPolicy):
             "tie_break": tie_break,
         }
         keeps_rows = limits is None or limits.rows is None
-        chosen = in_force(settings, given, keeps_rows=keeps_rows, one_of_n=rewards is not None)
+        learns = keeps_rows and not (engine == "budgeted" and len(names) * points**2 > MOST_SUMS)
+        chosen = in_force(settings, given, learns_similarity=learns, one_of_n=rewards is not None)
         super().__init__(
-            arms,
+            names,
             epsilon=epsilon,
             tie_break=chosen["tie_break"],
             seed=seed,
@@ -148,9 +149,6 @@ class KMTLUCB(RegressionPolicy):
         )
         if kernel is not None and (context_kernel is not None or similarity is not None):
             raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
-        many = self.n_arms * whole("budget", budget, 1) ** 2 > MOST_SUMS
-        if similarity is None and settings == "default" and engine == "budgeted" and many:
-            chosen["similarity"] = Independent()  # a similarity that changes needs sums for each arm
         if kernel is None:
             kernel = Term(chosen["similarity"], chosen["context_kernel"])
         self.terms = as_terms(kernel)
@@ -165,7 +163,7 @@ class KMTLUCB(RegressionPolicy):
         _one_of("cold_start", cold_start, ("explore", "borrow", "auto"))
         _one_of("engine", engine, ("auto", *ENGINES))
         self.weighting, self.cold_start, self.engine = weighting, cold_start, engine
-        self.budget, self.memory = whole("budget", budget, 1), limits
+        self.budget, self.memory = points, limits
         self._rewards = RewardScale.of(reward_range, reward_scaling)
         self.rewards = structure(rewards, reward_range, reward_scaling)
         self.ceiling = None if ceiling is None else real("ceiling", ceiling)

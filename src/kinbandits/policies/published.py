@@ -72,7 +72,7 @@ def length_scale(precision: float) -> float:
 
 
 def in_force(
-    settings: object, given: dict[str, Any], *, keeps_rows: bool = True, one_of_n: bool = False
+    settings: object, given: dict[str, Any], *, learns_similarity: bool = True, one_of_n: bool = False
 ) -> dict[str, Any]:
     """The settings a policy is built with: those given (not None), else those that ``settings`` names.
 
@@ -80,12 +80,13 @@ def in_force(
         settings: ``"default"``; ``"paper"``, what all of the paper's experiments share; or ``"paper/digits"`` and
             so on, with the kernels and ridge published for a data set.
         given: by the names of `KMTLUCB`'s arguments.
-        keeps_rows: whether rows stay, so that a similarity may be chosen from all of them.
+        learns_similarity: whether a similarity can be chosen from the rows: they all stay, or the engine keeps sums
+            for each arm.
         one_of_n: whether a reward tells about all arms.
     """
     said = {name: value for name, value in given.items() if value is not None}
     if settings == "default":
-        alone = one_of_n or not keeps_rows
+        alone = one_of_n or not learns_similarity
         return {
             "context_kernel": Median(kernel=RationalQuadratic(alpha=2.0)),
             "similarity": Independent() if alone else Adaptive(),
