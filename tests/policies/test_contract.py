@@ -495,6 +495,17 @@ def test_html_repr_shows_arms_and_escapes_names() -> None:
 # -- explanation --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("weighting", ["uniform", "per_arm"])
+def test_explanation_leaves_rows_the_weight_they_have(weighting: Any) -> None:
+    """Rows of other arms make a row older, though they lend nothing."""
+    settings = {"context_kernel": kb.RBF(1.0), "weighting": weighting, "memory": kb.Forgetting(half_life=2.0)}
+    policy = kb.KMTLUCB(2, similarity=kb.Mixed(0.5), **settings)
+    policy.observe([0, 1, 1, 1, 1], [[0.1], [0.5], [0.9], [0.2], [0.4]], [1.0, 0.0, 0.5, 0.0, 1.0])
+    told = policy.explain(policy.choose([0.1], arms=[0]))
+    noise = 0.01 * 2.0 ** (4 / 2.0)  # four rows have come since: two half-lives; n_0 = 1
+    assert told.width_alone == pytest.approx(np.sqrt((1.0 - 1.0 / (1.0 + noise)) / 0.01))
+
+
 @engines
 @all_similarities
 @pytest.mark.parametrize("cold_start", ["explore", "borrow"])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kinbandits.history import History
+from kinbandits.memory import Forgetting
 from kinbandits.policies.decision import ArmName
 from kinbandits.regression import Query, Regression
+from kinbandits.similarity import Known
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,7 @@ def explain(
     history = regression.history
     query = Query(np.array([arm]), context[None, None, :])
     mean, width = regression.predict(query)
-    own = history.arms == arm
-    alone = regression.rebuilt(
-        regression.settings,
-        History.of(history.n_arms, history.arms[own], history.contexts[own], history.rewards[own]),
-    )
+    alone = _alone(regression, arm)
     nothing = regression.rebuilt(regression.settings, History(history.n_arms))
     contributions = reward_scale * regression.contributions(arm, context)
     order = np.argsort(-np.abs(contributions), kind="stable")
@@ -83,3 +81,15 @@ def explain(
         n_own=int(regression.counts[arm]),
         n_all=regression.n_observations,
     )
+
+
+def _alone(regression: Regression, arm: int) -> Regression:
+    """The same engine with the rows of one arm only, each of the weight it has now."""
+    settings, history = regression.settings, regression.history
+    if isinstance(settings.memory, Forgetting):  # a weight depends on the rows after: they stay, as strangers
+        matrices = regression.similarity_matrices
+        strangers = settings.terms.with_similarities([Known(np.diag(np.diag(K))) for K in matrices])
+        return regression.rebuilt(replace(settings, terms=strangers), history)
+    own = history.arms == arm
+    rows = History.of(history.n_arms, history.arms[own], history.contexts[own], history.rewards[own])
+    return regression.rebuilt(settings, rows)
