@@ -199,7 +199,14 @@ def test_numbers_of_the_page() -> None:
     assert rows(problem())[2][4:] == ["-", "-", "0.50", "1.0"]
     (verdict,) = verdicts(problem())
     assert "20.0 against 8.0 of the best peer (Fast), lower in 0 of 3 seeds" in verdict
-    assert "**is beaten by Fast, Slow**" in verdict
+    assert "**is beaten by Fast**" in verdict, "of Slow one seed is missing, and on the others it is no better"
+    ahead = Line(DEFAULT, None, "out of the box", np.array([1.0, 2.0, 9.0]))
+    only = Line("Slow", "coba", "alpha 1", np.array([np.nan, 3.0, np.nan]))
+    (verdict,) = verdicts(Problem("digits", "Digits", 100, 10, (ahead, only), {}))
+    assert "lower in 1 of 1 seeds" in verdict
+    assert "is not beaten by any peer" in verdict
+    never = Line("Slow", "coba", "alpha 1", np.full(3, np.nan))
+    assert not list(verdicts(Problem("digits", "Digits", 100, 10, (ahead, never), {})))
 
 
 def test_the_figure(tmp_path) -> None:

@@ -53,13 +53,16 @@ def verdicts(problem: Problem) -> Iterator[str]:
         line = problem.line(name)
         if line is None or not peers:
             continue
-        best = min(peers, key=lambda x: x.mean)
+        played = [x for x in peers if not math.isnan(line.mean_difference(x))]
+        if not played:
+            continue
+        best = max(played, key=line.mean_difference)
         won, of = line.wins_against(best)
-        better = [x.title for x in peers if x.mean < line.mean]
+        better = [x.title for x in played if line.mean_difference(x) > 0.0]
         how = "is not beaten by any peer" if not better else f"**is beaten by {', '.join(better)}**"
         yield (
             f"{name}: {line.mean:.1f} against {best.mean:.1f} of the best peer ({best.title}), lower in {won} of "
-            f"{of} seeds; in the mean it {how}."
+            f"{of} seeds; in the mean over the seeds that both have it {how}."
         )
 
 

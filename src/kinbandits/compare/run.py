@@ -63,8 +63,17 @@ class Line:
 
     def wins_against(self, other: Line) -> tuple[int, int]:
         """In how many seeds the regret is lower, and of how many."""
-        both = ~np.isnan(self.regret) & ~np.isnan(other.regret)
-        return int((self.regret[both] < other.regret[both]).sum()), int(both.sum())
+        difference = self._less(other)
+        return int((difference < 0.0).sum()), len(difference)
+
+    def mean_difference(self, other: Line) -> float:
+        """Of regret, over the seeds that both have; NaN if there are none."""
+        difference = self._less(other)
+        return float(difference.mean()) if len(difference) else math.nan
+
+    def _less(self, other: Line) -> Vector:
+        difference = self.regret - other.regret
+        return difference[~np.isnan(difference)]
 
 
 @dataclass(frozen=True)
