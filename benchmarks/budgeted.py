@@ -272,12 +272,12 @@ def arms(rounds: int, seeds: int) -> None:
             engine="budgeted",
             tie_break="first",
         ),
-        "independent, budgeted m=256": lambda: kb.KMTLUCB(
-            N, context_kernel=kernel, similarity=kb.Independent(), engine="budgeted", tie_break="first"
+        "independent, exact": lambda: kb.KMTLUCB(
+            N, context_kernel=kernel, similarity=kb.Independent(), engine="exact", tie_break="first"
         ),
-        "LinUCB, budgeted m=256": lambda: kb.LinUCB(N, engine="budgeted", tie_break="first", exploration=0.1),
-        "LinUCB pooled": lambda: kb.LinUCB(
-            N, sharing="pooled", engine="budgeted", budget=16, tie_break="first", exploration=0.1
+        "LinUCB, exact": lambda: kb.LinUCB(N, engine="exact", tie_break="first", exploration=0.1),
+        "LinUCB pooled, exact": lambda: kb.LinUCB(
+            N, sharing="pooled", engine="exact", tie_break="first", exploration=0.1
         ),
     }
     print(f"{N} arms, T={T}, expected regret")
