@@ -31,6 +31,7 @@ DATA = {"digits": 1230, "segment": 1000, "pendigits": 4000, "usps": 4000, "mnist
 OTHERS: dict[str, Callable[[int], Any]] = {
     "hidden": lambda seed: HiddenDescriptors(seed=seed),
     "hidden-fresh": lambda seed: HiddenDescriptors(seed=1000 + seed),
+    "hidden-unseen": lambda seed: HiddenDescriptors(seed=3000 + seed),  # no rule was chosen on these
     "hidden-close": lambda seed: HiddenDescriptors(seed=seed, similarity=0.7),
     "hidden-far": lambda seed: HiddenDescriptors(seed=seed, similarity=0.3),
     "hidden-2d": lambda seed: HiddenDescriptors(seed=seed, descriptor_size=2),
@@ -60,6 +61,8 @@ METHODS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "default": lambda e: {},
     "estimated, median scale": lambda e: {"similarity": AlwaysEstimated()},
     "adaptive, no guard": lambda e: {"similarity": kb.Adaptive(guard=False)},
+    "adaptive, tolerance 0": lambda e: {"similarity": kb.Adaptive(tolerance=0.0)},
+    "adaptive, decisions not asked": lambda e: {"similarity": kb.Adaptive(tolerance=1e9)},
     "adaptive, rewards embedded": lambda e: {
         "similarity": kb.Adaptive(base=kb.Estimated(embedding_kernel=None, embed="context_reward"))
     },
