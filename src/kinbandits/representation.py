@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kinbandits._value import Value, frozen_array, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
-from kinbandits.kernels import Kernel, Median, as_kernel
+from kinbandits.kernels import DEFAULT_KERNEL, Kernel, as_kernel
 
 Matrix = NDArray[np.float64]
 
@@ -127,7 +127,7 @@ class Represented(Kernel):
         representation: `PrincipalComponents`, `RewardDirections`, or any object with scikit-learn's ``fit`` and
             ``transform``, or a function of contexts (which is not fitted). A policy with an object that is not ours
             cannot be saved.
-        kernel: on the features. Default: RBF with the median distance of the first features.
+        kernel: on the features. Default: that of policies, with the median distance of the first features.
         supervised: for scikit-learn's: fit on the rows whose reward is above the mean, with their arms as labels.
         first, growth, until: learned at ``first`` rows, then each time they have grown by this factor, and last at
             ``until``. Before ``first``, contexts are taken as they are.
@@ -137,11 +137,11 @@ class Represented(Kernel):
         >>> policy = kb.KMTLUCB(arms=2, context_kernel=Represented(PrincipalComponents(1), first=3))
         >>> policy.observe([0, 1, 0], [[0.0, 0.0], [2.0, 0.1], [4.0, 0.0]], [0.0, 1.0, 0.0])
         >>> policy.regression.settings.terms.terms[0].context_kernel.kernel
-        RBF(length_scale=2.0...)
+        RationalQuadratic(length_scale=2.0..., alpha=2.0)
     """
 
     representation: Any
-    kernel: Any = Median()  # noqa: RUF009 (a frozen value)
+    kernel: Any = DEFAULT_KERNEL
     supervised: bool = False
     first: int = 60
     growth: float = 1.5

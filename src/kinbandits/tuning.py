@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from kinbandits._checks import number_array
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError, TuningWarning
-from kinbandits.kernels import RationalQuadratic, Stationary, median_distance
+from kinbandits.kernels import DEFAULT_KERNEL, Stationary, median_distance
 from kinbandits.playing import Player, Policies, Substitution
 from kinbandits.policies import KMTLUCB
 from kinbandits.similarity import Independent, Similarity, Weighting
@@ -90,7 +90,7 @@ def tune(
     rewards: ArrayLike | None = None,
     arms: ArrayLike | None = None,
     propensities: ArrayLike | None = None,
-    kernel: Stationary = RationalQuadratic(alpha=2.0),  # noqa: B008 (a frozen value)
+    kernel: Stationary = DEFAULT_KERNEL.kernel,
     length_scales: Sequence[float] = LENGTH_SCALES,
     ridges: Sequence[float] = RIDGES,
     widths: Sequence[float] = WIDTHS,

@@ -17,6 +17,7 @@ by a matrix product), so that a matrix grown row by row equals one computed at o
 
 from kinbandits.kernels.algebra import Foreign, Kernel, Matrix, Product, Scaled, Sum, as_kernel
 from kinbandits.kernels.functions import (
+    DEFAULT_KERNEL,
     RBF,
     Constant,
     Linear,
@@ -29,6 +30,7 @@ from kinbandits.kernels.functions import (
 )
 
 __all__ = [
+    "DEFAULT_KERNEL",
     "RBF",
     "Constant",
     "Foreign",

@@ -195,6 +195,10 @@ class Median(Kernel):
         self.kernel.check_features(n_features)
 
 
+DEFAULT_KERNEL = Median(kernel=RationalQuadratic(alpha=2.0))
+"""Where nothing else is said. Why this one: see the ablation page of the documentation."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Matern(Stationary):
     """The Matern kernel of smoothness ``nu`` = 1/2, 3/2 or 5/2.

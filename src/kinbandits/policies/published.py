@@ -15,7 +15,7 @@ import numpy as np
 
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
-from kinbandits.kernels import RBF, Median, RationalQuadratic
+from kinbandits.kernels import DEFAULT_KERNEL, RBF, Median
 from kinbandits.similarity import Adaptive, Estimated, Independent
 
 MULTIPLIER = 0.1
@@ -88,7 +88,7 @@ def in_force(
     if settings == "default":
         alone = one_of_n or not learns_similarity
         return {
-            "context_kernel": Median(kernel=RationalQuadratic(alpha=2.0)),
+            "context_kernel": DEFAULT_KERNEL,
             "similarity": Independent() if alone else Adaptive(),
             "ridge": 0.01,
             "exploration": ONE_OF_N_EXPLORATION if one_of_n else 0.1,
