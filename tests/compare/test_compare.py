@@ -14,7 +14,7 @@ from kinbandits.cli import main
 from kinbandits.compare import peers as p
 from kinbandits.compare.costs import cost_of
 from kinbandits.compare.edges import try_edges
-from kinbandits.compare.page import rows, verdicts, write_figure
+from kinbandits.compare.page import rows, verdicts, write_figure, write_page
 from kinbandits.compare.plan import DEFAULT, Plan
 from kinbandits.compare.run import Line, Problem, read, run
 from kinbandits.experiments import experiment_of
@@ -151,6 +151,11 @@ def test_the_grid_then_the_best_on_all_seeds_and_more_later(tmp_path) -> None:
     assert len(cells) == 3 + 1 + 4  # the grid, the best once more, two of ours twice
     (problem,) = read(plan, tmp_path)
     assert [len(x.finished) for x in problem.lines] == [2, 2, 2]
+    assert problem.tried == (3, 3)
+    (more,) = read(Plan(data=("hidden-0.5",), seeds=2, **{**small, "grid_size": 4}), tmp_path)
+    assert more.tried == (3, 4)
+    write_page(tmp_path / "page.md", plan, [more], [], "command", "figure.png")
+    assert "Of the grids of peers 3 of 4 settings were tried here." in (tmp_path / "page.md").read_text()
     # The setting shown is the one with the least regret on the first seed.
     found = {}
     for s in plan.tried("kinbandits-linucb"):

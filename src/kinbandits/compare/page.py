@@ -82,6 +82,9 @@ def write_page(
         out += [f"## {problem.title}", "", f"{problem.rounds:,} rounds, {problem.arms} arms.", ""]
         out += [f"- {v}" for v in verdicts(problem)]
         out += ["", *_table(COLUMNS, rows(problem)), ""]
+        done, of = problem.tried
+        if done < of:
+            out += [f"Of the grids of peers {done} of {of} settings were tried here.", ""]
         for peer, why in problem.left_out.items():
             out += [f"{PEERS[peer].title} is not run here: {why}.", ""]
     missing = [n for n in plan.data if n not in {p.name for p in problems}]

@@ -78,7 +78,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Problem:
-    """One data set: its lines, best first, and who was left out."""
+    """One data set: its lines, best first, who was left out, and how many settings of peers were tried, of all."""
 
     name: str
     title: str
@@ -86,6 +86,7 @@ class Problem:
     arms: int
     lines: tuple[Line, ...]
     left_out: dict[str, str]
+    tried: tuple[int, int] = (0, 0)
 
     def line(self, title: str) -> Line | None:
         """The line of this title."""
@@ -183,7 +184,17 @@ def _problem(plan: Plan, name: str, directory: Path) -> Problem:
         len(environment.arms),
         tuple(sorted(lines, key=lambda x: x.mean)),
         plan.left_out(name),
+        _tried(plan, name, directory),
     )
+
+
+def _tried(plan: Plan, name: str, directory: Path) -> tuple[int, int]:
+    """Settings of the grid that are finished on all its seeds, and all of them."""
+    grid = plan.grid(name)
+    if grid is None:
+        return 0, 0
+    found = regrets(grid, directory)
+    return sum(not np.isnan(values).any() for values in found.values()), len(found)
 
 
 def _ours_text(name: str, tuned: dict[str, Any] | None) -> str:
