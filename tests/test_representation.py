@@ -9,7 +9,7 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.history import History
-from kinbandits.representation import OnFeatures, Projection
+from kinbandits.representation import OnFeatures, Stretch
 
 
 def rows(t: int, d: int = 4, seed: int = 0) -> History:
@@ -86,7 +86,14 @@ def test_supervised_fit_sees_rewarded_rows_and_their_arms() -> None:
 def test_reward_directions_find_the_column_that_pays() -> None:
     history = rows(400)
     learned = kb.RewardDirections(10.0).fit(history)
-    assert isinstance(learned, Projection)
+    assert isinstance(learned, Stretch)
+    np.testing.assert_allclose(
+        learned.directions @ learned.directions.T, np.eye(len(learned.directions)), atol=1e-12
+    )
+    whole = np.eye(4) + 9.0 * learned.directions.T @ learned.directions
+    found = learned.transform(history.contexts)
+    np.testing.assert_allclose(found, (history.contexts - learned.centre) @ whole, atol=1e-12)
+    np.testing.assert_array_equal(learned.transform(history.contexts[7:8]), found[7:8])  # each row by itself
     stretched = np.linalg.norm(learned.transform(learned.centre + np.eye(4)), axis=1)
     assert stretched[2] > 1.5
     components = kb.PrincipalComponents(1).fit(history).directions

@@ -23,14 +23,14 @@ from kinbandits.kernels import DEFAULT_KERNEL, Kernel, as_kernel
 
 Matrix = NDArray[np.float64]
 
-__all__ = ["OnFeatures", "PrincipalComponents", "Projection", "Represented", "RewardDirections"]
+__all__ = ["OnFeatures", "PrincipalComponents", "Projection", "Represented", "RewardDirections", "Stretch"]
 
 
 class Representation(Value, ABC):
     """How features are learned, with no package but NumPy, so that a policy that has it can be saved."""
 
     @abstractmethod
-    def fit(self, history: History) -> Projection:
+    def fit(self, history: History) -> Projection | Stretch:
         """The features after these rows."""
 
 
@@ -52,6 +52,30 @@ class Projection(Value):
     def transform(self, X: Matrix) -> Matrix:
         """(n, features)."""
         return np.asarray(np.einsum("ij,kj->ik", X - self.centre, self.directions))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stretch(Value):
+    """Features x - centre, multiplied by ``factor`` in the span of some orthonormal directions.
+
+    >>> Stretch([1.0, 0.0], [[0.0, 1.0]], 2.0).transform(np.array([[5.0, 3.0]]))
+    array([[4., 6.]])
+    """
+
+    centre: Any
+    directions: Any
+    factor: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centre", frozen_array(self.centre))
+        object.__setattr__(self, "directions", frozen_array(self.directions))
+        object.__setattr__(self, "factor", real("factor", self.factor))
+
+    def transform(self, X: Matrix) -> Matrix:
+        """(n, columns): through the few directions, never through a matrix of all columns."""
+        moved = X - self.centre
+        along = np.einsum("ij,kj->ik", moved, self.directions)
+        return np.asarray(moved + (self.factor - 1.0) * np.einsum("ik,kj->ij", along, self.directions))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,15 +106,15 @@ class RewardDirections(Representation):
 
     stretch: float = 2.0
 
-    def fit(self, history: History) -> Projection:
+    def fit(self, history: History) -> Stretch:
         """One direction per arm played, made orthogonal."""
-        X, d = history.contexts, history.contexts.shape[1]
+        X = history.contexts
         centre = X.mean(axis=0)
         weights = np.eye(history.n_arms)[history.arms] * (history.rewards - history.rewards.mean())[:, None]
         means = weights.T @ (X - centre)
         _, values, V = np.linalg.svd(means, full_matrices=False)
         kept = V[values > 1e-9 * max(float(values.max(initial=0.0)), 1e-300)] if values.size else V[:0]
-        return Projection(centre, np.eye(d) + (real("stretch", self.stretch) - 1.0) * kept.T @ kept)
+        return Stretch(centre, kept, self.stretch)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
