@@ -105,6 +105,11 @@ METHODS: dict[str, Callable[[Any], dict[str, Any]]] = {
     },
     # declared: what the user knows of the rewards
     "ceiling 1 declared": lambda e: {"similarity": kb.Independent(), "ceiling": 1.0},
+    "principal components, ceiling 1 declared": lambda e: {
+        "similarity": kb.Independent(),
+        "context_kernel": kb.Represented(kb.PrincipalComponents(20)),
+        "ceiling": 1.0,
+    },
     "one of N declared": lambda e: {"rewards": "one_of_n", "engine": "exact"},
 }
 COLD_STARTS = ("explore", "borrow")  # the methods of the problem "cold-start"
