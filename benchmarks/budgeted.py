@@ -28,6 +28,7 @@ from scipy.spatial.distance import pdist
 
 import kinbandits as kb
 from kinbandits.errors import BudgetWarning
+from kinbandits.kernels import DEFAULT_KERNEL
 
 Array = NDArray[Any]
 
@@ -115,7 +116,8 @@ def cost(rounds: int, seeds: int) -> None:
 
 def default_kernel(contexts: Array) -> kb.RationalQuadratic:
     """The kernel that `KMTLUCB` takes where nothing is said."""
-    return kb.RationalQuadratic(length_scale=float(np.median(pdist(contexts))), alpha=2.0)
+    kernel: kb.RationalQuadratic = DEFAULT_KERNEL.kernel.replace(length_scale=float(np.median(pdist(contexts))))
+    return kernel
 
 
 def estimated(kernel: kb.Kernel) -> kb.Estimated:
@@ -303,8 +305,8 @@ def million(rounds: int, seeds: int) -> None:
     last, step = rounds or 1_000_000, (rounds or 1_000_000) // 20
     memory: list[float] = []
     for i in range(20):
-        for _ in range(step // 500):  # few contexts at a time, so that only the policy could fill the memory
-            play(policy, stream, 500)
+        for low in range(0, step, 500):  # few contexts at a time, so that only the policy could fill the memory
+            play(policy, stream, min(500, step - low))
         x, _ = stream.draw()
         mean, width = policy.predict(x)
         assert np.isfinite([mean, width]).all(), "not finite"

@@ -18,6 +18,7 @@ from screen import game
 import kinbandits as kb
 from kinbandits.environments import HiddenDescriptors
 from kinbandits.history import History
+from kinbandits.kernels import DEFAULT_KERNEL
 from kinbandits.playing import play_independent
 from kinbandits.similarity import Adaptive
 
@@ -32,7 +33,7 @@ def rows_of(problem: str, seed: int, rows: int, streams: str) -> tuple[History, 
         kb.simulate(policy, environment)
         return policy.regression.history, policy.regression.settings.terms.terms[0].context_kernel
     X, Y, given = game(problem, seed, rows, streams)
-    kernel = kb.RationalQuadratic(length_scale=float(np.median(pdist(X[:60]))), alpha=2.0)
+    kernel = DEFAULT_KERNEL.kernel.replace(length_scale=float(np.median(pdist(X[: DEFAULT_KERNEL.rows]))))
     arms = list(given)
 
     def rule(mean: Any, deviation: Any, t: int) -> Any:

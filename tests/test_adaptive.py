@@ -382,6 +382,7 @@ def test_works_with_descriptors_as_base() -> None:
         ({"first": 1}, "first must be at least 2"),
         ({"until": 2.5}, "until must be a whole number"),
         ({"margin": -1.0}, "margin must be at least 0"),
+        ({"tolerance": -1.0}, "tolerance must be at least 0"),
     ],
 )
 def test_bad_settings_are_refused(wrong: dict[str, object], text: str) -> None:

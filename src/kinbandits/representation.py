@@ -30,7 +30,7 @@ class Representation(Value, ABC):
     """How features are learned, with no package but NumPy, so that a policy that has it can be saved."""
 
     @abstractmethod
-    def fit(self, history: History) -> Projection | Stretch:
+    def fit(self, history: History) -> Projection:
         """The features after these rows."""
 
 
@@ -55,27 +55,23 @@ class Projection(Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Stretch(Value):
+class Stretch(Projection):
     """Features x - centre, multiplied by ``factor`` in the span of some orthonormal directions.
 
     >>> Stretch([1.0, 0.0], [[0.0, 1.0]], 2.0).transform(np.array([[5.0, 3.0]]))
     array([[4., 6.]])
     """
 
-    centre: Any
-    directions: Any
     factor: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "centre", frozen_array(self.centre))
-        object.__setattr__(self, "directions", frozen_array(self.directions))
+        super().__post_init__()
         object.__setattr__(self, "factor", real("factor", self.factor))
 
     def transform(self, X: Matrix) -> Matrix:
         """(n, columns): through the few directions, never through a matrix of all columns."""
-        moved = X - self.centre
-        along = np.einsum("ij,kj->ik", moved, self.directions)
-        return np.asarray(moved + (self.factor - 1.0) * np.einsum("ik,kj->ij", along, self.directions))
+        along = super().transform(X)
+        return np.asarray(X - self.centre + (self.factor - 1.0) * np.einsum("ik,kj->ij", along, self.directions))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,7 +13,6 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.policies import published
-from kinbandits.service import config
 from kinbandits.service.config import ServiceSettings, Settings
 from kinbandits.service.engine import Engine
 from kinbandits.service.events import uniform_draws
@@ -358,5 +357,5 @@ def test_a_snapshot_of_other_defaults_is_not_used(monkeypatch: pytest.MonkeyPatc
     before = settings.fingerprint()
     assert Settings.model_validate({"policy": {"arms": 3}}).fingerprint() == before
     other = published.in_force("default", {}) | {"context_kernel": kb.Median()}
-    monkeypatch.setattr(config, "in_force", lambda *given: other)
+    monkeypatch.setattr(published, "in_force", lambda *given: other)
     assert settings.fingerprint() != before

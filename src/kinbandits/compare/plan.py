@@ -24,7 +24,7 @@ from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.config import EnvironmentConfig, Experiment, experiment_of, policies
 from kinbandits.experiments.storage import write_whole
 from kinbandits.policies import KMTLUCB
-from kinbandits.policies.published import in_force
+from kinbandits.policies.published import defaults_as_data
 from kinbandits.tuning import tune
 
 __all__ = ["DATA", "DEFAULT", "OURS", "TUNED", "Plan", "setting_name"]
@@ -189,7 +189,7 @@ def _defaults() -> dict[str, Any]:
         for p in parameters
         if isinstance(p.default, bool | int | float | str) and p.name != "seed"
     }
-    return plain | {name: to_spec(value, {}) for name, value in in_force("default", {}).items()}
+    return plain | defaults_as_data()
 
 
 def setting_name(peer: str, settings: Mapping[str, Any]) -> str:

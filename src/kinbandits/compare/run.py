@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -110,7 +110,8 @@ def run(
         grid = plan.grid(name)
         if grid is not None:
             run_experiment(grid, directory, extend=True, jobs=jobs, stream=stream)
-        final = plan.final(name, _best(plan, name, directory), _tuned(plan, name, directory, say))
+        best = _best(plan, name, _grid_regrets(plan, name, directory))
+        final = plan.final(name, best, _tuned(plan, name, directory, say))
         run_experiment(final, directory, extend=True, jobs=jobs, stream=stream)
         if costs:
             for cell in final.cells():
@@ -122,12 +123,13 @@ def _tuned(plan: Plan, name: str, directory: Path, say: Callable[[str], None]) -
     return plan.tuned(name, directory / "tuned", say) if TUNED in plan.ours else None
 
 
-def _best(plan: Plan, name: str, directory: Path) -> dict[str, dict[str, Any]]:
-    """The settings of each peer with the least mean regret on the seeds of the grid, as far as finished."""
+def _grid_regrets(plan: Plan, name: str, directory: Path) -> dict[str, Vector]:
     grid = plan.grid(name)
-    if grid is None:
-        return {}
-    found = regrets(grid, directory)
+    return {} if grid is None else regrets(grid, directory)
+
+
+def _best(plan: Plan, name: str, found: Mapping[str, Vector]) -> dict[str, dict[str, Any]]:
+    """The settings of each peer with the least mean of ``found`` (regrets on the grid), as far as finished."""
     best = {}
     for peer in plan.here():
         judge = plan.chooses_for(peer, name)
@@ -159,7 +161,8 @@ def read(plan: Plan, directory: Path) -> list[Problem]:
 
 
 def _problem(plan: Plan, name: str, directory: Path) -> Problem:
-    best = _best(plan, name, directory)
+    grid = _grid_regrets(plan, name, directory)
+    best = _best(plan, name, grid)
     tuned = directory / "tuned" / f"{name}.json"
     known = plan.tuned(name, tuned.parent, lambda text: None) if tuned.exists() else None
     final = plan.final(name, best, known)
@@ -184,17 +187,8 @@ def _problem(plan: Plan, name: str, directory: Path) -> Problem:
         len(environment.arms),
         tuple(sorted(lines, key=lambda x: x.mean)),
         plan.left_out(name),
-        _tried(plan, name, directory),
+        (sum(not np.isnan(values).any() for values in grid.values()), len(grid)),
     )
-
-
-def _tried(plan: Plan, name: str, directory: Path) -> tuple[int, int]:
-    """Settings of the grid that are finished on all its seeds, and all of them."""
-    grid = plan.grid(name)
-    if grid is None:
-        return 0, 0
-    found = regrets(grid, directory)
-    return sum(not np.isnan(values).any() for values in found.values()), len(found)
 
 
 def _ours_text(name: str, tuned: dict[str, Any] | None) -> str:

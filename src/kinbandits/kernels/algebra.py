@@ -77,11 +77,21 @@ class Kernel(Value, ABC):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sum(Kernel):
-    """The sum of two kernels, written ``k1 + k2``."""
+class Pair(Kernel):
+    """Two kernels on the same contexts, to be combined."""
 
     first: Kernel
     second: Kernel
+
+    def check_features(self, n_features: int) -> None:
+        """Check both."""
+        self.first.check_features(n_features)
+        self.second.check_features(n_features)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sum(Pair):
+    """The sum of two kernels, written ``k1 + k2``."""
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
         return self.first(A, B) + self.second(A, B)
@@ -95,18 +105,10 @@ class Sum(Kernel):
         first, second = self.first.features(A), self.second.features(A)
         return None if first is None or second is None else np.hstack([first, second])
 
-    def check_features(self, n_features: int) -> None:
-        """Check both."""
-        self.first.check_features(n_features)
-        self.second.check_features(n_features)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Product(Kernel):
+class Product(Pair):
     """The product of two kernels, written ``k1 * k2``."""
-
-    first: Kernel
-    second: Kernel
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
         return self.first(A, B) * self.second(A, B)
@@ -121,11 +123,6 @@ class Product(Kernel):
         if first is None or second is None:
             return None
         return np.asarray(np.einsum("ip,iq->ipq", first, second).reshape(len(A), -1))
-
-    def check_features(self, n_features: int) -> None:
-        """Check both."""
-        self.first.check_features(n_features)
-        self.second.check_features(n_features)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

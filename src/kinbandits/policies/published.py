@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._value import positive
+from kinbandits._value import positive, to_spec
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import DEFAULT_KERNEL, RBF, Median
 from kinbandits.similarity import Adaptive, Estimated, Independent
@@ -69,6 +69,15 @@ PAPER: dict[str, Precisions] = {
 def length_scale(precision: float) -> float:
     """The length scale of a precision, 1 / sqrt(2 precision)."""
     return math.sqrt(0.5 / precision)
+
+
+def defaults_as_data() -> dict[str, Any]:
+    """The settings of a policy that is given none, as JSON data: what depends on them says so by these.
+
+    >>> defaults_as_data()["ridge"]
+    0.01
+    """
+    return {name: to_spec(value, {}) for name, value in in_force("default", {}).items()}
 
 
 def in_force(

@@ -20,11 +20,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kinbandits._value import to_spec
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.experiments.values import value_of
 from kinbandits.policies import KMTLUCB
-from kinbandits.policies.published import in_force
+from kinbandits.policies.published import defaults_as_data
 
 EPSILON = 0.05  # the service's default floor: every candidate is played, so that the log can be evaluated
 LARGEST = 1e12  # of a context entry or a reward, in magnitude
@@ -70,8 +69,7 @@ class Settings(BaseModel):
 
     def fingerprint(self) -> str:
         """A digest of what the model depends on, defaults too; a snapshot of other settings is not used."""
-        defaults = {name: to_spec(value, {}) for name, value in in_force("default", {}).items()}
-        text = json.dumps([{"epsilon": EPSILON, **self.policy}, defaults], sort_keys=True)
+        text = json.dumps([{"epsilon": EPSILON, **self.policy}, defaults_as_data()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
