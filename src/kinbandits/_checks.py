@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kinbandits._frames import column_names, ordered
+from kinbandits._types import Matrix
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
-Matrix = NDArray[np.float64]
 LARGEST = 1e50  # magnitude of a number we compute with: the product of several must be finite
 
 

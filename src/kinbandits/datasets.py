@@ -24,12 +24,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kinbandits._types import Matrix
 from kinbandits._value import Value
 from kinbandits.errors import DatasetError, InvalidInputError, MissingPackageError
 
 __all__ = ["CATALOGUE", "Dataset", "Entry", "Scaling", "cache_directory", "fetch", "find", "load", "names"]
 
-Matrix = NDArray[np.float64]
 Scaling = Literal["paper", "raw", "minmax"]
 VARIABLE = "KINBANDITS_DATA"
 

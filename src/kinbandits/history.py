@@ -15,11 +15,8 @@ import copy
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
+from kinbandits._types import Indices, Matrix, Vector
 
 
 class History:

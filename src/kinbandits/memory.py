@@ -10,12 +10,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinbandits._types import Vector
 from kinbandits._value import Value, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
-
-Vector = NDArray[np.float64]
 
 __all__ = ["Forgetting", "Memory", "Window"]
 

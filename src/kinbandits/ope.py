@@ -28,18 +28,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from kinbandits._checks import number_array
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError
 from kinbandits.policies import KMTLUCB, Policy
 
 __all__ = ["Estimate", "Evaluation", "LoggedRounds", "estimate", "evaluate_policy"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Matrix, Vector
 from kinbandits.kernels import Kernel
 from kinbandits.policies import KMTLUCB
 from kinbandits.similarity import Similarity, Weighting
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 class Player(Protocol):

@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinbandits._types import Matrix
 from kinbandits._value import Value, frozen_array, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import DEFAULT_KERNEL, Kernel, as_kernel
-
-Matrix = NDArray[np.float64]
 
 __all__ = ["OnFeatures", "PrincipalComponents", "Projection", "Represented", "RewardDirections", "Stretch"]
 

@@ -19,15 +19,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value, positive
 from kinbandits.errors import InvalidInputError
 
 __all__ = ["PosteriorSampling", "covariance_root"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 _TIE = 1e-12
 
 

@@ -14,16 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Matrix
 from kinbandits._value import Value
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import as_kernel
 from kinbandits.similarity import Choice, Settled, Similarity, StepTracker, Stepwise, Tracker, Weighting
-
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 __all__ = ["Term", "Terms", "as_terms"]
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from kinbandits._types import Matrix
 from kinbandits.environments import check_environment
 from kinbandits.errors import (
     ContractError,
@@ -32,8 +33,6 @@ from kinbandits.history import History
 from kinbandits.kernels import as_kernel
 from kinbandits.policies import Policy, load
 from kinbandits.similarity import Similarity
-
-Matrix = NDArray[np.float64]
 
 __all__ = ["check_environment", "check_kernel", "check_policy", "check_similarity"]
 

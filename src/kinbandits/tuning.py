@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from kinbandits._checks import number_array
+from kinbandits._types import Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError, TuningWarning
 from kinbandits.kernels import DEFAULT_KERNEL, Stationary, median_distance
@@ -22,8 +23,6 @@ from kinbandits.playing import Player, Policies, Substitution
 from kinbandits.policies import KMTLUCB
 from kinbandits.similarity import Independent, Similarity, Weighting
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Criterion = Literal["replay", "leave_one_out", "likelihood"]
 
 __all__ = ["Tried", "Tuned", "tune"]

@@ -19,16 +19,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinbandits._types import Vector
 from kinbandits.environments import Environment
 from kinbandits.environments.labelled import LabelledRows
 from kinbandits.policies import LinUCB
 
 __all__ = ["PEERS", "Peer", "PeerEntry", "installed", "standardisation", "version"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinbandits._types import Vector
 from kinbandits.compare.costs import cost_of
 from kinbandits.compare.edges import Edges, try_edges
 from kinbandits.compare.peers import PEERS
@@ -22,8 +22,6 @@ from kinbandits.experiments.config import policy_named
 from kinbandits.experiments.storage import CellResult
 
 __all__ = ["Line", "Problem", "edges_of", "read", "run"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

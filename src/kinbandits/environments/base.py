@@ -17,11 +17,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Rows = tuple[list[Any], Matrix, Vector]
 
 __all__ = ["Environment", "Round", "Rows", "describe", "no_rows", "seeded", "whole"]

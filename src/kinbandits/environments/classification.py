@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinbandits._types import Indices
 from kinbandits.datasets import CATALOGUE, Dataset, Scaling
 from kinbandits.environments.base import seeded, whole
-from kinbandits.environments.labelled import Indices, LabelledRows, Split
+from kinbandits.environments.labelled import LabelledRows, Split
 from kinbandits.environments.tables import from_frame, is_table
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 

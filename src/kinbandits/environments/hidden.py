@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kinbandits._types import Matrix
 from kinbandits._value import Value, positive, real
-from kinbandits.environments.base import Matrix, Round, Rows, seeded, whole
+from kinbandits.environments.base import Round, Rows, seeded, whole
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import cdist
 

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Matrix
 from kinbandits._value import Value
 from kinbandits.datasets import CATALOGUE, Dataset, Scaling, load
-from kinbandits.environments.base import Matrix, Round, Rows, no_rows
+from kinbandits.environments.base import Round, Rows, no_rows
 from kinbandits.environments.tables import is_table, read_labelled
-
-Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import number_array, rows_of_contexts
 from kinbandits._frames import categories, column, listed_column, narwhals, numbers
+from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value
-from kinbandits.environments.base import Matrix, Round, Rows, Vector, no_rows, seeded, whole
+from kinbandits.environments.base import Round, Rows, no_rows, seeded, whole
 from kinbandits.environments.tables import read_table
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 

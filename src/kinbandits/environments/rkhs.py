@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from kinbandits._types import Matrix
 from kinbandits._value import Value, positive
-from kinbandits.environments.base import Matrix, Round, Rows, no_rows, seeded, whole
+from kinbandits.environments.base import Round, Rows, no_rows, seeded, whole
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF, as_kernel
 from kinbandits.similarity import Mixed

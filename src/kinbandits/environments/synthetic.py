@@ -15,8 +15,9 @@ from typing import Literal
 
 import numpy as np
 
+from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value, positive, real
-from kinbandits.environments.base import Matrix, Round, Rows, Vector, no_rows, seeded, whole
+from kinbandits.environments.base import Round, Rows, no_rows, seeded, whole
 from kinbandits.errors import InvalidInputError
 
 Reading = Literal["text", "scripts"]

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Matrix
 from kinbandits._value import Value, positive, real
-from kinbandits.environments.base import Matrix, Round, Rows, no_rows, seeded, whole
+from kinbandits.environments.base import Round, Rows, no_rows, seeded, whole
 from kinbandits.errors import InvalidInputError
 
 __all__ = ["Users"]

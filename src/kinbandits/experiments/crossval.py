@@ -32,15 +32,13 @@ from scipy.linalg import lapack, solveh_banded
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import RBF
 from kinbandits.similarity import Estimated, Independent, Known, Pooled, Similarity, embedding_distances
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 Method = Literal["independent", "pooled", "known", "estimated"]
 
 PAPER_GRID: tuple[float, ...] = tuple(float(v) for v in np.logspace(-3, 2, 10))

@@ -15,7 +15,7 @@ by a matrix product), so that a matrix grown row by row equals one computed at o
 `Linear` is the exception.
 """
 
-from kinbandits.kernels.algebra import Foreign, Kernel, Matrix, Product, Scaled, Sum, as_kernel
+from kinbandits.kernels.algebra import Foreign, Kernel, Product, Scaled, Sum, as_kernel
 from kinbandits.kernels.functions import (
     DEFAULT_KERNEL,
     RBF,
@@ -37,7 +37,6 @@ __all__ = [
     "Kernel",
     "Linear",
     "Matern",
-    "Matrix",
     "Median",
     "Product",
     "RationalQuadratic",

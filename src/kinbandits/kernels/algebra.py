@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinbandits._types import Matrix
 from kinbandits._value import Value, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
-
-Matrix = NDArray[np.float64]
 
 
 class Kernel(Value, ABC):

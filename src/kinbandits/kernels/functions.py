@@ -12,10 +12,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinbandits._types import Matrix
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
-from kinbandits.kernels.algebra import Kernel, Matrix
+from kinbandits.kernels.algebra import Kernel
 
 
 def _length_scale(value: object) -> float | tuple[float, ...]:

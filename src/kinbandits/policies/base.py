@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import number, number_array, rounds_of_contexts, rows_of_contexts
 from kinbandits._frames import column_names, ordered
+from kinbandits._types import Indices, Vector
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownArmError, UnknownDecisionError
 from kinbandits.policies.decision import ArmName, Batch, Decision, Decisions
@@ -25,9 +26,6 @@ from kinbandits.policies.ledger import Ledger, Ticket
 from kinbandits.policies.names import arm_names, check_arm_name, listed, shorten, whole
 from kinbandits.policies.parameters import Parameters
 from kinbandits.regression import Prediction, Query
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 _TIE = 1e-12  # scores this close (relative) are a tie when ties are broken at random
 

@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.policies.base import Policy
 from kinbandits.policies.decision import ArmName
 from kinbandits.regression import Prediction, Query
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 _CELLS = 2000  # cells of the grid on which the probabilities are integrated
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import rows_of_contexts
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.exploration import LogExploration
@@ -32,9 +33,6 @@ from kinbandits.regression.base import best
 from kinbandits.similarity import Clustered, components
 from kinbandits.terms import Term, as_terms
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 Edges = NDArray[np.bool_]
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Vector
 from kinbandits.errors import InvalidTypeError, StaleDecisionError
 from kinbandits.regression import Prediction, Query
 
 ArmName = str | int
-Vector = NDArray[np.float64]
 
 
 @dataclass(eq=False)

@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
+from kinbandits._types import Indices, Vector
+
 Leaders = NDArray[np.bool_] | Vector
 TieBreak = Literal["random", "first"]
 

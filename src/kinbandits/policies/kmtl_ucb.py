@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
@@ -38,9 +39,6 @@ from kinbandits.sampling import PosteriorSampling
 from kinbandits.similarity import Settled, Similarity, Weighting
 from kinbandits.terms import Term, Terms, as_terms
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 Exploration = float | Callable[[int], float] | PosteriorSampling
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from kinbandits._types import Matrix
 from kinbandits.errors import InvalidInputError
 from kinbandits.policies.base import Policy
 from kinbandits.policies.decision import ArmName, Decision
@@ -20,8 +21,6 @@ from kinbandits.regression import Regression
 from kinbandits.sampling import covariance_root
 from kinbandits.similarity import Similarity
 from kinbandits.terms import Terms
-
-Matrix = NDArray[np.float64]
 
 
 class KernelPolicy(Policy, ABC):

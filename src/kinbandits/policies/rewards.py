@@ -12,12 +12,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 RewardScaling = Literal["running"]
 SETTLED_ROWS = 60  # as many as the default context kernel takes to settle
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits import theory
+from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import HorizonReachedError, InvalidInputError
 from kinbandits.history import History
@@ -33,11 +34,6 @@ from kinbandits.regression import ENGINES, Prediction, Query, Regression, Ridge,
 from kinbandits.similarity import Independent, Similarity
 from kinbandits.terms import Term, Terms, as_terms
 from kinbandits.theory.conditions import probability, whole
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
-Mask = NDArray[np.bool_]
 
 
 class SupKMTLUCB(KernelPolicy):

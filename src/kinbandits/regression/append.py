@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.errors import SingularMatrixError
 from kinbandits.history import History
-from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Ridge, Vector, best
+from kinbandits.regression.base import Query, Regression, Ridge, best
 from kinbandits.regression.dense import GrowingGram
 from kinbandits.regression.linalg import LARGEST_JITTER, SMALL_PIVOT, warn_singular
 from kinbandits.regression.panels import GrowingCholesky, WholeCholesky

@@ -21,15 +21,12 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.memory import Memory
 from kinbandits.similarity import Choice, Weighting
 from kinbandits.terms import Terms
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
-Mask = NDArray[np.bool_]
 ColdStart = Literal["explore", "borrow"]
 
 

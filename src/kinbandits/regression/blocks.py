@@ -13,13 +13,10 @@ diagonal of K_arm, and hi likewise with the largest: the similarity never lags, 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.blas import dger
 
+from kinbandits._types import Matrix, Vector
 from kinbandits.regression.linalg import inverted
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 _GROWTH = 1.15  # rebuild when the noise has grown by more than this
 UNIT = 2.0**-53

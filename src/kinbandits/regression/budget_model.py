@@ -33,9 +33,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
-from kinbandits.regression.base import Indices, Matrix, Ridge, Vector
+from kinbandits.regression.base import Ridge
 from kinbandits.regression.dictionary import Dictionary
 from kinbandits.regression.embeddings import EmbeddingFollower, FixedFollower, make_follower
 from kinbandits.regression.inverse import Inverse

@@ -13,9 +13,9 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import BudgetWarning
 from kinbandits.regression.linalg import posterior_inverse
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from kinbandits.regression.budget_model import BudgetModel
     from kinbandits.regression.budgeted import BudgetedRegression
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 TOO_BLIND = 0.1  # of the prior variance: a mean residual above this and the budget is too small
 _MOST = 1000  # rows looked at

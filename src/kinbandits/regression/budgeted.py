@@ -13,8 +13,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
-from kinbandits.regression.base import Indices, Matrix, Query, Regression, Ridge, Vector
+from kinbandits.regression.base import Query, Regression, Ridge
 from kinbandits.regression.budget_model import BudgetModel
 from kinbandits.regression.budget_report import budget_report, warn_if_small
 from kinbandits.regression.linalg import low_rank_forms, low_rank_root

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
-from kinbandits.regression.base import Indices, Matrix, Query, Regression, Ridge, Vector
+from kinbandits.regression.base import Query, Regression, Ridge
 from kinbandits.regression.frozen import FrozenRegression
 from kinbandits.regression.linalg import backward, factor, forward
 from kinbandits.terms import TermsTracker

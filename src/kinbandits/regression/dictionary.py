@@ -12,14 +12,10 @@ Notation (m slots, of which n are taken; K_arm the similarity in force, one per 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.regression.inverse import Inverse, move_last
 from kinbandits.terms import Terms
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 _TINY = 1e-7  # on the diagonal of K_x, where one context may stand for several arms
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits.regression.base import Indices, Matrix, Query, Vector
+from kinbandits._types import Indices, Matrix, Vector
+from kinbandits.regression.base import Query
 from kinbandits.regression.linalg import backward, factor, forward
 from kinbandits.regression.state import DualState
 

@@ -20,16 +20,12 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Product, RationalQuadratic, Scaled, Sum
 from kinbandits.similarity import Estimated, Similarity, Stepwise
 from kinbandits.terms import Term
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 FREQUENCIES = 256
 _SEED = 20171204  # of the frequencies: the same for every policy, so that a policy's decisions repeat

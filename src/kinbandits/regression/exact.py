@@ -20,10 +20,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.kernels import Foreign, Kernel
 from kinbandits.regression.append import AppendRegression
-from kinbandits.regression.base import Indices, Mask, Matrix, Query, Regression, Ridge, Vector
+from kinbandits.regression.base import Query, Regression, Ridge
 from kinbandits.regression.dense import DenseRegression
 from kinbandits.regression.features import FeatureRegression
 from kinbandits.regression.frozen import FrozenRegression

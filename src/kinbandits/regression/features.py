@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
-from kinbandits.regression.base import Indices, Matrix, Query, Regression, Ridge, Vector
+from kinbandits.regression.base import Query, Regression, Ridge
 from kinbandits.regression.linalg import factor
 
 _RENEW = 32  # rank-one updates of a block before its inverse is computed anew

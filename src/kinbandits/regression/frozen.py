@@ -19,9 +19,10 @@ from typing import NoReturn
 import numpy as np
 from scipy.linalg import lapack
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import InvalidTypeError
 from kinbandits.history import History
-from kinbandits.regression.base import Indices, Matrix, Prediction, Query, Regression, Ridge, Vector
+from kinbandits.regression.base import Prediction, Query, Regression, Ridge
 from kinbandits.regression.linalg import factor
 from kinbandits.similarity import Choice
 

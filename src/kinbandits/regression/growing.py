@@ -12,12 +12,9 @@ P, and a product with the inverse is one pass over P and one over G.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinbandits._types import Matrix, Vector
 from kinbandits.regression.linalg import inverted
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 
 class GrowingInverse:

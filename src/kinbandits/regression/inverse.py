@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dger
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
+from kinbandits._types import Matrix, Vector
 
 
 class Inverse:

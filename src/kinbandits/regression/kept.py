@@ -7,14 +7,10 @@ when there is a window. Buffers hold twice as many rows as are kept, so that dro
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.regression.inverse import move_last
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 class Kept:

@@ -27,7 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kinbandits.regression.base import Indices, Mask, Matrix, Query, Vector, best
+from kinbandits._types import Indices, Mask, Matrix, Vector
+from kinbandits.regression.base import Query, best
 from kinbandits.regression.blocks import UNIT
 from kinbandits.regression.dual import DualRegression
 from kinbandits.regression.probe import Probe, different_arms

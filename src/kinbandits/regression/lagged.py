@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits.regression.base import Indices, Matrix, Query, Vector
+from kinbandits._types import Indices, Matrix, Vector
+from kinbandits.regression.base import Query
 from kinbandits.regression.dual import DualRegression
 from kinbandits.regression.growing import GrowingInverse
 from kinbandits.regression.whole import WholeReference, _root

@@ -6,14 +6,11 @@ import warnings
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dpotrf, dpotri, dpstrf, dtrtrs
 
+from kinbandits._types import Matrix, Vector
 from kinbandits.errors import NumericalWarning, SingularMatrixError
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 LARGEST_JITTER = 1e-6  # of the largest diagonal entry; more would change the answer
 SMALL_PIVOT = 1e-11  # of the largest diagonal entry

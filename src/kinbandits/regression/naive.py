@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kinbandits.regression.base import Indices, Matrix, Query, Regression, Vector
+from kinbandits._types import Indices, Matrix, Vector
+from kinbandits.regression.base import Query, Regression
 
 
 class NaiveRegression(Regression):

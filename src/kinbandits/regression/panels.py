@@ -14,14 +14,11 @@ buffer; growing allocates one panel, never a copy of what is there.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotrf
 
+from kinbandits._types import Matrix, Vector
 from kinbandits.regression.linalg import backward, forward
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 _HEIGHT = 128
 

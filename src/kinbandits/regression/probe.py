@@ -13,12 +13,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.regression.base import Query
 from kinbandits.regression.strips import Rows
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 def different_arms(query: Query, K_arms: list[Matrix], cold: NDArray[np.bool_]) -> tuple[Indices, Indices]:

@@ -13,17 +13,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinbandits._types import Matrix, Vector
 from kinbandits.regression.blocks import BlockInverse
 from kinbandits.regression.linalg import shifts
 from kinbandits.regression.probe import Probe
 
 if TYPE_CHECKING:
     from kinbandits.regression.state import DualState
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 
 class Guess(NamedTuple):

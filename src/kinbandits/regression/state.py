@@ -22,10 +22,11 @@ from collections import Counter
 import numpy as np
 from scipy.linalg.blas import dasum
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import cdist
-from kinbandits.regression.base import Indices, Matrix, Query, Regression, Ridge, Vector
+from kinbandits.regression.base import Query, Regression, Ridge
 from kinbandits.regression.blocks import UNIT
 from kinbandits.regression.probe import Probe
 from kinbandits.regression.reference import ArmsReference, Reference

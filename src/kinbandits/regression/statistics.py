@@ -14,13 +14,9 @@ enough ("pooled"), which is what makes a thousand arms possible.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.regression.inverse import add_outer, move_last
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 _SMALLEST_SCALE = 1e-60
 

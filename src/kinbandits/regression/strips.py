@@ -15,11 +15,8 @@ arranged arm by arm (`Rows`), and their columns are written to the strips some a
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
+from kinbandits._types import Indices, Matrix, Vector
 
 _RECENT = 32  # columns kept apart before they are written to the strips
 _GROWTH = 2.0

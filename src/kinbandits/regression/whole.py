@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.regression.blocks import UNIT
 from kinbandits.regression.growing import GrowingInverse
 from kinbandits.regression.linalg import shifts
@@ -28,9 +28,6 @@ from kinbandits.regression.reference import Guess, Reference, Widths
 if TYPE_CHECKING:
     from kinbandits.regression.state import DualState
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 _MANY = 64  # rows appended without a question in between, after which the inverse is made anew when there is one
 

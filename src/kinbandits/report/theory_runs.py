@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinbandits import theory
+from kinbandits._types import Matrix, Vector
 from kinbandits.environments import Environment, RKHSProblem
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF, Kernel
@@ -21,9 +22,6 @@ from kinbandits.policies import KMTLUCB, Policy, SupKMTLUCB
 from kinbandits.similarity import Independent, Similarity
 from kinbandits.simulate import simulate
 from kinbandits.trace import Trace
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 DELTA = 0.1
 MUS = (0.0, 0.25, 0.5, 0.75, 1.0)

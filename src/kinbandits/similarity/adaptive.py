@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinbandits._types import Matrix, Vector
 from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import Kernel
-from kinbandits.similarity.base import Matrix, Similarity, Weighting
-from kinbandits.similarity.criteria import Evidence, Vector
+from kinbandits.similarity.base import Similarity, Weighting
+from kinbandits.similarity.criteria import Evidence
 from kinbandits.similarity.estimated import Estimated
 from kinbandits.similarity.stepwise import Choice, Stepwise
 

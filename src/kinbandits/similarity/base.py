@@ -6,15 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from kinbandits._types import Matrix
 from kinbandits._value import Value
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import Kernel
 
-Matrix = NDArray[np.float64]
 Weighting = Literal["per_arm", "uniform"]
 
 

@@ -16,11 +16,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kinbandits._types import Matrix
 from kinbandits._value import frozen_array, positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import Kernel
-from kinbandits.similarity.base import Matrix, Similarity, Tracker, Weighting
+from kinbandits.similarity.base import Similarity, Tracker, Weighting
 from kinbandits.similarity.given import Graph, Independent
 
 Labels = NDArray[np.intp]

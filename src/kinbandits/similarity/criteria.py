@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, lapack
 
+from kinbandits._types import Matrix, Vector
 from kinbandits.history import History
 from kinbandits.kernels import Kernel
-from kinbandits.similarity.base import Matrix, Weighting
+from kinbandits.similarity.base import Weighting
 
-Vector = NDArray[np.float64]
 _BLOCK = 512  # rows of context-kernel values computed at a time
 
 

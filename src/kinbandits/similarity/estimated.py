@@ -16,11 +16,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Matrix
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import RBF, Kernel, as_kernel
-from kinbandits.similarity.base import Matrix, Similarity, Tracker, Weighting
+from kinbandits.similarity.base import Similarity, Tracker, Weighting
 
 _BLOCK = 1024  # rows of kernel values computed at a time
 

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinbandits._checks import number_array
+from kinbandits._types import Matrix
 from kinbandits._value import frozen_array, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError, NotPositiveSemidefiniteError
 from kinbandits.history import History
 from kinbandits.kernels import Kernel, as_kernel
-from kinbandits.similarity.base import Matrix, Similarity
+from kinbandits.similarity.base import Similarity
 
 TOLERANCE = 1e-10  # how far a matrix may be from symmetric and positive semidefinite
 

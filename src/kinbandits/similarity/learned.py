@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cholesky, lapack
 
+from kinbandits._types import Matrix
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
-from kinbandits.similarity.base import Matrix
 from kinbandits.similarity.criteria import Problem
 from kinbandits.similarity.estimated import nearest_similarity
 from kinbandits.similarity.stepwise import Choice, Stepwise

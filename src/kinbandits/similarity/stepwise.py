@@ -15,11 +15,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from kinbandits._types import Matrix
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import Kernel
-from kinbandits.similarity.base import Matrix, Similarity, Tracker, Weighting
+from kinbandits.similarity.base import Similarity, Tracker, Weighting
 from kinbandits.similarity.criteria import Evidence, Problem
 
 RULE = 2  # of choosing; a choice saved under another is made again

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kinbandits._checks import number_array
+from kinbandits._types import Matrix, Vector
 from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError, NotPositiveSemidefiniteError
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 _TOLERANCE = 1e-10  # of the largest entry: how far a matrix may be from symmetric and positive semidefinite
 

@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import number_array
+from kinbandits._types import Matrix
 from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError
 from kinbandits.theory.conditions import form_of, kernel_matrix, nonnegative, ridge_of, spectrum_of, whole
-
-Matrix = NDArray[np.float64]
 
 
 def log_g(K: ArrayLike, ridge: float) -> float:
