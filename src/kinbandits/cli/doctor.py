@@ -70,7 +70,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
 
 def examine() -> list[Finding]:
     """All findings."""
-    return [_python(), _ours(), *_blas(), _cores(), _sqlite(), *_disks(), _data(), *_packages()]
+    return [_python(), _ours(), _core(), *_blas(), _cores(), _sqlite(), *_disks(), _data(), *_packages()]
 
 
 def _python() -> Finding:
@@ -84,6 +84,13 @@ def _ours() -> Finding:
     from kinbandits._version import __version__
 
     return Finding("kinbandits", f"{__version__} with NumPy {numpy.__version__}, SciPy {scipy.__version__}")
+
+
+def _core() -> Finding:
+    from kinbandits.regression.compiled import STATE
+
+    advice = "" if STATE == "in use" else "the same arms, but slower; install again where there is a C compiler"
+    return Finding("compiled core", STATE, "note" if advice else "ok", advice)
 
 
 def _blas() -> list[Finding]:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.kernels import Foreign, Kernel
+from kinbandits.regression import compiled
 from kinbandits.regression.append import AppendRegression
 from kinbandits.regression.base import Query, Regression, Ridge
 from kinbandits.regression.dense import DenseRegression
@@ -136,7 +137,8 @@ class ExactRegression(Regression):
         return self._core.log_det()
 
     def report(self) -> dict[str, Any]:
-        return {"method": type(self._core).__name__.removesuffix("Regression").lower(), **self._core.report()}
+        method = type(self._core).__name__.removesuffix("Regression").lower()
+        return {"method": method, "compiled core": compiled.STATE, **self._core.report()}
 
 
 def _has_function(kernel: Kernel) -> bool:

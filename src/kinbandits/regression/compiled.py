@@ -1,0 +1,29 @@
+"""Is the compiled core there, and is it in use?
+
+It is built at installation where a C compiler is found. ``KINBANDITS_COMPILED=0`` in the environment switches it
+off, and the same work is then done in NumPy, with the same arms.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from types import ModuleType
+
+TEXT = 1  # the text of `core.c` that this package is written for
+
+
+def _load() -> tuple[ModuleType | None, str]:
+    if os.environ.get("KINBANDITS_COMPILED", "1") == "0":
+        return None, "switched off by KINBANDITS_COMPILED=0"
+    try:
+        core = import_module("kinbandits.regression._core")
+    except ImportError:
+        return None, "not built"
+    if core.TEXT != TEXT:
+        return None, "built from another version"
+    return core, "in use"
+
+
+CORE, STATE = _load()
+"""The module, or None; and "in use", "not built", "built from another version" or "switched off by ..."."""
