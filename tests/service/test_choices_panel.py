@@ -58,3 +58,9 @@ def test_nothing_is_told_where_nothing_is_chosen(tmp_path: Path, similarity: dic
     shown = panel(tmp_path, similarity, rounds=12)
     assert "given, not chosen" in shown
     assert "Chosen from" not in shown
+
+
+def test_an_estimated_similarity_is_not_called_given(tmp_path: Path) -> None:
+    shown = panel(tmp_path, {"type": "Estimated", "length_scale": 0.5}, rounds=12)
+    assert "given" not in shown
+    assert "estimated from the data" in shown

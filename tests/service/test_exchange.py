@@ -175,6 +175,8 @@ def test_what_cannot_be_done_is_said(tmp_path: Path, config: Path, run: Run) -> 
     assert "arms must be at least 1" in run("serve", bad, code=1)
     bad.write_text("[service]\nreward_wait = -1.0\n")
     assert "service.reward_wait" in run("serve", bad, code=1)
+    bad.write_text("[service]\nreward_weight = 1.0\n")
+    assert "there is no setting service.reward_weight; there are reward_wait" in run("serve", bad, code=1)
     held = open_store(str(tmp_path / "log.sqlite3"))
     assert "in use by another process" in run("serve", config, "--store", tmp_path / "log.sqlite3", code=1)
     held.close()
@@ -185,3 +187,17 @@ def test_postgres_logs_too(postgres_url: str, tmp_path: Path, config: Path, run:
     assert "all in order" in run("log", "verify", postgres_url)
     assert "30 decisions" in run("log", "export", postgres_url, tmp_path / "x.jsonl")
     assert "pg_dump" in run("backup", postgres_url, tmp_path / "x", code=1)
+
+
+def test_the_file_of_an_experiment_is_recognised(tmp_path: Path, config: Path, run: Run) -> None:
+    fill(str(tmp_path / "log.sqlite3"), config, rounds=3)
+    path = tmp_path / "experiment.toml"
+    path.write_text('name = "x"\nseeds = 3\n[[environments]]\nkind = "synthetic-news"\n[[methods]]\nname = "a"\n')
+    for command in (("serve", path), ("evaluate", tmp_path / "log.sqlite3", path)):
+        said = " ".join(run(*command, code=1).split())
+        assert "is an experiment" in said
+        assert "kinbandits run" in said
+        assert "[policy]" in said
+        assert "Extra inputs" not in said
+    path.write_text("[polcy]\narms = 3\n")
+    assert "has polcy, but a service's file has only" in " ".join(run("serve", path, code=1).split())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import threading
 import time
+import types
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kinbandits.errors import FormatError
-from kinbandits.service import schema
+from kinbandits.service import tables
 from kinbandits.service.events import Draft, Event, decision_id, digest, to_text
 from kinbandits.service.store import Store, StoreLockedError, StoreUnavailableError, Token, open_store
 
@@ -183,6 +185,15 @@ def test_one_process_holds_an_sqlite_log(tmp_path: Path) -> None:
     open_store(path).close()
 
 
+def test_a_machine_without_fcntl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[tuple[int, int]] = []
+    windows = types.SimpleNamespace(LK_NBLCK=2, locking=lambda _, mode, n: held.append((mode, n)))
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", windows)
+    open_store(str(tmp_path / "log.sqlite3")).close()
+    assert held == [(2, 1)]
+
+
 def test_an_sqlite_log_flushes_every_commit(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "log.sqlite3"))
     assert store._write("PRAGMA journal_mode") == [("wal",)]
@@ -249,7 +260,7 @@ FORMATS = Path(__file__).parent.parent / "formats"
 def test_a_later_version_is_refused(open_log: Callable[..., Store]) -> None:
     store = open_log()
     with store.transaction() as tx:
-        tx.set_meta("schema_version", str(schema.VERSION + 1))
+        tx.set_meta("schema_version", str(tables.VERSION + 1))
     store.close()
     with pytest.raises(FormatError, match="Upgrade kinbandits"):
         open_log()
@@ -257,7 +268,7 @@ def test_a_later_version_is_refused(open_log: Callable[..., Store]) -> None:
         open_log(readonly=True)
 
 
-@pytest.mark.parametrize("version", range(1, schema.VERSION + 1))
+@pytest.mark.parametrize("version", range(1, tables.VERSION + 1))
 def test_a_kept_sqlite_log_of_each_version_opens(version: int, tmp_path: Path) -> None:
     path = tmp_path / "old.sqlite3"
     path.write_bytes((FORMATS / f"service-v{version}.sqlite3").read_bytes())
@@ -266,7 +277,7 @@ def test_a_kept_sqlite_log_of_each_version_opens(version: int, tmp_path: Path) -
     check_kept(open_store(str(path)))
 
 
-@pytest.mark.parametrize("version", range(1, schema.VERSION + 1))
+@pytest.mark.parametrize("version", range(1, tables.VERSION + 1))
 def test_a_kept_postgres_log_of_each_version_opens(version: int, postgres_url: str) -> None:
     import psycopg
 
@@ -277,7 +288,7 @@ def test_a_kept_postgres_log_of_each_version_opens(version: int, postgres_url: s
 
 def check_kept(store: Store) -> None:
     """The log that ``tests/service/keep_format.py`` wrote."""
-    assert store.meta("schema_version") == str(schema.VERSION)
+    assert store.meta("schema_version") == str(tables.VERSION)
     assert [e.kind for e in store.read()] == ["decision", "decision", "reward"]
     assert [r.state for r in store.records()] == ["rewarded", "open"]
     assert store.tokens()[0].name == "kept"

@@ -19,17 +19,18 @@ from starlette.routing import Match
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from kinbandits._version import __version__
-from kinbandits.service import schemas as s
+from kinbandits.service import messages as s
+from kinbandits.service.batcher import Batcher
 from kinbandits.service.chooser import explain_record
 from kinbandits.service.dashboard import add_pages
 from kinbandits.service.engine import Engine
 from kinbandits.service.guard import Guard, problem_body, problem_headers, problem_of
-from kinbandits.service.hot import DECIDE, REWARD, Desk, HotPath, Model, decision_request, parsed, reward_request
 from kinbandits.service.metrics import CONTENT_TYPE, Metrics
 from kinbandits.service.openapi import describe, operation
 from kinbandits.service.problems import Problem, unavailable, unknown_decision
 from kinbandits.service.requests import AddArm, AddToken, RetireArm, RevokeToken, Void
 from kinbandits.service.requests import Request as EngineRequest
+from kinbandits.service.shortcut import DECIDE, REWARD, Shortcut
 from kinbandits.service.store import StoreUnavailableError
 from kinbandits.service.tokens import Keyring, hash_token, new_token
 
@@ -62,19 +63,19 @@ def create_app(engine: Engine, trusted_proxies: str = "127.0.0.1") -> Guard:
     metrics = Metrics(engine)
     keyring = Keyring(engine.store)
     limits = engine.settings.service
-    desk = Desk(engine)
+    batcher = Batcher(engine)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _bad_path)
     for kind in (Problem, StoreUnavailableError, Exception):
         app.add_exception_handler(kind, _problem)
-    _add_decisions(app, engine, desk)
-    _add_arms(app, engine, desk)
-    _add_tokens(app, engine, desk, keyring)
+    _add_decisions(app, engine, batcher)
+    _add_arms(app, engine, batcher)
+    _add_tokens(app, engine, batcher, keyring)
     _add_reading(app, engine, metrics)
     add_pages(app, engine, keyring)
     describe(app)
     return Guard(
-        HotPath(ProxyHeadersMiddleware(app, trusted_proxies), desk, app.routes),  # type: ignore[arg-type]
+        Shortcut(ProxyHeadersMiddleware(app, trusted_proxies), batcher, app),  # type: ignore[arg-type]
         keyring=keyring,
         max_body=limits.max_body,
         rate=limits.rate,
@@ -126,38 +127,34 @@ async def _bad_path(request: Request, error: Exception) -> Response:
     return await _problem(request, Problem(422, "invalid_path", "the path does not fit; see /openapi.json"))
 
 
-async def _body(request: Request, model: type[Model]) -> Model:
-    return parsed(model, request.headers.get("content-type", ""), await request.body())
+async def _body(request: Request, model: type[s.Model]) -> s.Model:
+    return s.parse(model, request.headers.get("content-type", ""), await request.body())
 
 
-async def _ask(desk: Desk, request: EngineRequest) -> Response:
+async def _ask(batcher: Batcher, request: EngineRequest) -> Response:
     """The engine's answer as an HTTP answer."""
-    return Response(await desk.ask(request), media_type="application/json")
+    return Response(await batcher.ask(request), media_type="application/json")
 
 
 def _reply(model: BaseModel) -> Response:
     return Response(model.model_dump_json(), media_type="application/json")
 
 
-def _add_decisions(app: FastAPI, engine: Engine, desk: Desk) -> None:
+def _add_decisions(app: FastAPI, engine: Engine, batcher: Batcher) -> None:
     identifier = Path(pattern=s.ID, description="The id of a decision.", examples=["0-000000000001"])
 
     @app.post(DECIDE, **operation("decide", s.Decision, s.DecisionRequest, 404, 409))
-    async def decide(request: Request) -> Response:
+    async def decide() -> None:  # this and the next are answered by `Shortcut`
         """Choose an arm. The decision is on disk when it is answered."""
-        kind = request.headers.get("content-type", "")
-        return await _ask(desk, decision_request(kind, await request.body()))
 
     @app.put(REWARD, **operation("reward", s.Outcome, s.RewardRequest, 404, 409))
-    async def reward(request: Request, id: str = identifier) -> Response:
+    async def reward(id: str = identifier) -> None:
         """Deliver a reward. The same value again is the same answer; another value is refused with 409."""
-        kind = request.headers.get("content-type", "")
-        return await _ask(desk, reward_request(request.path_params["id"], kind, await request.body()))
 
     @app.delete("/v1/decisions/{id}", **operation("void", s.Outcome, None, 404, 409))
     async def void(request: Request, id: str = identifier) -> Response:
         """Void a decision that was not carried out: it takes no reward, and is not defaulted."""
-        return await _ask(desk, Void(request.path_params["id"], "by request"))
+        return await _ask(batcher, Void(request.path_params["id"], "by request"))
 
     @app.get("/v1/decisions/{id}", **operation("decision", s.DecisionRecord, None, 404))
     async def decision(request: Request, id: str = identifier) -> Response:
@@ -197,7 +194,7 @@ def explanation_of(engine: Engine, identifier: str) -> s.ExplanationAnswer | Non
     )
 
 
-def _add_arms(app: FastAPI, engine: Engine, desk: Desk) -> None:
+def _add_arms(app: FastAPI, engine: Engine, batcher: Batcher) -> None:
     @app.get("/v1/arms", **operation("arms", list[s.Arm], None))
     async def arms(request: Request) -> Response:
         """All arms with their records."""
@@ -208,17 +205,17 @@ def _add_arms(app: FastAPI, engine: Engine, desk: Desk) -> None:
         """Add an arm; it is a candidate from now on."""
         body = await _body(request, s.ArmRequest)
         by = request.scope["kinbandits.token"].name
-        return await _ask(desk, AddArm(body.arm, by, body.descriptor, body.similarity, body.neighbours))
+        return await _ask(batcher, AddArm(body.arm, by, body.descriptor, body.similarity, body.neighbours))
 
     @app.delete("/v1/arms/{arm}", **operation("retire_arm", s.ArmState, None, 404, 409))
     async def retire(request: Request, arm: str = Path(description="The name of an arm.")) -> Response:
         """Retire an arm: never chosen again, but its data still help its kin."""
         given = request.path_params["arm"]
         name = next((a for a in engine.serving.policy.arms if str(a) == given), given)
-        return await _ask(desk, RetireArm(name, request.scope["kinbandits.token"].name))
+        return await _ask(batcher, RetireArm(name, request.scope["kinbandits.token"].name))
 
 
-def _add_tokens(app: FastAPI, engine: Engine, desk: Desk, keyring: Keyring) -> None:
+def _add_tokens(app: FastAPI, engine: Engine, batcher: Batcher, keyring: Keyring) -> None:
     @app.get("/v1/tokens", **operation("tokens", list[s.TokenState], None))
     async def tokens(request: Request) -> Response:
         """All tokens, revoked ones included, without their secrets."""
@@ -234,7 +231,7 @@ def _add_tokens(app: FastAPI, engine: Engine, desk: Desk, keyring: Keyring) -> N
         body = await _body(request, s.TokenRequest)
         secret, roles = new_token(), tuple(dict.fromkeys(body.roles))
         by = request.scope["kinbandits.token"].name
-        await _ask(desk, AddToken(body.name, hash_token(secret), roles, by))
+        await _ask(batcher, AddToken(body.name, hash_token(secret), roles, by))
         keyring.forget()
         return _reply(s.TokenAnswer(name=body.name, roles=list(roles), token=secret))
 
@@ -242,7 +239,7 @@ def _add_tokens(app: FastAPI, engine: Engine, desk: Desk, keyring: Keyring) -> N
     async def revoke(request: Request, name: str = Path(description="The name of a token.")) -> Response:
         """Revoke a token: refused from now on (within two seconds by other processes)."""
         given = request.path_params["name"]
-        await _ask(desk, RevokeToken(given, request.scope["kinbandits.token"].name))
+        await _ask(batcher, RevokeToken(given, request.scope["kinbandits.token"].name))
         keyring.forget()
         t = next(t for t in await asyncio.to_thread(engine.store.tokens) if t.name == given)
         roles: Any = list(t.roles)

@@ -98,11 +98,31 @@ def load_settings(path: str | Path) -> Settings:
         raise InvalidInputError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} is not valid TOML: {error}") from error
+    if not data.keys() <= Settings.model_fields.keys():
+        raise InvalidInputError(f"{path} {_not_settings(data)}")
     try:
         settings = Settings.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InvalidInputError(f"{path}: {where}: {first['msg']}") from error
+        raise InvalidInputError(f"{path}: {_first_error(error)}") from error
     settings.build()
     return settings
+
+
+def _not_settings(data: dict[str, Any]) -> str:
+    """What is wrong with a file that has other tables than settings have."""
+    if {"environments", "methods"} & data.keys():
+        return (
+            "is an experiment (it has environments or methods): `kinbandits run` plays it. A service's file has a "
+            "[policy] table with arms, and a [service] table"
+        )
+    names = ", ".join(sorted(data.keys() - Settings.model_fields.keys()))
+    return f"has {names}, but a service's file has only the tables [policy] and [service]"
+
+
+def _first_error(error: ValidationError) -> str:
+    """The first thing pydantic found, in our words."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return f"there is no setting {where}; there are {', '.join(ServiceSettings.model_fields)}"
+    return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r}"

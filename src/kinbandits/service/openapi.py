@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from kinbandits.service import schemas as s
+from kinbandits.service import messages as s
 
 _WHY = {
     400: "The body is not JSON.",

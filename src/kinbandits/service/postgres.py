@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 
 from kinbandits.errors import InvalidInputError
-from kinbandits.service import schema
+from kinbandits.service import tables
 from kinbandits.service.store import Store, StoreUnavailableError
 
 _FAMILY = 0x6B696E  # "kin"
@@ -30,7 +30,7 @@ class PostgresStore(Store):
     """An event log in the database at ``url``."""
 
     _each = "SELECT jsonb_array_elements_text(?::jsonb)"
-    _words = schema.POSTGRES
+    _words = tables.POSTGRES
 
     def __init__(self, url: str, *, create: bool = True, readonly: bool = False) -> None:
         super().__init__()

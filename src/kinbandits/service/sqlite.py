@@ -7,7 +7,6 @@ keeps clear of a fault of SQLite before 3.51.3 that needs two connections that w
 
 from __future__ import annotations
 
-import fcntl
 import sqlite3
 import threading
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kinbandits.errors import FormatError, InvalidInputError
-from kinbandits.service import schema
+from kinbandits.service import tables
 from kinbandits.service.store import Store, StoreLockedError, StoreUnavailableError
 
 
@@ -25,7 +24,7 @@ class SQLiteStore(Store):
     """An event log in the file ``path``; ``path + ".lock"`` beside it says that it is in use."""
 
     _each = "SELECT value FROM json_each(?)"
-    _words = schema.SQLITE
+    _words = tables.SQLITE
 
     def __init__(self, path: str | Path, *, create: bool = True, readonly: bool = False) -> None:
         super().__init__()
@@ -66,7 +65,7 @@ class SQLiteStore(Store):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         stream = self.path.with_name(self.path.name + ".lock").open("a")
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _hold(stream.fileno())
         except OSError:
             stream.close()
             raise StoreLockedError(
@@ -151,3 +150,15 @@ class SQLiteStore(Store):
         if self._lock_file is not None:
             self._lock_file.close()
             self._lock_file = None
+
+
+def _hold(descriptor: int) -> None:
+    """Lock a file for this process, or raise OSError; the system lets go when the process ends."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

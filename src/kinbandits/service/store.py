@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kinbandits.errors import FormatError, KinbanditsError
-from kinbandits.service import schema
+from kinbandits.service import tables
 from kinbandits.service.events import OUTCOMES, Draft, Event, Record, digest, number_of, to_text
 
 
@@ -196,7 +196,7 @@ class Store(ABC):
 
     def migrate(self) -> None:
         """Bring the tables to this release's version; a database of a later version is refused."""
-        upto = schema.VERSION
+        upto = tables.VERSION
         with self._writer_lock, self._begin():
             version = self._version()
             if version > upto:
@@ -205,7 +205,7 @@ class Store(ABC):
                     "Upgrade kinbandits to open it"
                 )
             for step in range(version + 1, upto + 1):
-                for statement in schema.statements(step, self._words):
+                for statement in tables.statements(step, self._words):
                     self._write(statement)
                 self._write_many(
                     "INSERT INTO meta (name, value) VALUES ('schema_version', ?) "
@@ -226,10 +226,10 @@ class Store(ABC):
     def _check_version(self) -> None:
         """Refuse to read tables of another version: only a writer may bring them forward."""
         version = self.meta("schema_version")
-        if version != str(schema.VERSION):
+        if version != str(tables.VERSION):
             self.close()
             raise FormatError(
-                f"{self.url} has schema version {version}; this release reads {schema.VERSION}. Start the service "
+                f"{self.url} has schema version {version}; this release reads {tables.VERSION}. Start the service "
                 "once to bring it forward, or upgrade kinbandits"
             )
 

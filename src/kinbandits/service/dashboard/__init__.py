@@ -25,10 +25,11 @@ from kinbandits.service.chooser import explain_record
 from kinbandits.service.dashboard import charts
 from kinbandits.service.engine import Engine
 from kinbandits.service.guard import COOKIE
+from kinbandits.service.messages import ID
 from kinbandits.service.problems import Problem
-from kinbandits.service.schemas import ID
 from kinbandits.service.state import DELAY_EDGES
 from kinbandits.service.tokens import Keyring
+from kinbandits.similarity import Similarity
 
 PANELS = (
     "summary",
@@ -177,10 +178,11 @@ class Pages:
 
     def _choices(self) -> dict[str, Any]:
         """Why the similarity is what it is, where it is chosen from the data."""
+        policy = self.engine.serving.policy
         try:
-            report = self.engine.serving.policy.similarity_report(complete=False)
+            report = policy.similarity_report(complete=False)
         except InvalidInputError:
-            return {"report": None}
+            return {"report": None, "said": _about(policy.terms.terms[0].similarity)}
         past = report.over_time
         if not any(c.candidates for c in past):
             return {"report": report, "shares": "", "leads": "", "candidates": []}
@@ -245,6 +247,15 @@ class Pages:
         return self.render(
             "explain.html", record=record, explanation=explanation, lent=lent, largest=largest, now=time.time()
         )
+
+
+def _about(similarity: Similarity) -> str:
+    """Where a similarity comes from that has no choices to show."""
+    if similarity.fixed:
+        return "This similarity is given, not chosen from the data."
+    if similarity.steps:
+        return "This similarity was chosen from the data; the rows it was chosen from are no longer kept."
+    return "This similarity is estimated from the data and follows every row, so there are no choices to show."
 
 
 def _band(n: float, total: float, square: float) -> tuple[float | None, float | None, float | None]:

@@ -1,4 +1,4 @@
-"""The hot path: it answers as the routes would, in company where there is company, at once where there is none."""
+"""The shortcut answers as the routes would; the batcher never keeps one alone waiting."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from test_app import SETTINGS, serving, wait_ready
 
-from kinbandits.service import hot
+from kinbandits.service import batcher
+from kinbandits.service.batcher import Batcher
 from kinbandits.service.config import Settings
 from kinbandits.service.engine import Engine
-from kinbandits.service.hot import Desk, HotPath
 from kinbandits.service.requests import Decide, Request, deliver
+from kinbandits.service.shortcut import Shortcut
 from kinbandits.service.store import open_store
 
 REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
@@ -52,10 +53,10 @@ def answers(path: Path) -> list[tuple[int, bytes, dict[str, str]]]:
 def test_it_answers_as_the_routes_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     direct = answers(tmp_path / "hot.sqlite3")
 
-    async def only_routes(self: HotPath, scope: Any, receive: Any, send: Any) -> None:
+    async def only_routes(self: Shortcut, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
 
-    monkeypatch.setattr(HotPath, "__call__", only_routes)
+    monkeypatch.setattr(Shortcut, "__call__", only_routes)
     routed = answers(tmp_path / "routed.sqlite3")
     for request, a, b in zip(REQUESTS, direct, routed, strict=True):
         assert a == b, request
@@ -86,15 +87,15 @@ async def settle() -> None:
 
 
 def test_one_alone_is_handed_in_at_once_and_company_comes_back_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hot, "_MOMENT", 0.3)
-    monkeypatch.setattr(hot, "_LONGEST", 0.3)
+    monkeypatch.setattr(batcher, "_MOMENT", 0.3)
+    monkeypatch.setattr(batcher, "_LONGEST", 0.3)
 
     async def play() -> None:
         engine = Answering()
-        desk = Desk(engine)  # type: ignore[arg-type]
+        batch = Batcher(engine)  # type: ignore[arg-type]
 
         def ask(n: int) -> list[asyncio.Task[bytes]]:
-            return [asyncio.ensure_future(desk.ask(Decide([0.0]))) for _ in range(n)]
+            return [asyncio.ensure_future(batch.ask(Decide([0.0]))) for _ in range(n)]
 
         for _ in range(3):  # alone: no waiting
             (task,) = ask(1)
@@ -129,8 +130,8 @@ def test_one_alone_is_handed_in_at_once_and_company_comes_back_together(monkeypa
 def test_a_request_given_up_holds_nobody() -> None:
     async def play() -> None:
         engine = Answering()
-        desk = Desk(engine)  # type: ignore[arg-type]
-        tasks = [asyncio.ensure_future(desk.ask(Decide([0.0]))) for _ in range(3)]
+        batch = Batcher(engine)  # type: ignore[arg-type]
+        tasks = [asyncio.ensure_future(batch.ask(Decide([0.0]))) for _ in range(3)]
         await settle()
         tasks[0].cancel()  # handed in
         tasks[2].cancel()  # not yet
@@ -138,7 +139,7 @@ def test_a_request_given_up_holds_nobody() -> None:
         await asyncio.sleep(0.05)
         engine.answer()
         assert await asyncio.wait_for(tasks[1], 1.0) == b'{"id": "x"}'
-        other = asyncio.ensure_future(desk.ask(Decide([0.0])))
+        other = asyncio.ensure_future(batch.ask(Decide([0.0])))
         await asyncio.sleep(0.05)
         engine.answer()
         assert await asyncio.wait_for(other, 1.0) == b'{"id": "x"}'
@@ -148,13 +149,13 @@ def test_a_request_given_up_holds_nobody() -> None:
 
 def test_those_who_come_one_after_another_do_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream of independent clients, closer together than the moment: one deadline for all that gather."""
-    monkeypatch.setattr(hot, "_MOMENT", 0.01)
-    monkeypatch.setattr(hot, "_LONGEST", 0.05)
+    monkeypatch.setattr(batcher, "_MOMENT", 0.01)
+    monkeypatch.setattr(batcher, "_LONGEST", 0.05)
 
     async def play() -> None:
         engine = Answering()
-        desk = Desk(engine)  # type: ignore[arg-type]
-        burst = [asyncio.ensure_future(desk.ask(Decide([0.0]))) for _ in range(300)]
+        batch = Batcher(engine)  # type: ignore[arg-type]
+        burst = [asyncio.ensure_future(batch.ask(Decide([0.0]))) for _ in range(300)]
         for _ in range(3):
             await asyncio.sleep(0.1)
             engine.answer()
@@ -162,7 +163,7 @@ def test_those_who_come_one_after_another_do_not_wait_for_ever(monkeypatch: pyte
         loop = asyncio.get_running_loop()
         begun, tasks = loop.time(), []
         while not engine.open:  # nobody is answered, so nobody comes back; more and more come
-            tasks.append(asyncio.ensure_future(desk.ask(Decide([0.0]))))
+            tasks.append(asyncio.ensure_future(batch.ask(Decide([0.0]))))
             await asyncio.sleep(0.005)
             assert loop.time() < begun + 0.5, "they wait for those who do not come"
         while engine.open:
@@ -182,10 +183,10 @@ def test_a_request_that_cannot_be_handed_in_holds_nobody() -> None:
 
     async def play() -> None:
         engine = Failing()
-        desk = Desk(engine)  # type: ignore[arg-type]
+        batch = Batcher(engine)  # type: ignore[arg-type]
         with pytest.raises(RuntimeError):
-            await desk.ask(Decide([0.0], key="bad"))
-        good = asyncio.ensure_future(desk.ask(Decide([0.0])))
+            await batch.ask(Decide([0.0], key="bad"))
+        good = asyncio.ensure_future(batch.ask(Decide([0.0])))
         await asyncio.sleep(0.05)
         engine.answer()
         assert await asyncio.wait_for(good, 1.0) == b'{"id": "x"}'
@@ -199,8 +200,8 @@ def test_requests_that_gather_count_as_waiting(tmp_path: Path) -> None:
     engine._accepting = True  # and no thread that takes anything
 
     async def play() -> None:
-        desk = Desk(engine)
-        tasks = [asyncio.ensure_future(desk.ask(Decide([0.1, 0.2]))) for _ in range(7)]
+        batch = Batcher(engine)
+        tasks = [asyncio.ensure_future(batch.ask(Decide([0.1, 0.2]))) for _ in range(7)]
         await settle()
         assert engine.waiting == 7
         for task in tasks:

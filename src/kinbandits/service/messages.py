@@ -5,12 +5,14 @@ Strict: no NaN, no infinities, no numbers in strings, no unknown fields.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from kinbandits.service.config import LARGEST
+from kinbandits.service.problems import Problem
 
+Model = TypeVar("Model", bound=BaseModel)
 ID = r"^[0-9a-f]{1,2}-[0-9a-f]{12}$"
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Row = Annotated[list[Number], Field(min_length=1, max_length=100_000)]
@@ -196,3 +198,24 @@ class ProblemAnswer(BaseModel):
     code: str
     detail: str
     errors: list[dict[str, Any]] | None = None
+
+
+def parse(model: type[Model], kind: str, content: bytes) -> Model:
+    """A body as a model. Errors name places and rules, and repeat nothing that was sent."""
+    if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
+        raise Problem(415, "not_json", "send JSON, with Content-Type: application/json")
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        if found[0]["type"] == "json_invalid":
+            raise Problem(400, "not_json", "the body is not valid JSON") from None
+        known = set(model.model_fields)
+        errors = [
+            {"where": [x for x in e["loc"] if isinstance(x, int) or x in known], "rule": e["type"]}
+            for e in found[:10]
+        ]
+        problem = Problem(
+            422, "invalid", "the body does not fit the schema; see errors and /openapi.json", errors=errors
+        )
+        raise problem from None

@@ -1,0 +1,89 @@
+"""Requests are handed to the engine in batches: a batch costs little more than one request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from kinbandits.service.engine import Engine
+from kinbandits.service.problems import unavailable
+from kinbandits.service.requests import Answer, Request
+
+_MOST_WAITING = 20_000
+_COMPANY = 256  # requests that are awaited at most
+_MOMENT = 0.00025  # seconds that are waited, for each of them
+_LONGEST = 0.004  # and for all
+_MOST_IN_VAIN = 8
+
+
+class Batcher:
+    """Hands requests to the engine, many at once.
+
+    A batch costs little more than one request, and a thread that chooses is slowed by one that reads requests. So
+    while the engine is busy requests gather here; and clients that were answered together are awaited for a moment,
+    to come back together. When they do not, that is not tried again for a while; one alone never waits.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        engine.held = lambda: len(self._pending)
+        self._pending: list[Request] = []
+        self._asked = 0  # handed in and not yet answered
+        self._answered = 0  # since the engine was last given something
+        self._company = 1  # how many are expected
+        self._gathering = 0  # a number for each wait, so that an old timer ends none but its own
+        self._waiting = False
+        self._in_vain = 0  # waits in a row that ended without the company
+        self._skip = 0  # times that no company is awaited
+
+    async def ask(self, request: Request) -> bytes:
+        """The engine's answer, as JSON."""
+        if self._engine.waiting > _MOST_WAITING:
+            raise unavailable("too much is waiting to be written; try again")
+        future = request.future
+        if not isinstance(future, asyncio.Future):
+            future = request.future = asyncio.get_running_loop().create_future()
+        self._pending.append(request)
+        if not self._asked:
+            self._consider()
+        return json.dumps(await future).encode()
+
+    def _is_answered(self, future: asyncio.Future[Answer]) -> None:
+        self._asked -= 1
+        self._answered += 1
+        if not self._asked:
+            self._company = min(self._answered + len(self._pending), _COMPANY)
+            if self._pending:
+                self._consider()
+
+    def _consider(self) -> None:
+        """Hand in what is pending, unless company is on its way."""
+        if len(self._pending) >= self._company:
+            self._in_vain = 0
+            self._hand_in()
+        elif self._skip:
+            self._skip -= 1
+            self._hand_in()
+        elif not self._waiting:
+            self._waiting = True
+            moment = min(_MOMENT * self._company, _LONGEST)
+            asyncio.get_running_loop().call_later(moment, self._waited, self._gathering)
+
+    def _waited(self, gathering: int) -> None:
+        if gathering == self._gathering:
+            self._in_vain = min(self._in_vain + 1, _MOST_IN_VAIN)
+            self._skip = 2**self._in_vain
+            self._hand_in()
+
+    def _hand_in(self) -> None:
+        self._waiting = False
+        self._gathering += 1
+        requests, self._pending = self._pending, []
+        self._asked, self._answered = self._asked + len(requests), 0
+        for request in requests:
+            request.future.add_done_callback(self._is_answered)  # type: ignore[arg-type]
+            try:
+                self._engine.submit(request)
+            except Exception as error:  # one of them must not keep the others waiting
+                if not request.future.done():
+                    request.future.set_exception(error)
