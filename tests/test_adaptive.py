@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kinbandits as kb
-from kinbandits._value import from_spec, to_spec
+from kinbandits._spec import from_spec, to_spec
 from kinbandits.environments import HiddenDescriptors
 from kinbandits.history import History
 from kinbandits.regression import Query, Ridge, make_regression

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import kinbandits as kb
-from kinbandits._value import from_spec, to_spec
+from kinbandits._spec import from_spec, to_spec
 from kinbandits.errors import FormatError
 from kinbandits.history import History
+from kinbandits.kernels import Kernel
 from kinbandits.terms import Terms, TermsTracker, as_terms
 from strategies import random_rows
 
@@ -86,8 +88,8 @@ def test_values_are_written_and_read_back() -> None:
     for value in values:
         arrays: dict[str, np.ndarray] = {}
         assert from_spec(to_spec(value, arrays), arrays) == value
-    with pytest.raises(FormatError, match="a value of type 'Nonsense'"):
-        from_spec({"type": "Nonsense"}, {})
+    with pytest.raises(FormatError, match="type is 'Nonsense'"):
+        from_spec({"type": "Nonsense"})
     with pytest.raises(TypeError, match="cannot save"):
         to_spec(object(), {})
 
@@ -100,3 +102,49 @@ def test_replace_and_equality() -> None:
     assert repr(kb.Known(np.eye(9))) == "Known(matrix=<9 x 9 array>)"
     with pytest.raises(ValueError, match="read-only"):
         kb.Known(np.eye(2)).given[0, 0] = 5.0
+
+
+def _kernel_class(name: str, module: str) -> type[Kernel]:
+    """Somebody's own kernel class: twice the Gaussian kernel, with one field."""
+
+    class Own(kb.RBF):
+        def __call__(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
+            return 2.0 * super().__call__(A, B)
+
+    Own.__name__ = Own.__qualname__ = name
+    return type(name, (Own,), {"__module__": module})
+
+
+def test_a_users_class_of_the_same_name_is_not_taken_for_ours(tmp_path: Path) -> None:
+    policy = kb.KMTLUCB(arms=2, context_kernel=kb.RBF(1.0))
+    policy.observe([0], [[0.0]], [1.0])
+    policy.save(tmp_path / "ours.kb")
+    mean = policy.predict([0.0]).mean
+    theirs = _kernel_class("RBF", "somebody.kernels")
+    again = kb.load(tmp_path / "ours.kb")
+    assert type(again.context_kernel) is kb.RBF
+    np.testing.assert_array_equal(again.predict([0.0]).mean, mean)
+    own = kb.KMTLUCB(arms=2, context_kernel=theirs(3.0))
+    own.save(tmp_path / "theirs.kb")
+    assert type(kb.load(tmp_path / "theirs.kb").context_kernel) is theirs
+
+
+def test_values_of_users_are_found_by_module_and_name() -> None:
+    one, other = _kernel_class("Twice", "one.module"), _kernel_class("Twice", "other.module")
+    assert to_spec(one(2.0), {}) == {"type": "one.module:Twice", "length_scale": 2.0}
+    assert type(from_spec(to_spec(one(), {}))) is one
+    assert type(from_spec(to_spec(other(), {}))) is other
+    with pytest.raises(FormatError, match=r"'Twice'.*one\.module:Twice.*other\.module:Twice"):
+        from_spec({"type": "Twice"})  # as earlier releases wrote it
+    with pytest.raises(FormatError, match="import no_such_module first"):
+        from_spec({"type": "no_such_module:Thing"})
+
+
+def test_earlier_files_name_a_users_value_by_its_class_alone() -> None:
+    found = _kernel_class("OnlyHere", "somebody.kernels")
+    assert type(from_spec({"type": "OnlyHere", "length_scale": 1.0})) is found
+
+
+def test_two_values_of_ours_never_share_a_name() -> None:
+    with pytest.raises(TypeError, match="RBF"):
+        _kernel_class("RBF", "kinbandits.somewhere")

@@ -1,8 +1,8 @@
 """Frozen values: things that are equal when their fields are equal, and that can be written down.
 
 Kernels, similarities and schedules are values. A value is a frozen dataclass; this module gives it what
-a dataclass lacks when a field is an array: equality, a hash, a ``repr`` that rebuilds it, and ``to_spec``
-/ ``from_spec``, the one way in which values are saved (JSON, with arrays set apart; never pickle).
+a dataclass lacks when a field is an array: equality, a hash, and a ``repr`` that rebuilds it. Every class of values
+is registered by name, so that `kinbandits._spec` can write values into files and read them again.
 """
 
 from __future__ import annotations
@@ -14,22 +14,30 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits.errors import FormatError, InvalidInputError, InvalidTypeError
+from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 _REPR_LIMIT = 64  # array fields with more entries are abbreviated in a repr
 
 
 class Value:
-    """Base of all frozen values. Subclasses are registered under their class name."""
+    """Base of all frozen values. Subclasses are registered under their `type_name`."""
 
     _registry: ClassVar[dict[str, type[Value]]] = {}
+
+    type_name: ClassVar[str]
+    """How files name the class: one of ours by its class name, any other as ``module:class``."""
 
     former_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that earlier releases wrote into files, and that mean nothing any more."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        Value._registry[cls.__name__] = cls
+        ours = cls.__module__.partition(".")[0] == "kinbandits"
+        cls.type_name = cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
+        known = Value._registry.get(cls.type_name)
+        if known is not None and known.__module__ != cls.__module__:
+            raise TypeError(f"{cls.__module__} and {known.__module__} both define {cls.__name__}; rename one")
+        Value._registry[cls.type_name] = cls
 
     def _fields(self) -> dict[str, Any]:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
@@ -143,73 +151,6 @@ def _repr(value: object) -> str:
             return f"<{' x '.join(map(str, value.shape))} array>"
         return repr(value.tolist())
     return repr(value)
-
-
-def to_spec(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    """``value`` as JSON data; array fields go into ``arrays`` and are named in the data.
-
-    >>> import kinbandits as kb
-    >>> to_spec(kb.RBF(length_scale=2.0), {})
-    {'type': 'RBF', 'length_scale': 2.0}
-    """
-    if isinstance(value, Value):
-        fields = {name: to_spec(v, arrays) for name, v in value._fields().items()}
-        return {"type": type(value).__name__, **fields}
-    if isinstance(value, np.ndarray):
-        key = f"value_{len(arrays)}"
-        arrays[key] = value
-        return {"type": "array", "key": key}
-    if isinstance(value, tuple | list):
-        return [to_spec(v, arrays) for v in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if callable(value):
-        return {"type": "foreign", "name": _callable_name(value)}
-    raise InvalidTypeError(f"cannot save {value!r}: it is not a kinbandits value")
-
-
-def from_spec(data: Any, arrays: Mapping[str, NDArray[Any]], foreign: object = None) -> Any:
-    """Rebuild what ``to_spec`` wrote; ``foreign`` gives again a callable, which no file can hold.
-
-    It is the callable, of the name it was saved under, or a mapping from such names to callables.
-    """
-    if isinstance(data, list):
-        return tuple(from_spec(v, arrays, foreign) for v in data)
-    if not isinstance(data, dict):
-        return data
-    kind = data.get("type")
-    if kind == "array":
-        return arrays[data["key"]]
-    if kind == "foreign":
-        return _given_again(data["name"], foreign)
-    if kind not in Value._registry:
-        raise FormatError(f"the file names a value of type {kind!r}, which this release does not know")
-    cls = Value._registry[kind]
-    kept = {name: v for name, v in data.items() if name != "type" and name not in cls.former_fields}
-    return cls(**{name: from_spec(v, arrays, foreign) for name, v in kept.items()})
-
-
-def _callable_name(function: Any) -> str:
-    name: str = getattr(function, "__name__", repr(function))
-    if name == "<lambda>" or " at 0x" in name:
-        raise InvalidTypeError(
-            f"cannot save the kernel {function!r}: it has no name by which it could be given again. Write it as a "
-            "function (def), or use a kinbandits kernel"
-        )
-    return name
-
-
-def _given_again(name: str, foreign: object) -> object:
-    given = (
-        foreign if isinstance(foreign, Mapping) else {} if foreign is None else {_callable_name(foreign): foreign}
-    )
-    if name not in given:
-        but = f", but context_kernel= is {', '.join(map(repr, given))}" if given else ""
-        raise InvalidTypeError(
-            f"the policy was saved with a kernel that is not ours, {name!r}{but}. Give it again: "
-            f"kb.load(path, context_kernel=f), or context_kernel={{{name!r}: f}} if it has another name now"
-        )
-    return given[name]
 
 
 def positive(name: str, value: float, *, zero: bool = False) -> float:

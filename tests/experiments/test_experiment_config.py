@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from kinbandits._spec import from_spec
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments import experiment_of, load_experiment
 from kinbandits.experiments.config import changed_keys
-from kinbandits.experiments.values import value_of
 from kinbandits.kernels import RBF
 from kinbandits.similarity import Estimated, Known
 
@@ -182,10 +182,10 @@ def test_changes_are_said_key_by_key():
 
 
 def test_values_from_tables():
-    assert value_of({"type": "RBF", "precision": 0.125}, "k") == RBF(length_scale=2.0)
-    known = value_of({"type": "Known", "given": [[1.0, 0.5], [0.5, 1.0]]}, "s")
+    assert from_spec({"type": "RBF", "precision": 0.125}, where="k") == RBF(length_scale=2.0)
+    known = from_spec({"type": "Known", "given": [[1.0, 0.5], [0.5, 1.0]]}, where="s")
     assert isinstance(known, Known)
     with pytest.raises(InvalidInputError, match="both precision and length_scale"):
-        value_of({"type": "RBF", "precision": 1.0, "length_scale": 1.0}, "k")
+        from_spec({"type": "RBF", "precision": 1.0, "length_scale": 1.0}, where="k")
     with pytest.raises(InvalidInputError, match="describes no arms"):
-        value_of({"type": "Known", "kernel": {"type": "RBF"}, "descriptors": "environment"}, "s")
+        from_spec({"type": "Known", "kernel": {"type": "RBF"}, "descriptors": "environment"}, where="s")

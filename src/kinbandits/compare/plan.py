@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._value import to_spec
+from kinbandits._spec import to_spec
 from kinbandits.compare.peers import PEERS, installed
 from kinbandits.environments import Environment
 from kinbandits.environments.labelled import LabelledRows

@@ -36,9 +36,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from kinbandits._spec import from_spec
 from kinbandits.environments import KINDS, Environment, make_environment
 from kinbandits.errors import InvalidInputError, InvalidTypeError, KinbanditsError
-from kinbandits.experiments.values import value_of
 from kinbandits.policies import NAMED, Policy
 from kinbandits.presets import paper_settings
 
@@ -111,7 +111,7 @@ class MethodConfig(BaseModel):
         descriptors = getattr(environment, "descriptors", None)
         where = f"methods.{self.name}"
         known = {k: _from_environment(v, k, environment, where) for k, v in self.settings.items()}
-        settings = {k: value_of(v, f"{where}.{k}", descriptors) for k, v in known.items()}
+        settings = {k: from_spec(v, where=f"{where}.{k}", descriptors=descriptors) for k, v in known.items()}
         try:
             if self.preset is not None:
                 settings = _preset(self.preset, e, descriptors) | settings

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits._value import Value, from_spec, to_spec
+from kinbandits._spec import from_spec, to_spec
+from kinbandits._value import Value
 from kinbandits._version import __version__
 from kinbandits.errors import FormatError, InvalidTypeError
 from kinbandits.policies.base import Policy

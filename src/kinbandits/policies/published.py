@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._value import positive, to_spec
+from kinbandits._spec import to_spec
+from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import DEFAULT_KERNEL, RBF, Median
 from kinbandits.similarity import Adaptive, Estimated, Independent

@@ -20,8 +20,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from kinbandits._spec import from_spec
 from kinbandits.errors import InvalidInputError, KinbanditsError
-from kinbandits.experiments.values import value_of
 from kinbandits.policies import KMTLUCB
 from kinbandits.policies.published import defaults_as_data
 
@@ -80,9 +80,7 @@ def build_policy(table: dict[str, Any]) -> KMTLUCB:
     Pooled()
     """
     try:
-        params = {name: value if name == "arms" else value_of(value, name) for name, value in table.items()}
-        if isinstance(params.get("reward_range"), list):
-            params["reward_range"] = tuple(params["reward_range"])
+        params = {name: value if name == "arms" else from_spec(value, where=name) for name, value in table.items()}
         return KMTLUCB(**params)
     except KinbanditsError as error:
         raise InvalidInputError(f"[policy]: {error}") from error
