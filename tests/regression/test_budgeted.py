@@ -111,7 +111,10 @@ def test_sums_follow_the_dictionary_exactly_while_rows_are_kept(similarity, pool
 
 
 def test_older_rows_live_on_as_projections():
-    """With 1,500 rows and 256 kept the sums of a smooth kernel stay within 2 % of a rebuild from all rows."""
+    """With 1,500 rows and 256 kept the sums of a smooth kernel stay within 1e-4 of a rebuild from all rows.
+
+    On any processor: projections that amplify rounding would be off by a tenth with some BLAS kernels.
+    """
     settings = settings_of(kb.Independent(), budget=60, length_scale=2.5)
     arms, contexts, rewards = rows(4, 1500, d=2)
     engine = BudgetedRegression(settings, History.of(N, arms, contexts, rewards))
@@ -119,8 +122,8 @@ def test_older_rows_live_on_as_projections():
     assert len(model.kept) == 256
     S, v = model.sums.system(model.dictionary.lending(model.K_arms), model.arm_weights())
     k = settings.terms.gram(model.K_arms, model.dictionary.arms, model.dictionary.contexts, arms, contexts)
-    assert np.abs(S - k @ k.T).max() < 0.02 * np.abs(S).max()
-    assert np.abs(v - k @ rewards).max() < 0.02 * np.abs(v).max()
+    assert np.abs(S - k @ k.T).max() < 1e-4 * np.abs(S).max()
+    assert np.abs(v - k @ rewards).max() < 1e-4 * np.abs(v).max()
     naive = NaiveRegression(settings, History.of(N, arms, contexts, rewards))
     q = query(5, rounds=20, d=2)
     assert np.abs(engine.predict(q).mean - naive.predict(q).mean).max() < 0.05

@@ -262,7 +262,7 @@ class BudgetModel:
         rows = slice(max(0, len(kept) - SAMPLE), len(kept))
         e = pair[rows] - self.kept_rows(rows) @ u
         kept.set_slot(n, at_new)
-        d.add(new.arm, new.context, new.values, new.own)
+        d.add(new.arm, new.context, new.values, new.own, self._nugget(projections, errors))
         weights = self.arm_weights()
         line, self.v[n] = self.sums.line(n, d.lending(self.K_arms), weights)
         line[:n] += ridge * k
@@ -270,6 +270,16 @@ class BudgetModel:
         energy = float((kept.weights[rows] * weights[kept.arms[rows]]) @ (e * e)) * len(kept) / len(e)
         self._usage[n] = self.sums.scale * energy / max(prior - float(k @ u), NOVEL * ridge) ** 2
         return self.A.border(line[:n], float(line[n]), 1e-3 * NOVEL * ridge**2)
+
+    def _nugget(self, projections: Matrix, errors: Matrix) -> Vector:
+        """Mean squared error of the older rows' values at a point that enters, per term.
+
+        That of the projection itself, which the rows kept tell, and that of the values it is made of.
+        """
+        if self.sums.pooled or len(self.kept) == self.n:
+            return np.zeros(len(self.settings.terms))
+        inherited = np.einsum("pj,pj->p", projections**2, self.dictionary.nugget)
+        return np.asarray(np.mean(errors**2, axis=1) + inherited)
 
     def kept_rows(self, rows: slice) -> Matrix:
         """k of some of the rows kept, (rows, n)."""
@@ -388,6 +398,7 @@ class BudgetModel:
             "v": self.v[:n],
             "w": self.w,
             "usage": self._usage[:n],
+            "nugget": d.nugget,
             "rows": np.array([self.n, self._since, self.swaps, self.refreshes]),
             "squares": np.array(self._squares),
         }
@@ -406,10 +417,12 @@ class BudgetModel:
         self.counts = arrays["counts"].astype(np.intp)
         self.K_arms = [arrays[f"similarity_{p}"].copy() for p in range(len(self.followers))]
         d = self.dictionary
-        for arm, context in zip(arrays["dictionary_arms"].tolist(), arrays["dictionary_contexts"], strict=True):
+        points = zip(arrays["dictionary_arms"].tolist(), arrays["dictionary_contexts"], strict=True)
+        none = np.zeros((len(self.settings.terms), len(arrays["dictionary_arms"])))  # files before there were any
+        for (arm, context), nugget in zip(points, arrays.get("nugget", none).T, strict=True):
             X = context[None, :]
             own = np.array([t.context_kernel.diag(t.select(X))[0] for t in self.settings.terms])
-            d.add(arm, context, d.values(X)[:, :, 0], own)
+            d.add(arm, context, d.values(X)[:, :, 0], own, nugget)
         n = d.size
         for p, G in enumerate(d.G):
             G.set(arrays[f"inverse_G_{p}"])

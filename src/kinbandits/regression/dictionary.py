@@ -6,7 +6,13 @@ Notation (m slots, of which n are taken; K_arm the similarity in force, one per 
     K        (n, n)   sum over terms of K_arm[b, b] * K_x: the kernel matrix of the dictionary
     k        (n, q)   values of query points at the dictionary
     P        K^-1
-    G        (K_x + tiny I)^-1 per term: projects a context on the span of the dictionary's contexts
+    nugget   (P, n)   mean squared error of older rows' values at each point (`BudgetModel._enter`), _TINY at least
+    G        (K_x + diag(nugget))^-1 per term: projects a context on the span of the dictionary's contexts
+
+A value that older rows lack at a new point is z'kappa with z = G k_x. Their values at the points are not exact
+either: those at points that entered late are such projections themselves. The nugget is what keeps z from resting
+on them: without it z has entries of 1e3 where contexts are dense (K_x has a condition number of 1e15), and every
+projection multiplies the errors of those before it, until rounding decides about the sums.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.regression.inverse import Inverse, move_last
 from kinbandits.terms import Terms
 
-_TINY = 1e-7  # on the diagonal of K_x, where one context may stand for several arms
+_TINY = 1e-5  # of k_X(x, x): the least nugget; one context may stand for several arms
 
 
 class Dictionary:
@@ -32,6 +38,7 @@ class Dictionary:
         self._contexts: Matrix = np.zeros((capacity, n_features))
         self._K_x: Matrix = np.zeros((len(terms), capacity, capacity))
         self.G = [Inverse(capacity) for _ in terms] if by_context else []
+        self._nugget: Matrix = np.zeros((len(terms), capacity))
 
     @property
     def arms(self) -> Indices:
@@ -73,17 +80,23 @@ class Dictionary:
         """Coefficients that give k_X(., x) from those of the points, per term, (P, n)."""
         return np.stack([G.matrix @ v for G, v in zip(self.G, values, strict=True)])
 
-    def add(self, arm: int, context: Vector, values: Matrix, own: Vector) -> int:
-        """A point more, with its values (P, n) at the others and k_X(x, x) per term; gives its slot."""
+    @property
+    def nugget(self) -> Matrix:
+        """(P, n)."""
+        return self._nugget[:, : self.size]
+
+    def add(self, arm: int, context: Vector, values: Matrix, own: Vector, nugget: Vector) -> int:
+        """A point more, with its values (P, n) at the others, k_X(x, x) and nugget per term; gives its slot."""
         j = self.size
+        self._nugget[:, j] = np.maximum(nugget, _TINY * own)
         for p, value in enumerate(values):
             self._K_x[p, j, :j] = self._K_x[p, :j, j] = value
             self._K_x[p, j, j] = own[p]
         self._arms[j], self._contexts[j] = arm, context
         self.size = j + 1
         bordered = [
-            G.border(value, float(kxx) * (1.0 + _TINY), 0.0)
-            for G, value, kxx in zip(self.G, values, own, strict=False)
+            G.border(value, float(corner), 0.0)
+            for G, value, corner in zip(self.G, values, own + self._nugget[:, j], strict=False)
         ]
         if not all(bordered):
             self.refresh()
@@ -93,6 +106,7 @@ class Dictionary:
         """A point fewer."""
         last = self.size - 1
         move_last(self._K_x, j, last, axes=(1, 2))
+        self._nugget[:, j] = self._nugget[:, last]
         self._arms[j], self._contexts[j] = self._arms[last], self._contexts[last]
         for G in self.G:
             G.remove(j)
@@ -104,9 +118,9 @@ class Dictionary:
 
     def refresh(self) -> None:
         """G anew, which rids it of rounding."""
-        for G, K_x in zip(self.G, self.grams, strict=False):
+        for G, K_x, nugget in zip(self.G, self.grams, self.nugget, strict=False):
             if len(K_x):
-                G.set(np.linalg.inv(K_x + np.diag(_TINY * np.diag(K_x))))
+                G.set(np.linalg.inv(K_x + np.diag(nugget)))
 
     def retune(self, terms: Terms) -> None:
         """Other similarities, same kernels."""
