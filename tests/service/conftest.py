@@ -11,12 +11,14 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the service needs the extra: pip install 'kinbandits[serve]'")
 
+from logs import TOML, Run
 from postgres_server import Server, binaries
 
 with warnings.catch_warnings():  # newer Starlettes would rather have httpx2; httpx does
     warnings.simplefilter("ignore")
     import starlette.testclient  # noqa: F401
 
+from kinbandits.cli import main
 from kinbandits.service.store import Store, open_store
 
 
@@ -67,3 +69,24 @@ def open_log(store_url: str) -> Iterator[Callable[..., Store]]:
 @pytest.fixture
 def store(open_log: Callable[..., Store]) -> Store:
     return open_log()
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command as a user types it; its exit code must be ``code``."""
+
+    def command(*arguments: object, code: int = 0) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        assert ended.value.code == code, captured.out + captured.err
+        return captured.out + captured.err
+
+    return command
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "policy.toml"
+    path.write_text(TOML)
+    return path

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness import Service, Wire
 
-from kinbandits.service.exchange import verify
+from kinbandits.service.integrity import verify
 from kinbandits.service.store import open_store
 
 SETTINGS: dict[str, Any] = {

@@ -25,7 +25,7 @@ from kinbandits.service.tokens import first_token
 _CONTEXT: ForkServerContext | None = None
 
 
-def _fork_server() -> ForkServerContext:
+def fork_server() -> ForkServerContext:
     """Processes are forked from one that has imported everything: a start takes no time, a kill is real."""
     global _CONTEXT
     if _CONTEXT is None:
@@ -67,7 +67,7 @@ class Service:
     def start(self, wait: bool = True) -> float:
         """Seconds until it was ready."""
         started = time.monotonic()
-        self.process = _fork_server().Process(
+        self.process = fork_server().Process(
             target=_serve, args=(self.url, self.settings, self.port, str(self.log)), daemon=True
         )
         self.process.start()

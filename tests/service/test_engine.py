@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from logs import Clock
 
 import kinbandits as kb
 from kinbandits.policies import published
@@ -26,14 +27,6 @@ POLICY: dict[str, Any] = {
     "context_kernel": {"type": "RBF", "length_scale": 1.0},
     "epsilon": 0.2,
 }
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def settings(**service: Any) -> Settings:

@@ -1,69 +1,22 @@
-"""Export, import, verify, replay, backup, restore, evaluate: by the commands a user types."""
+"""Export, import, replay, evaluate: by the commands a user types."""
 
 from __future__ import annotations
 
 import csv
 import json
 import random
-import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+import time
 from pathlib import Path
 
 import pytest
+from logs import Clock, Run, fill
 
 import kinbandits as kb
-from kinbandits.cli import main
 from kinbandits.service import exchange
 from kinbandits.service.config import load_settings
 from kinbandits.service.engine import Engine
 from kinbandits.service.requests import Decide, Reward, Void
 from kinbandits.service.store import open_store
-
-TOML = """
-[policy]
-arms = ["a", "b", 3]
-context_kernel = { type = "RBF", length_scale = 1.0 }
-epsilon = 0.3
-[service]
-reward_wait = 0.0
-"""
-
-Run = Callable[..., str]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def command(*arguments: object, code: int = 0) -> str:
-        with pytest.raises(SystemExit) as ended:
-            main([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        assert ended.value.code == code, captured.out + captured.err
-        return captured.out + captured.err
-
-    return command
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    path = tmp_path / "policy.toml"
-    path.write_text(TOML)
-    return path
-
-
-def fill(url: str, config: Path, rounds: int = 120) -> None:
-    rng = random.Random(0)
-    store = open_store(url)
-    engine = Engine(store, load_settings(config))
-    engine.start()
-    for i in range(rounds):
-        answer = engine.ask(Decide([rng.gauss(0, 1), rng.gauss(0, 1)]))
-        if i % 10 == 3:
-            engine.ask(Void(answer["id"], "no"))
-        elif i % 10 != 7:
-            engine.ask(Reward(answer["id"], float(answer["arm"] == "b")))
-    engine.stop()
-    store.close()
 
 
 def test_the_life_of_a_log(tmp_path: Path, config: Path, run: Run) -> None:
@@ -128,26 +81,6 @@ def test_the_life_of_a_log(tmp_path: Path, config: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "said"),
-    [
-        ("UPDATE events SET body = replace(body, '0.', '1.') WHERE seq = 1", "event 1 was changed"),
-        ("DELETE FROM events WHERE seq = 20", "event 20 is missing"),
-        ("UPDATE decisions SET state = 'open' WHERE id = '0-000000000001'", "entered as open"),
-        ("DELETE FROM decisions WHERE id = '0-000000000008'", "not entered"),
-    ],
-)
-def test_verify_notices(tmp_path: Path, config: Path, run: Run, harm: str, said: str) -> None:
-    url = tmp_path / "log.sqlite3"
-    fill(str(url), config, rounds=20)
-    with closing(sqlite3.connect(url)) as raw:
-        assert raw.execute(harm).rowcount == 1
-        raw.commit()
-    assert said in run("log", "verify", url, code=1)
-    assert "not in order" in run("restore", url, tmp_path / "never.sqlite3", code=1)
-    assert not (tmp_path / "never.sqlite3").exists()
-
-
-@pytest.mark.parametrize(
     ("content", "said"),
     [
         ("arm,reward,context\nz,1,0.5\n", "row 1: there is no column or arm 'z'"),
@@ -201,3 +134,45 @@ def test_the_file_of_an_experiment_is_recognised(tmp_path: Path, config: Path, r
         assert "Extra inputs" not in said
     path.write_text("[polcy]\narms = 3\n")
     assert "has polcy, but a service's file has only" in " ".join(run("serve", path, code=1).split())
+
+
+def test_defaulted_decisions_count_at_the_default_reward(tmp_path: Path, run: Run) -> None:
+    """Clicks as rewards, silence as 0: arms that pay 5 to 20 % are not valued at almost 1."""
+    config = tmp_path / "clicks.toml"
+    config.write_text(
+        '[policy]\narms = ["a", "b", "c"]\nepsilon = 1.0\n[service]\nreward_wait = 60.0\ndefault_reward = 0.0\n'
+    )
+    clock, rng = Clock(), random.Random(0)
+    store = open_store(str(tmp_path / "log.sqlite3"))
+    engine = Engine(store, load_settings(config), clock)
+    engine.start()
+    pays = {"a": 0.05, "b": 0.1, "c": 0.2}
+    for i in range(600):
+        clock.now += 1.0
+        answer = engine.ask(Decide([rng.gauss(0, 1)]))
+        if i % 100 == 7:
+            engine.ask(Void(answer["id"], "not shown"))
+        elif rng.random() < pays[answer["arm"]]:
+            engine.ask(Reward(answer["id"], 1.0))
+    clock.now += 30.0  # the youngest half minute still waits
+    deadline = time.monotonic() + 10.0
+    while engine.learner.state.states["open"] > 60 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    engine.stop()
+    store.close()
+    found = json.loads(run("evaluate", tmp_path / "log.sqlite3", config, "--json"))
+    assert 0.02 < found["logged"] < 0.3
+    for e in found["estimates"].values():
+        assert e["value"] < 0.3, e
+    left_out = found["left_out"]
+    assert left_out["void"] == 6
+    assert 20 < left_out["younger than the oldest open decision"] < 80
+    assert set(left_out) == {"void", "younger than the oldest open decision"}
+    assert "Left out: 6 decisions, void" in run("evaluate", tmp_path / "log.sqlite3", config)
+
+
+def test_decisions_without_any_reward_are_left_out_and_said(tmp_path: Path, config: Path, run: Run) -> None:
+    fill(str(tmp_path / "log.sqlite3"), config)
+    said = run("evaluate", tmp_path / "log.sqlite3", config)
+    assert "Left out: 12 decisions, open" in said
+    assert "12 decisions have no reward" in " ".join(said.split())

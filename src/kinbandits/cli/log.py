@@ -85,34 +85,41 @@ def replay(
       kinbandits log replay news.sqlite3 other.toml other.policy
       kinbandits log replay postgresql://kin@localhost/news other.toml other.policy
     """
-    from kinbandits.service import exchange
     from kinbandits.service.config import load_settings
+    from kinbandits.service.rounds import replay as replay_log
     from kinbandits.service.store import open_store
 
     log = open_store(store, readonly=True)
     try:
-        learner = exchange.replay(log, load_settings(config))
+        learner = replay_log(log, load_settings(config))
     finally:
         log.close()
     learner.policy.save(out)
     print(f"{learner.policy.n_observations:,} rows learned, {learner.refused:,} refused; saved as {out}")
 
 
-def verify(store: Store) -> None:
+def verify(
+    store: Store,
+    head: Annotated[
+        str, typer.Option(help="The last event as an earlier verify printed it: notices that the end is lost.")
+    ] = "",
+) -> None:
     """Check that nothing of the log was changed, lost or counted twice. Ends with 1 if something was.
 
     \b
     Examples:
       kinbandits log verify news.sqlite3
-      kinbandits log verify postgresql://kin@localhost/news
+      kinbandits log verify postgresql://kin@localhost/news --head 1204:0123456789abcdef0123456789abcdef
     """
-    from kinbandits.service import exchange
+    from kinbandits.service import integrity
     from kinbandits.service.store import open_store
 
+    expected = integrity.parse_head(head) if head else None
     log = open_store(store, readonly=True)
     try:
-        problems = exchange.verify(log)
-        print("\n".join(problems) if problems else f"{log.last_seq():,} events, all in order.")
+        problems = integrity.verify(log, expected)
+        last = log.head()
+        print("\n".join(problems) if problems else f"{last.seq:,} events, all in order. Head: {last}")
     finally:
         log.close()
     if problems:
@@ -127,12 +134,12 @@ def backup(store: Store, target: Annotated[Path, typer.Argument(help="A new file
       kinbandits backup news.sqlite3 /backups/news-monday.sqlite3
       kinbandits backup /var/lib/kinbandits/news.sqlite3 copy.sqlite3
     """
-    from kinbandits.service import exchange
+    from kinbandits.service import integrity
     from kinbandits.service.store import open_store
 
     log = open_store(store, readonly=True)
     try:
-        print(f"{exchange.backup(log, target):,} events in {target}, all in order.")
+        print(f"{integrity.backup(log, target):,} events in {target}, all in order.")
     finally:
         log.close()
 
@@ -148,9 +155,12 @@ def restore(
       kinbandits restore /backups/news-monday.sqlite3 news.sqlite3
       kinbandits restore copy.sqlite3 /var/lib/kinbandits/news.sqlite3
     """
-    from kinbandits.service import exchange
+    from kinbandits.service import integrity
 
-    print(f"{exchange.restore(source, target):,} events in {target}, all in order.")
+    n, lost = integrity.restore(source, target)
+    print(f"{n:,} events in {target}, all in order.")
+    if lost:
+        print(f"The log that was here before had {lost:,} events more; they are not in this backup.")
 
 
 def evaluate(
@@ -166,21 +176,24 @@ def evaluate(
       kinbandits evaluate news.sqlite3 other.toml
       kinbandits evaluate news.sqlite3 other.toml --train 0.3 --json
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from kinbandits.ope import evaluate_policy
-    from kinbandits.service import exchange
     from kinbandits.service.config import load_settings
+    from kinbandits.service.rounds import logged_rounds, policy_for
     from kinbandits.service.store import open_store
 
     settings = load_settings(config)
     log = open_store(store, readonly=True)
     try:
-        rounds = exchange.logged_rounds(log)
+        logged = logged_rounds(log)
     finally:
         log.close()
-    found = evaluate_policy(rounds, lambda: exchange.policy_for(settings, rounds), train=train)
+    found = evaluate_policy(logged.rounds, lambda: policy_for(settings, logged.rounds), train=train)
+    found = replace(found, warnings=(*logged.warnings, *found.warnings))
     if as_json:
-        print_json(asdict(found))
+        print_json({**asdict(found), "left_out": logged.left_out})
     else:
         print(found)
+        for why, n in logged.left_out.items():
+            print(f"Left out: {n:,} decisions, {why}")

@@ -21,7 +21,7 @@ from typing import Any
 from kinbandits.errors import KinbanditsError
 from kinbandits.service import chooser
 from kinbandits.service.config import Settings
-from kinbandits.service.events import Draft, Event, Record, decision_id, number_of
+from kinbandits.service.events import Draft, Event, Head, Record, decision_id, number_of
 from kinbandits.service.learner import Learner, Serving, follow
 from kinbandits.service.problems import Problem, unavailable
 from kinbandits.service.requests import AnyFuture, Decide, Outcome, Request, deliver
@@ -31,6 +31,7 @@ from kinbandits.service.writing import Page
 log = logging.getLogger("kinbandits.service")
 
 _MOST_AT_ONCE = 256
+_HEAD_EVERY = 1.0  # seconds between two notes of the last event outside the log
 _POLL = 0.25  # seconds a follower waits for news at most: with the time to learn, the bound of staleness
 
 
@@ -55,6 +56,7 @@ class Engine:
         self._written: list[Event] = []  # by this process, not yet followed (where no other process writes)
         self._snapshot_seq = 0
         self._next_sweep = 0.0
+        self._next_head = 0.0
         self._accepting = False
         self.last_error: str | None = None
         self.held: Callable[[], int] = lambda: 0  # requests that gather elsewhere, to be handed in together
@@ -283,6 +285,7 @@ class Engine:
                     changed = self.learner.apply(events)
                     self._publish(changed)
                     self.learn_seconds = time.monotonic() - started
+                    self._keep_head(events[-1])
                     if not last_round and self.learn_seconds > 0.005:
                         self._stopping.wait(min(self.learn_seconds, 1.0))  # at most half of a core
                 if self.learner.seq - self._snapshot_seq >= self.settings.service.snapshot_every or (
@@ -299,6 +302,7 @@ class Engine:
                 self._stopping.wait(_POLL)
             else:
                 if last_round and not events:
+                    self.store.keep_head(self.store.head())
                     return
 
     def _news_since(self, seconds: float) -> list[Event]:
@@ -320,6 +324,11 @@ class Engine:
             self.learner.serving = Serving(self.serving.policy, self.learner.seq)
         with self._news:
             self._news.notify_all()
+
+    def _keep_head(self, event: Event) -> None:
+        if time.monotonic() >= self._next_head:
+            self.store.keep_head(Head(event.seq, event.digest))
+            self._next_head = time.monotonic() + _HEAD_EVERY
 
     def _snapshot(self) -> None:
         if self.store.lead():

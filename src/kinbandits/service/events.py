@@ -70,6 +70,17 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Head:
+    """The last event of a log: it stands for all before it."""
+
+    seq: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.seq}:{self.digest}"
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """A decision and what became of it.
 

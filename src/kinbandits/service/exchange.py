@@ -1,25 +1,19 @@
-"""Logs in and out: export, import, verify, replay, backup and restore."""
+"""The log in files: export and import."""
 
 from __future__ import annotations
 
 import csv
 import json
 import math
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kinbandits.errors import FormatError, InvalidInputError
-from kinbandits.ope import LoggedRounds
-from kinbandits.policies import KMTLUCB
-from kinbandits.service.chooser import chosen_context
-from kinbandits.service.config import Settings
-from kinbandits.service.events import STATES, Draft, Record, decision_id, digest, to_text
-from kinbandits.service.learner import Learner
-from kinbandits.service.sqlite import SQLiteStore
+from kinbandits.errors import InvalidInputError
+from kinbandits.service.events import Draft, decision_id
+from kinbandits.service.rounds import decisions_with_rewards
 from kinbandits.service.store import Store
 
 FORMATS = (".jsonl", ".csv", ".parquet")
@@ -28,12 +22,8 @@ _BATCH = 1000
 
 def rows(store: Store) -> Iterator[dict[str, Any]]:
     """One flat row per decision, in order; what was learned stands in ``learned``."""
-    defaults = {
-        e.decision: e.body["reward"] for e in store.read_all() if e.kind == "default" and e.decision is not None
-    }
-    for record in records(store):
+    for record, learned in decisions_with_rewards(store):
         body = record.body
-        learned = record.reward if record.state == "rewarded" else defaults.get(record.id)
         yield {
             "id": record.id,
             "at": record.at,
@@ -49,14 +39,6 @@ def rows(store: Store) -> Iterator[dict[str, Any]]:
             "reward": record.reward,
             "learned": learned,
         }
-
-
-def records(store: Store) -> Iterator[Record]:
-    """All decisions, in order."""
-    after = 0
-    while batch := store.records(after):
-        yield from batch
-        after = batch[-1].seq
 
 
 def export_log(store: Store, path: Path) -> int:
@@ -199,121 +181,3 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
         yield from pq.read_table(path).to_pylist()
     else:
         raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}")
-
-
-# -- verify, replay, evaluate -----------------------------------------------------------------------
-
-
-def verify(store: Store) -> list[str]:
-    """What is wrong with a log: damage, gaps, changed events, decisions that are not what the events say."""
-    problems = store.check()
-    previous, expected_seq = "", 1
-    states: dict[str, str] = {}
-    for event in store.read_all():
-        if event.seq != expected_seq:
-            problems.append(f"event {expected_seq} is missing")
-        if event.digest != digest(previous, event.seq, event.kind, event.decision, event.at, to_text(event.body)):
-            problems.append(f"event {event.seq} was changed, or the one before it was")
-        previous, expected_seq = event.digest, event.seq + 1
-        if event.decision is not None:
-            before = states.get(event.decision)
-            after = _next_state(before, event.kind)
-            if after is None:
-                problems.append(f"event {event.seq}: {event.kind} of a decision that is {before or 'unknown'}")
-            else:
-                states[event.decision] = after
-        if len(problems) > 20:
-            return [*problems, "and more"]
-    for record in records(store):
-        said = states.pop(record.id, None)
-        if record.state != said:
-            problems.append(f"decision {record.id} is entered as {record.state}, but its events say {said}")
-    problems.extend(f"decision {name} is not entered in the table" for name in list(states)[:20])
-    return problems
-
-
-def _next_state(before: str | None, kind: str) -> str | None:
-    steps = {
-        (None, "decision"): "open",
-        ("open", "reward"): "rewarded",
-        ("open", "default"): "defaulted",
-        ("open", "void"): "void",
-        ("defaulted", "late"): "late",
-    }
-    found = steps.get((before, kind))
-    assert found is None or found in STATES
-    return found
-
-
-def replay(store: Store, settings: Settings) -> Learner:
-    """Teach a new policy with a whole log, as if it had been there."""
-    learner = Learner(settings)
-    learner.apply(store.read_all())
-    learner.publish()
-    return learner
-
-
-def logged_rounds(store: Store) -> LoggedRounds:
-    """The rewarded decisions of a log, for off-policy evaluation."""
-    found = [r for r in records(store) if r.state == "rewarded"]
-    return LoggedRounds(
-        contexts=[_shared(r) for r in found],
-        candidates=[r.body["candidates"] for r in found],
-        chosen=[r.body["index"] for r in found],
-        rewards=[float(r.reward) for r in found if r.reward is not None],
-        propensities=[r.body["propensity"] for r in found],
-    )
-
-
-def _shared(record: Record) -> Any:
-    context = record.body["context"]
-    return chosen_context(record.body) if isinstance(context[0], list) and len(context) == 1 else context
-
-
-def policy_for(settings: Settings, log: LoggedRounds) -> KMTLUCB:
-    """A new policy, with the log's arms that the settings do not name."""
-    policy = settings.build()
-    for arm in dict.fromkeys(a for names in log.candidates for a in names):
-        if arm not in policy.arms:
-            policy.add_arm(arm)
-    return policy
-
-
-# -- backup -----------------------------------------------------------------------------------------
-
-
-def backup(store: Store, target: Path) -> int:
-    """Copy an SQLite log while the service runs; how many events it holds."""
-    if not isinstance(store, SQLiteStore):
-        raise InvalidInputError("this backs up SQLite logs; for PostgreSQL use pg_dump, which is consistent too")
-    if target.exists():
-        raise InvalidInputError(f"{target} is there already; choose another name")
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        store.backup(partial)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
-    return checked(target)
-
-
-def restore(source: Path, target: Path) -> int:
-    """Put a backup in place as a log; how many events it holds. An existing log is never overwritten."""
-    if target.exists():
-        raise InvalidInputError(f"{target} is there already; move it away first")
-    n = checked(source)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
-    return n
-
-
-def checked(path: Path) -> int:
-    """Events of a log that is in order; an error if it is not."""
-    store = SQLiteStore(path, readonly=True)
-    try:
-        problems = verify(store)
-        if problems:
-            raise FormatError(f"{path} is not in order: {problems[0]}")
-        return store.last_seq()
-    finally:
-        store.close()

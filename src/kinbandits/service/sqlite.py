@@ -7,7 +7,10 @@ keeps clear of a fault of SQLite before 3.51.3 that needs two connections that w
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -17,6 +20,7 @@ from typing import Any
 
 from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.service import tables
+from kinbandits.service.events import Head
 from kinbandits.service.store import Store, StoreLockedError, StoreUnavailableError
 
 
@@ -28,33 +32,53 @@ class SQLiteStore(Store):
 
     def __init__(self, path: str | Path, *, create: bool = True, readonly: bool = False) -> None:
         super().__init__()
-        self.path = Path(path)
+        self.path = Path(os.path.realpath(path))  # a link to a log is that log, with its one lock
         self.url = str(path)
         self.readonly = readonly
         if not self.path.exists() and (readonly or not create):
-            raise InvalidInputError(f"there is no log {self.path}; `kinbandits serve` makes one")
+            raise InvalidInputError(f"there is no log {path}; `kinbandits serve` makes one")
         self._lock_file: Any = None
         self._writer: sqlite3.Connection | None = None
-        if not readonly:
-            self._lock_file = self._lock()
-            try:
-                self._writer = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-                self._writer.execute("PRAGMA journal_mode = WAL")
-                self._writer.execute("PRAGMA synchronous = FULL")
-                self.migrate()
-            except sqlite3.DatabaseError as error:
-                self.close()
-                raise FormatError(f"{self.path} is not a kinbandits log, or it is damaged ({error})") from error
-            except BaseException:
-                self.close()
-                raise
+        self._reader: sqlite3.Connection | None = None
         self._reader_lock = threading.Lock()
-        self._reader: sqlite3.Connection | None = sqlite3.connect(
-            f"{self.path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-        )
+        self._copies: tempfile.TemporaryDirectory[str] | None = None
+        try:
+            self._open()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, sqlite3.OperationalError):
+                raise StoreUnavailableError(f"{path} cannot be opened ({error})") from error
+            if isinstance(error, sqlite3.DatabaseError):
+                raise FormatError(f"{path} is not a kinbandits log, or it is damaged ({error})") from error
+            raise
 
-        if readonly:
+    def _open(self) -> None:
+        if self.readonly:
+            self._reader = self._open_reader()
             self._check_version()
+            return
+        self._lock_file = self._lock()
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # it holds contexts: for its owner alone
+        self._writer = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        self._writer.execute("PRAGMA journal_mode = WAL")
+        self._writer.execute("PRAGMA synchronous = FULL")
+        self.migrate()
+        self._reader = self._open_reader()
+
+    def _open_reader(self) -> sqlite3.Connection:
+        """A connection that only reads, also where this process may not write beside the log."""
+        path, options = self.path.resolve(), "mode=ro"
+        if self.readonly and not os.access(path.parent, os.W_OK):
+            wal, shm = leftovers(path)
+            if not wal.exists():
+                options = "immutable=1"  # nobody is writing, and SQLite needs no files of its own
+            elif not shm.exists():  # as a crash leaves a log; SQLite must rebuild its index of the WAL somewhere
+                self._copies = tempfile.TemporaryDirectory(prefix="kinbandits-log-")
+                for file in (path, wal):
+                    shutil.copy(file, self._copies.name)
+                path = Path(self._copies.name) / path.name
+        uri = f"{path.as_uri()}?{options}"
+        return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
     @property
     def shared(self) -> bool:
@@ -132,24 +156,61 @@ class SQLiteStore(Store):
         return [str(row[0]) for row in self._query("PRAGMA integrity_check") if row[0] != "ok"]
 
     def backup(self, target: str | Path) -> None:
-        """Copy the log to another file, consistently, while the service runs."""
+        """Copy the log to another file, consistently, while the service runs. The copy is one file."""
         with self._reader_lock:
-            assert self._reader is not None
+            if self._reader is None:
+                raise StoreUnavailableError(f"{self.path} is closed")
             copy = sqlite3.connect(target)
             try:
                 self._reader.backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")  # or readers would leave files beside it
             finally:
                 copy.close()
 
+    def keep_head(self, head: Head) -> None:
+        """Beside the log, in a file of its own."""
+        try:
+            write_head(self.path, head)
+        except OSError as error:
+            raise StoreUnavailableError(f"{self.path}.head cannot be written ({error.strerror})") from error
+
+    def kept_head(self) -> Head | None:
+        """What was kept beside the log; None if there is nothing, or it cannot be read."""
+        return read_head(self.path)
+
     def close(self) -> None:
         """Let go of connections and lock."""
-        for connection in (getattr(self, "_reader", None), self._writer):
+        for connection in (self._reader, self._writer):
             if connection is not None:
                 connection.close()
         self._reader = self._writer = None
+        if self._copies is not None:
+            self._copies.cleanup()
         if self._lock_file is not None:
             self._lock_file.close()
             self._lock_file = None
+
+
+def leftovers(path: Path) -> tuple[Path, Path]:
+    """The files that SQLite has beside an open log, and that a crash leaves: the WAL and its index."""
+    return path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")
+
+
+def write_head(log: Path, head: Head) -> None:
+    """Keep a head beside a log."""
+    place = log.with_name(log.name + ".head")
+    partial = place.with_name(f".{place.name}.partial")
+    partial.write_text(f"{head}\n", encoding="utf-8")
+    partial.replace(place)
+
+
+def read_head(log: Path) -> Head | None:
+    """The head that is kept beside a log; None if there is none, or it cannot be read."""
+    try:
+        seq, _, mark = log.with_name(log.name + ".head").read_text(encoding="utf-8").strip().partition(":")
+        return Head(int(seq), mark)
+    except (OSError, ValueError):
+        return None
 
 
 def _hold(descriptor: int) -> None:

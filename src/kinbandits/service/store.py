@@ -18,9 +18,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kinbandits.errors import FormatError, KinbanditsError
+from kinbandits.errors import FormatError, InvalidInputError, KinbanditsError
 from kinbandits.service import tables
-from kinbandits.service.events import OUTCOMES, Draft, Event, Record, digest, number_of, to_text
+from kinbandits.service.events import OUTCOMES, Draft, Event, Head, Record, digest, number_of, to_text
 
 
 class StoreUnavailableError(KinbanditsError, RuntimeError):
@@ -183,6 +183,13 @@ class Store(ABC):
     def shared(self) -> bool:
         """Whether other processes may write to this log too."""
 
+    def keep_head(self, head: Head) -> None:  # noqa: B027 (where there is a place outside the log)
+        """Remember the last event outside the log, so that the loss of its end can be noticed."""
+
+    def kept_head(self) -> Head | None:
+        """The last event as it was remembered outside the log, if it was."""
+        return None
+
     def reconnect(self) -> None:  # noqa: B027 (a file is always there)
         """Connect again after a `StoreUnavailableError`, if that is what it takes. ``slot`` may be another then."""
 
@@ -244,6 +251,11 @@ class Store(ABC):
             yield from events
             after = events[-1].seq
 
+    def head(self) -> Head:
+        """The last event."""
+        rows = self._query("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1")
+        return Head(*rows[0]) if rows else Head(0, "")
+
     def event(self, seq: int) -> Event | None:
         """The event of this number."""
         return next(iter(self.read(seq - 1, 1)), None)
@@ -261,6 +273,13 @@ class Store(ABC):
         """Decisions whose event comes after ``seq``, in order."""
         sql = f"{_RECORD} WHERE d.seq > ? ORDER BY d.seq LIMIT ?"
         return [_record(r) for r in self._query(sql, (after, limit))]
+
+    def all_records(self) -> Iterator[Record]:
+        """All decisions, in order."""
+        after = 0
+        while batch := self.records(after):
+            yield from batch
+            after = batch[-1].seq
 
     def known_keys(self, keys: Iterable[str]) -> set[str]:
         """Which of these idempotency keys have been used."""
@@ -336,6 +355,11 @@ def open_store(url: str, *, create: bool = True, readonly: bool = False) -> Stor
         from kinbandits.service.postgres import PostgresStore
 
         return PostgresStore(url, create=create, readonly=readonly)
+    if "://" in url and not url.startswith("sqlite:///"):
+        kind = url.partition("://")[0]
+        raise InvalidInputError(
+            f"there is no log of the kind {kind}://; give the path of a file (SQLite), or postgresql://user@host/name"
+        )
     from kinbandits.service.sqlite import SQLiteStore
 
     return SQLiteStore(url.removeprefix("sqlite:///"), create=create, readonly=readonly)

@@ -1,0 +1,106 @@
+"""The log as rounds to learn from or to evaluate with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kinbandits.ope import LoggedRounds
+from kinbandits.policies import KMTLUCB
+from kinbandits.service.chooser import chosen_context
+from kinbandits.service.config import Settings
+from kinbandits.service.events import Record
+from kinbandits.service.learner import Learner
+from kinbandits.service.store import Store
+
+
+def decisions_with_rewards(store: Store) -> Iterator[tuple[Record, float | None]]:
+    """All decisions, in order, each with the reward that was learned (delivered in time, or defaulted)."""
+    defaults = {e.decision: e.body["reward"] for e in store.read_all() if e.kind == "default"}
+    for record in store.all_records():
+        yield record, record.reward if record.state == "rewarded" else defaults.get(record.id)
+
+
+@dataclass(frozen=True)
+class Logged:
+    """Rounds for off-policy evaluation, and what was left out of them.
+
+    Attributes:
+        rounds: decisions whose reward is known: delivered in time, or defaulted.
+        left_out: how many decisions were left out, by why.
+    """
+
+    rounds: LoggedRounds
+    left_out: dict[str, int]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Where leaving out may mislead, in plain words."""
+        missing = self.left_out.get(_NO_DEFAULT, 0) + self.left_out.get(_OPEN, 0)
+        if not missing:
+            return []
+        return [
+            f"{missing} decisions have no reward: the values are those of decisions that were rewarded. If no "
+            "answer means a reward of 0, set default_reward = 0.0 in [service]"
+        ]
+
+
+_VOID = "void"
+_OPEN = "open"
+_YOUNG = "younger than the oldest open decision"
+_NO_DEFAULT = "defaulted without a reward"
+
+
+def logged_rounds(store: Store) -> Logged:
+    """The decisions of a log with the rewards that were learned.
+
+    Where decisions are defaulted, good rewards come early and missing ones late. So everything after the oldest
+    open decision is left out: its rewards are not all known yet.
+    """
+    found = list(decisions_with_rewards(store))
+    young = False
+    defaults = any(record.state in ("defaulted", "late") for record, _ in found)
+    used: list[tuple[Record, float]] = []
+    left_out: Counter[str] = Counter()
+    for record, reward in found:
+        young |= defaults and record.state == "open"
+        if record.state == "void":
+            left_out[_VOID] += 1
+        elif young:
+            left_out[_YOUNG] += 1
+        elif reward is not None:
+            used.append((record, reward))
+        else:
+            left_out[_OPEN if record.state == "open" else _NO_DEFAULT] += 1
+    rounds = LoggedRounds(
+        contexts=[_shared(r) for r, _ in used],
+        candidates=[r.body["candidates"] for r, _ in used],
+        chosen=[r.body["index"] for r, _ in used],
+        rewards=[reward for _, reward in used],
+        propensities=[r.body["propensity"] for r, _ in used],
+    )
+    return Logged(rounds, dict(left_out))
+
+
+def _shared(record: Record) -> Any:
+    context = record.body["context"]
+    return chosen_context(record.body) if isinstance(context[0], list) and len(context) == 1 else context
+
+
+def policy_for(settings: Settings, log: LoggedRounds) -> KMTLUCB:
+    """A new policy, with the log's arms that the settings do not name."""
+    policy = settings.build()
+    for arm in dict.fromkeys(a for names in log.candidates for a in names):
+        if arm not in policy.arms:
+            policy.add_arm(arm)
+    return policy
+
+
+def replay(store: Store, settings: Settings) -> Learner:
+    """Teach a new policy with a whole log, as if it had been there."""
+    learner = Learner(settings)
+    learner.apply(store.read_all())
+    learner.publish()
+    return learner
