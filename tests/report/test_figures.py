@@ -1,0 +1,58 @@
+"""Every figure shows all of itself: nothing drawn stands outside the image that is saved."""
+
+import numpy as np
+import pytest
+
+from kinbandits.experiments.storage import CellResult
+from kinbandits.report import figures
+from kinbandits.report.results import Problem, Results, Run
+
+METHODS = ("KMTL-UCB", "KMTL-UCB-Est", "Kernel-UCB-Ind at Est's settings")
+
+
+def results(n_problems):
+    rng = np.random.default_rng(0)
+
+    def run(name, method, seed):
+        similarity = np.exp(-rng.random((5, 5)))
+        result = CellResult(
+            arms=np.zeros(30, dtype=np.int16),
+            rewards=rng.random(30),
+            regret=rng.random(30),
+            expected_regret=np.full(30, np.nan),
+            similarity=(similarity + similarity.T) / 2,
+            header={"arms": [f"article {a}" for a in range(5)], "policy": "p"},
+        )
+        return Run(name, method, seed, result)
+
+    problems = tuple(
+        Problem(f"A problem, {i}", tuple(run(f"A problem, {i}", m, s) for m in METHODS for s in range(3)))
+        for i in range(n_problems)
+    )
+    return Results("r", problems, {"environments": {}, "methods": {}})
+
+
+def outside(figure):
+    """By how many pixels what is drawn stands beyond the image, at the resolution that is saved."""
+    drawn = figure.get_tightbbox().transformed(figure.dpi_scale_trans)
+    width, height = figure.bbox.width, figure.bbox.height
+    return max(-drawn.x0, -drawn.y0, drawn.x1 - width, drawn.y1 - height)
+
+
+@pytest.mark.parametrize("n_problems", [1, 3, 7])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        figures.regret_figure,
+        figures.appendix_figure,
+        figures.difference_figure,
+        figures.similarity_figure,
+        lambda _: figures.synthetic_figure(users=50),
+    ],
+    ids=["regret", "appendix", "difference", "similarity", "synthetic"],
+)
+def test_nothing_is_cut_off(draw, n_problems, tmp_path):
+    figure = draw(results(n_problems))
+    figures.save_figure(figure, tmp_path / "figure", ["png"])
+    figure.set_dpi(200)
+    assert outside(figure) <= 0.0
