@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._files import replacing
 from kinbandits.errors import FormatError, InvalidInputError, MissingPackageError
 
 __all__ = ["COLUMNS", "Trace"]
@@ -136,21 +136,18 @@ class Trace:
         except ImportError:
             frame = self.to_pandas()
             _package("pyarrow", "to_parquet")
-            _whole_file(target, lambda part: frame.to_parquet(part, index=False))
+            with replacing(target) as part:
+                frame.to_parquet(part, index=False)
             return
-        frame = polars.DataFrame(self._tidy())
-        _whole_file(target, frame.write_parquet)
+        with replacing(target) as part:
+            polars.DataFrame(self._tidy()).write_parquet(part)
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """A CSV file with a header; numbers are written so that they read back exactly."""
-
-        def write(part: Path) -> None:
-            with part.open("w", newline="", encoding="utf-8") as stream:
-                writer = csv.writer(stream, lineterminator="\n")
-                writer.writerow(self.columns)
-                writer.writerows(row.values() for row in self.rows())
-
-        _whole_file(Path(path), write)
+        with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(self.columns)
+            writer.writerows(row.values() for row in self.rows())
 
     def save(self, path: str | PathLike[str]) -> None:
         """A NumPy file (.npz) of columns and metadata, which `Trace.load` reads back exactly."""
@@ -158,12 +155,8 @@ class Trace:
         arms = self["arm"].tolist()
         header = {"format": "kinbandits trace", "version": FORMAT_VERSION, "metadata": self.metadata, "arm": arms}
         text = np.array(json.dumps(header))
-
-        def write(part: Path) -> None:
-            with part.open("wb") as stream:
-                np.savez_compressed(stream, allow_pickle=False, header=text, **arrays)
-
-        _whole_file(Path(path), write)
+        with replacing(path) as part, part.open("wb") as stream:
+            np.savez_compressed(stream, allow_pickle=False, header=text, **arrays)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Trace:
@@ -183,16 +176,6 @@ class Trace:
     def _tidy(self) -> dict[str, Any]:
         """Columns as lists where an array would lose its type."""
         return {n: c.tolist() if c.dtype == object else c for n, c in self.columns.items()}
-
-
-def _whole_file(path: Path, write: Any) -> None:
-    """Write beside the place and move there, so that nobody ever reads half a file."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        write(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _package(name: str, wanted_by: str) -> ModuleType:

@@ -141,11 +141,33 @@ def test_data_commands(run, tmp_path, monkeypatch):
     assert [d["path"] for d in listed] == ["with scikit-learn"] + [None] * 6
     assert "kinbandits data fetch" in run("data", "list")[1]
     cached = tmp_path / "cache" / "kinbandits" / "digits.npz"
-    assert run("data", "path", "digits")[1].strip() == str(cached)
-    assert not cached.exists()
+    code, out, errors = run("data", "path", "digits")
+    assert (code, out) == (1, "")
+    assert "has no file here" in errors
+    assert "kinbandits data fetch digits" in errors
+    code, out, errors = run("data", "path", "usps")
+    assert (code, out) == (1, "")
+    assert "it is not on this machine" in errors
+    assert "kinbandits data fetch usps" in errors
     assert run("data", "fetch", "digits")[1].strip() == f"digits: {cached}"
     assert cached.exists()
     assert run("data", "path", "digits")[1].strip() == str(cached)
+
+
+def test_digits_is_not_here_without_scikit_learn(run, tmp_path, monkeypatch):
+    import importlib.util
+
+    monkeypatch.setenv("KINBANDITS_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert doctor._data().value == "digits (with scikit-learn)"
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "sklearn" else real(name, *a))
+    assert json.loads(run("data", "list", "--json")[1])[0]["path"] is None
+    assert "with scikit-learn" not in run("data", "list")[1]
+    finding = doctor._data()
+    assert finding.value == "none"
+    assert "digits" in finding.advice
+    assert "scikit-learn" in run("data", "path", "digits")[2]
 
 
 def test_doctor(run):

@@ -1,6 +1,12 @@
 """The commands run, report and paper, called as a user would."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -77,9 +83,66 @@ def test_paper_says_how_long_and_goes_on(call, tmp_path):
     assert "seeds was [0], now [0, 1]" in err
 
 
+def test_quick_runs_with_what_is_here(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("KINBANDITS_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("kinbandits.datasets.fetch", lambda name: pytest.fail("the network was asked"))
+    code, _, err = call("paper", "--quick", "--horizon", 6, "--seeds", 1, "--jobs", 1)
+    assert code == 0, err
+    assert "Segment is left out" in err
+    assert "kinbandits data fetch segment" in err
+    assert "6 runs on synthetic, digits" in err
+    code, _, err = call("paper", "--quick", "--data", "synthetic", "--horizon", 6, "--jobs", 1)
+    assert code == 0, err
+    assert "12 runs on synthetic" in err  # four methods, three seeds
+
+
+def test_missing_data_say_what_can_be_run_without(call, tmp_path, monkeypatch):
+    from kinbandits.errors import DatasetError
+
+    def offline(name):
+        raise DatasetError(f"cannot load the {name} data set: the download failed")
+
+    monkeypatch.setenv("KINBANDITS_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("kinbandits.datasets.fetch", offline)
+    code, _, err = call("paper", "--data", "digits,letter,synthetic", "--seeds", 1, "--horizon", 6)
+    assert code == 1
+    assert "cannot load the letter data set" in err
+    assert "--data synthetic,digits" in err
+    code, _, err = call("paper", "--data", "letter", "--seeds", 1, "--horizon", 6)
+    assert "--data synthetic" in err
+
+
+@pytest.mark.slow
+def test_a_run_that_is_stopped_says_how_to_go_on(tmp_path):
+    """Ctrl-C, which a terminal sends to the driver and to its workers."""
+    import kinbandits
+
+    (tmp_path / "news.toml").write_text(
+        NEWS.replace("seeds = 2", "seeds = 60").replace("horizon = 8", "horizon = 400")
+    )
+    command = [sys.executable, "-m", "kinbandits", "run", "news.toml", "--jobs", "2"]
+    source = str(Path(kinbandits.__file__).parent.parent)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": source}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    cells = tmp_path / "runs" / "news" / "cells"
+    deadline = time.monotonic() + 120
+    while not (cells.is_dir() and any(cells.glob("*.npz"))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "kept in runs/news" in err
+    assert "kinbandits run news.toml --jobs 2 --resume" in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
 def test_wrong_calls(call):
     for words, text in (
-        (["paper", "--quick", "--data", "digits"], "give --quick or --data, not both"),
         (["paper", "--data", "iris"], "the paper has no data set 'iris'"),
         (["paper", "--settings", "best", "--data", "digits"], "settings must be one of"),
         (["run", "none.toml"], "there is no file none.toml"),

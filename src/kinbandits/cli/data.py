@@ -34,7 +34,7 @@ def list_(as_json: Json = False) -> None:
     """The data sets, and which of them are on this machine.
 
     A set is looked for in the directory KINBANDITS_DATA names, then in the cache; else it is downloaded when
-    it is needed. Digits comes with scikit-learn.
+    it is needed. Digits comes with scikit-learn, if that is installed.
 
     \b
     Examples:
@@ -45,8 +45,7 @@ def list_(as_json: Json = False) -> None:
 
     found: list[dict[str, Any]] = []
     for name in datasets.names():
-        entry, place = datasets.CATALOGUE[name], datasets.find(name)
-        where = str(place) if place else ("with scikit-learn" if entry.openml is None else None)
+        entry = datasets.CATALOGUE[name]
         found.append(
             {
                 "name": name,
@@ -54,7 +53,7 @@ def list_(as_json: Json = False) -> None:
                 "features": entry.features,
                 "classes": entry.classes,
                 "openml": entry.openml,
-                "path": where,
+                "path": datasets.where(name),
                 "note": entry.note,
             }
         )
@@ -91,7 +90,7 @@ def fetch(
 
 
 def path(name: Name) -> None:
-    """Where the file of a data set is; the cache directory, if it is not here yet.
+    """Where the file of a data set is. Ends with 1 if there is none yet.
 
     \b
     Examples:
@@ -99,6 +98,14 @@ def path(name: Name) -> None:
       ls "$(dirname "$(kinbandits data path usps)")"
     """
     from kinbandits import datasets
+    from kinbandits.datasets.files import entry_of, ways_to_have
+    from kinbandits.errors import DatasetError
 
     place = datasets.find(name)
-    print(place if place is not None else datasets.cache_directory() / f"{name}.npz")
+    if place is None and datasets.where(name):
+        raise DatasetError(
+            f"{name} comes {datasets.where(name)} and has no file here; kinbandits data fetch {name} writes one"
+        )
+    if place is None:
+        raise DatasetError(ways_to_have(entry_of(name), "it is not on this machine"))
+    print(place)

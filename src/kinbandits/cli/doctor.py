@@ -146,9 +146,10 @@ def _disks() -> list[Finding]:
 def _data() -> Finding:
     from kinbandits import datasets
 
-    here = [name for name in datasets.names() if datasets.find(name) is not None]
-    missing = [name for name in datasets.names() if name not in here and name != "digits"]
-    value = ", ".join(here) if here else "none but digits"
+    places = {name: datasets.where(name) for name in datasets.names()}
+    here = [f"{n} (with scikit-learn)" if p == "with scikit-learn" else n for n, p in places.items() if p]
+    missing = [name for name, place in places.items() if place is None]
+    value = ", ".join(here) or "none"
     advice = f"for {', '.join(missing)}: kinbandits data fetch" if missing else ""
     return Finding("data sets", value, "note" if missing else "ok", advice)
 

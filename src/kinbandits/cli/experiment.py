@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kinbandits.cli.output import print_json, print_table
-from kinbandits.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from kinbandits.experiments import Experiment
@@ -90,7 +89,10 @@ def report(
 
 
 def paper(
-    quick: Annotated[bool, typer.Option("--quick", help="Synthetic, Digits and Segment alone, 3 seeds.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="3 seeds; without --data on Synthetic, Digits, and Segment if it is here."),
+    ] = False,
     data: Annotated[
         str | None,
         typer.Option(help="Data sets, separated by commas (default: all).", autocompletion=_complete_data),
@@ -117,15 +119,16 @@ def paper(
     \b
     Examples:
       kinbandits paper --quick
+      kinbandits paper --quick --data digits
       kinbandits paper --data digits,segment --seeds 5
       kinbandits paper --streams docs/paper/streams.npz
       kinbandits paper --settings tuned
     """
     from kinbandits.experiments import paper as p
 
-    if quick and data is not None:
-        raise InvalidInputError("--quick chooses the data sets itself; give --quick or --data, not both")
-    names = p.QUICK if quick else p.check_names(None if data is None else [d.strip() for d in data.split(",")])
+    asked = None if data is None else [d.strip() for d in data.split(",")]
+    names = p.quick_names(say) if quick and asked is None else p.check_names(asked)
+    p.need_data(names)
     runs = seeds if seeds is not None else (3 if quick else 10)
     directory = out if out is not None else Path("runs") / _paper_name(settings, names, quick, streams)
     cores = jobs if jobs > 0 else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -139,10 +142,11 @@ def paper(
 
 
 def _paper_name(settings: str, names: tuple[str, ...], quick: bool, streams: Path | None) -> str:
-    from kinbandits.experiments.paper import DATA
+    from kinbandits.experiments.paper import DATA, QUICK
 
-    which = "-quick" if quick else ("" if names == DATA else "-" + "-".join(names))
-    return f"paper-{settings}{which}{'-streams' if streams else ''}"
+    all_of_it = QUICK if quick else DATA
+    which = "" if names == all_of_it else "-" + "-".join(names)
+    return f"paper-{settings}{'-quick' if quick else ''}{which}{'-streams' if streams else ''}"
 
 
 def say(text: str) -> None:
@@ -153,18 +157,30 @@ def say(text: str) -> None:
 def _run(
     experiment: Experiment, directory: Path, resume: bool, jobs: int, backend: str, scheduler: str | None
 ) -> None:
-    from kinbandits.experiments import run_experiment
+    from kinbandits.experiments import Store, run_experiment
 
-    run_experiment(
-        experiment,
-        directory,
-        resume=resume,
-        jobs=jobs,
-        backend_name=backend,
-        scheduler=scheduler,
-        stream=sys.stderr,
-    )
+    try:
+        run_experiment(
+            experiment,
+            directory,
+            resume=resume,
+            jobs=jobs,
+            backend_name=backend,
+            scheduler=scheduler,
+            stream=sys.stderr,
+        )
+    except KeyboardInterrupt:
+        cells = experiment.cells()
+        done = len({c.id for c in cells} & Store(directory).done())
+        say(f"\nStopped. {done} of {len(cells)} runs are finished and kept in {directory}; to go on: {_again()}")
+        raise typer.Exit(130) from None
     (directory / "command.txt").write_text(command_line() + "\n", encoding="utf-8")
+
+
+def _again() -> str:
+    """The command that goes on with this one: `paper` always does, `run` when told."""
+    typed = command_line()
+    return typed if "--resume" in typed or sys.argv[1:2] != ["run"] else f"{typed} --resume"
 
 
 def command_line() -> str:

@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from kinbandits._files import atomic_write
 from kinbandits.errors import KinbanditsError
 from kinbandits.experiments.config import Cell, EnvironmentConfig, MethodConfig
-from kinbandits.experiments.storage import write_whole
 
 __all__ = ["cost_of"]
 
@@ -46,7 +46,7 @@ def cost_of(cell: Cell, directory: Path) -> dict[str, float]:
         )
         if done.returncode:
             raise KinbanditsError(f"measuring {cell} failed: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
-        write_whole(path, done.stdout.strip().splitlines()[-1].encode())
+        atomic_write(path, done.stdout.strip().splitlines()[-1].encode())
     found: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
     return found
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from kinbandits._files import atomic_write
 from kinbandits._spec import to_spec
 from kinbandits.compare.peers import PEERS, installed
 from kinbandits.environments import Environment
 from kinbandits.environments.labelled import LabelledRows
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.config import EnvironmentConfig, Experiment, experiment_of, policies
-from kinbandits.experiments.storage import write_whole
 from kinbandits.policies import KMTLUCB
 from kinbandits.policies.published import defaults_as_data
 from kinbandits.tuning import tune
@@ -176,7 +176,7 @@ class Plan:
                 rounds = list(other.rounds())
                 found = tune(np.array([r.context for r in rounds]), rewards=np.array([r.rewards for r in rounds]))
             settings = {argument: to_spec(value, {}) for argument, value in found.settings.items()}
-            write_whole(path, json.dumps(settings).encode())
+            atomic_write(path, json.dumps(settings).encode())
         loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return loaded
 

@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from kinbandits import datasets
+from kinbandits._files import atomic_write
 from kinbandits.environments import SyntheticNews, make_environment
 from kinbandits.environments.labelled import LabelledRows
-from kinbandits.errors import InvalidInputError
+from kinbandits.errors import DatasetError, InvalidInputError, MissingPackageError
 from kinbandits.experiments.config import Experiment, experiment_of
 from kinbandits.experiments.crossval import CrossValidation, Grid, Method, Rows, cross_validate, deal_rows
-from kinbandits.experiments.storage import write_whole
 from kinbandits.presets import MULTIPLIER, PAPER
 from kinbandits.progress import clock
 
@@ -105,6 +106,30 @@ def check_names(data: Iterable[str] | None) -> tuple[str, ...]:
     if not asked:
         raise InvalidInputError(f"no data set is named; the paper has {', '.join(DATA)}")
     return tuple(name for name in DATA if name in asked)
+
+
+def quick_names(say: Callable[[str], None]) -> tuple[str, ...]:
+    """The data sets of a quick run: those of `QUICK` that are on this machine."""
+    missing = [n for n in QUICK if not _is_here(n)]
+    for name in missing:
+        say(f"{_TITLES[name]} is left out: it is not on this machine (to have it: kinbandits data fetch {name})")
+    return tuple(n for n in QUICK if n not in missing)
+
+
+def need_data(names: Sequence[str]) -> None:
+    """Have every data set on this machine, or say which can be run without the missing one."""
+    for name in names:
+        if _is_here(name):
+            continue
+        try:
+            datasets.fetch(name)
+        except (DatasetError, MissingPackageError) as error:
+            here = ",".join(n for n in DATA if _is_here(n))
+            raise DatasetError(f"{error}. Without it you can run: --data {here}") from error
+
+
+def _is_here(name: str) -> bool:
+    return name == "synthetic" or datasets.where(name) is not None
 
 
 def methods_of(name: str, settings: str) -> tuple[str, ...]:
@@ -241,7 +266,7 @@ def cached_choices(
         if not path.exists():
             say(f"cross-validation on the validation rows of {name}")
             found = choose_settings(name, streams=streams, n_jobs=n_jobs)
-            write_whole(path, json.dumps({kind: c.to_json() for kind, c in found.items()}).encode())
+            atomic_write(path, json.dumps({kind: c.to_json() for kind, c in found.items()}).encode())
         data = json.loads(path.read_text(encoding="utf-8"))
         chosen[name] = {kind: CrossValidation.from_json(c) for kind, c in data.items()}
         for kind, c in chosen[name].items():

@@ -28,10 +28,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._files import atomic_write
 from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.experiments.config import FORMAT, Cell, Experiment, changed_keys
 
-__all__ = ["RESULT_COLUMNS", "CellResult", "Store", "write_whole"]
+__all__ = ["RESULT_COLUMNS", "CellResult", "Store"]
 
 RESULT_COLUMNS = ("environment", "method", "seed", "rounds", "regret", "expected_regret", "reward", "cell")
 
@@ -134,7 +135,7 @@ class Store:
         if extend or not self.record_path.exists():
             cells = [[c.environment.name, c.method.name, c.seed, c.id] for c in experiment.cells()]
             data = {"record": record, "experiment": experiment.model_dump(mode="json"), "cells": cells}
-            write_whole(self.record_path, json.dumps(data, indent=1).encode())
+            atomic_write(self.record_path, json.dumps(data, indent=1).encode())
 
     def tidy(self) -> None:
         """Remove what processes that were killed had begun to write; for when nobody writes."""
@@ -182,13 +183,13 @@ class Store:
 
     def write_cell(self, cell: Cell, result: CellResult, timing: Mapping[str, Any]) -> None:
         """The time first, the result last: a cell counts when its result is there."""
-        write_whole(self.times / f"{cell.id}.json", json.dumps(timing, sort_keys=True).encode())
-        write_whole(self.cell_path(cell), result.to_bytes())
+        atomic_write(self.times / f"{cell.id}.json", json.dumps(timing, sort_keys=True).encode())
+        atomic_write(self.cell_path(cell), result.to_bytes())
         (self.errors / f"{cell.id}.txt").unlink(missing_ok=True)
 
     def write_error(self, cell: Cell, text: str) -> None:
         """Keep why a cell failed."""
-        write_whole(self.errors / f"{cell.id}.txt", f"{cell}\n{text}".encode())
+        atomic_write(self.errors / f"{cell.id}.txt", f"{cell}\n{text}".encode())
 
     def results(self, experiment: Experiment) -> Iterator[tuple[Cell, CellResult]]:
         """The finished cells, in the order of the experiment."""
@@ -217,7 +218,7 @@ class Store:
             numbers = (float(r.regret.sum()), float(r.expected_regret.sum()), float(r.rewards.sum()))
             writer.writerow([cell.environment.name, cell.method.name, cell.seed, len(r.arms), *numbers, cell.id])
         path = self.directory / "results.csv"
-        write_whole(path, stream.getvalue().encode())
+        atomic_write(path, stream.getvalue().encode())
         return path
 
     @contextlib.contextmanager
@@ -236,19 +237,3 @@ class Store:
                     f"another run is working in {self.directory}; wait for it, or choose another directory"
                 ) from None
             yield
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write beside the place, flush to disk, rename, flush the directory: the whole file or nothing."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with partial.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(path)
-    with contextlib.suppress(OSError):  # a directory cannot be flushed everywhere
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)

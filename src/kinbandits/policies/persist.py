@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import zipfile
 from os import PathLike
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._files import replacing
 from kinbandits._spec import from_spec, to_spec
 from kinbandits._value import Value
 from kinbandits._version import __version__
@@ -136,18 +136,10 @@ def _write(path: Path, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) ->
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     packed = buffer.getvalue()
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as stream:
-            with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-                archive.writestr("policy.json", text)
-                archive.writestr("arrays.npz", packed)
-                archive.writestr("checksum", _checksum(text, packed))
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("policy.json", text)
+        archive.writestr("arrays.npz", packed)
+        archive.writestr("checksum", _checksum(text, packed))
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

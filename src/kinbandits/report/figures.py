@@ -74,9 +74,10 @@ def _style() -> Iterator[Any]:
 def _canvas(columns: int, rows: int, width: float, height: float) -> tuple[Any, NDArray[Any]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.07, h_pad=0.07)  # inches; square panels overshoot the default a little
+    # Inches of padding: square panels overshoot the default a little.
+    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.07, h_pad=0.07))
     FigureCanvasAgg(figure)
     return figure, np.array(figure.subplots(rows, columns, squeeze=False))
 

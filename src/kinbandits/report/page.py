@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from kinbandits._files import atomic_write
 from kinbandits._version import __version__
 from kinbandits.errors import MissingPackageError
-from kinbandits.experiments.storage import write_whole
 from kinbandits.progress import clock
 from kinbandits.report import figures
 from kinbandits.report.choices import choices_figure, recorded_choices
@@ -94,11 +94,11 @@ def write_report(
             several=max(len(p.seeds) for p in results.problems) > 1,
         )
     )
-    write_whole(place / "index.html", page.encode())
-    write_whole(place / "summary.csv", _summary_csv(summaries).encode())
+    atomic_write(place / "index.html", page.encode())
+    atomic_write(place / "summary.csv", _summary_csv(summaries).encode())
     for name, rows in (("claims", claims), ("reference", references), ("tests", comparisons)):
         if rows:
-            write_whole(place / f"{name}.csv", _csv([row.__dict__ for row in rows]).encode())
+            atomic_write(place / f"{name}.csv", _csv([row.__dict__ for row in rows]).encode())
     return Report(place / "index.html", summaries, comparisons, claims, references)
 
 

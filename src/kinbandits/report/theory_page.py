@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from kinbandits._files import atomic_write
 from kinbandits._version import __version__
-from kinbandits.experiments.storage import write_whole
 from kinbandits.report import theory_figures as draw
 from kinbandits.report.figures import data_uri, save_figure
 from kinbandits.report.page import Figure, environment
@@ -78,7 +78,7 @@ def write_theory(
         version=__version__,
         delta=DELTA,
     )
-    write_whole(place / "index.html", page.encode())
+    atomic_write(place / "index.html", page.encode())
     tell("page")
     return TheoryReport(place / "index.html", numbers)
 

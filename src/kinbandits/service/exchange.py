@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kinbandits._files import replacing
 from kinbandits.errors import InvalidInputError
 from kinbandits.service.events import Draft, decision_id
 from kinbandits.service.rounds import decisions_with_rewards
@@ -48,13 +49,8 @@ def export_log(store: Store, path: Path) -> int:
     """
     if path.suffix not in FORMATS:
         raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}")
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        n = _WRITERS[path.suffix](rows(store), partial)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return n
+    with replacing(path) as part:
+        return _WRITERS[path.suffix](rows(store), part)
 
 
 def _jsonl(found: Iterator[dict[str, Any]], path: Path) -> int:

@@ -1,0 +1,45 @@
+"""Writing files so that there is the whole file or nothing, whatever is killed at whatever moment."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["atomic_write", "replacing"]
+
+
+def atomic_write(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write ``content`` to ``path``, or leave what is there."""
+    with replacing(path) as part:
+        part.write_bytes(content)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A path beside ``path`` to write to; at the end it is flushed to disk and takes the place of ``path``.
+
+    If the block raises, ``path`` stays as it was.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(target.parent))
+    part = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        yield part
+        _flush(part)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # a directory cannot be flushed everywhere
+        _flush(target.parent)
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
