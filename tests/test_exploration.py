@@ -49,3 +49,19 @@ def test_bad_numbers() -> None:
     ):
         with pytest.raises(ValueError, match="must be"):
             wrong()
+
+
+def test_a_schedule_is_called_once_a_decision() -> None:
+    asked: list[int] = []
+
+    def counter(t: int) -> float:
+        asked.append(t)
+        return float(len(asked))
+
+    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(), exploration=counter, tie_break="first")
+    decision = policy.choose([0.0])
+    assert asked == [1]
+    assert decision.exploration == 1.0
+    assert decision.score == pytest.approx(decision.mean + decision.width)
+    policy.choose_many([[[0.0]], [[1.0]]])
+    assert asked == [1, 2, 3]

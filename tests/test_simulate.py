@@ -11,7 +11,8 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.environments import Classification, HiddenDescriptors, Round, SyntheticNews
-from kinbandits.errors import FormatError, InvalidInputError, MissingPackageError
+from kinbandits.errors import FormatError, InvalidInputError, MissingPackageError, SimulationWarning
+from kinbandits.simulate import play
 from kinbandits.trace import COLUMNS, Trace
 
 NEWS = SyntheticNews(seed=2, horizon=30, noise=0.1, start=True)
@@ -214,3 +215,20 @@ def test_traces_complain_and_do_not_change(trace):
         Trace.of({"x": [1]})
     assert math.isnan(Trace.of({"t": []}).mean_reward)
     assert "30 rounds of KMTLUCB on synthetic news" in repr(trace)
+
+
+def test_a_trained_policy_is_warned_about():
+    p = policy()
+    kb.simulate(p, NEWS, horizon=10)
+    with pytest.warns(SimulationWarning, match=r"already learned 1\d rows, .*clone"):
+        kb.simulate(p, NEWS, horizon=10)
+    kb.simulate(p, NEWS, horizon=10, trained=True)  # wanted: no warning
+    with pytest.warns(SimulationWarning):
+        list(play(p, NEWS, horizon=1))
+
+
+def test_repr_shows_expected_regret_where_means_are_known(trace):
+    assert f"expected regret {trace.final_expected_regret:.6g}" in repr(trace)
+    rewards_only = Trace.of({"t": [0], "regret": [0.5]})
+    assert "regret 0.5" in repr(rewards_only)
+    assert "expected" not in repr(rewards_only)

@@ -259,10 +259,10 @@ def choose_many_backwards(self: Any, contexts: Any, arms: Any = None, *, scores:
     return KMTL.choose_many(self, np.asarray(contexts)[::-1] * 7.0, arms, scores=scores)
 
 
-def query_of_everyone(self: Any, contexts: Any, arms: Any, *, to_play: bool, batch: bool) -> Any:
+def choice_of_everyone(self: Any, context: Any, arms: Any = None, *, scores: bool = False) -> Any:
     """Ignores the candidates asked for, where one context is given."""
-    single = arms is not None and np.ndim(contexts) == 1
-    return KMTL._query(self, contexts, None if single else arms, to_play=to_play, batch=batch)
+    single = arms is not None and np.ndim(context) == 1
+    return KMTL.choose(self, context, None if single else arms, scores=scores)
 
 
 def update_twice(self: Any, decision: Any, reward: float) -> None:
@@ -388,7 +388,7 @@ def keeps_it_open(self: Any, decision: Any, reward: float) -> None:
 
 def loads_with_another_mind(self: Any, data: Any, arrays: Any, value: Any) -> None:
     KMTL._relearn(self, data, arrays, value)
-    self._leaders = lambda query, first, tolerance: (np.arange(query.shape[1])[None] == 3, None)
+    self._leaders = lambda query, first, exploration, tolerance: (np.arange(query.shape[1])[None] == 3, None)
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def loads_with_another_mind(self: Any, data: Any, arrays: Any, value: Any) -> No
         fault("choose_many is not many times choose", choose_many=draws_more),
         fault("choose_many numbers decisions otherwise", choose_many=many_with(id=[7])),
         fault("choose_many opens other decisions", choose_many=many_that_opens_nothing),
-        fault("the only candidate is 3", _query=query_of_everyone),
+        fault("the only candidate is 3", choose=choice_of_everyone),
         fault("gives no index of them", choose=decision_with(several, index=5, arm=3)),
         fault("decision.context is not that", choose=decision_with(several, context=np.zeros(3))),
         fault("predict of two candidates with a context each", predict=flat),

@@ -53,11 +53,25 @@ def number(name: str, value: Any) -> float:
     return float(number_array(name, real(name, float(value) if isinstance(value, bool) else value)))
 
 
+def as_int(name: str, value: object, least: int = 0) -> int:
+    """``value`` as an int, refused unless whole and at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}")
+    if value < least:
+        raise InvalidInputError(f"{name} must be at least {least}, got {value!r}")
+    return int(value)
+
+
 def rounds_of_contexts(values: Any, n_candidates: int, n_features: int | None, *, batch: bool) -> Matrix:
     """Contexts as (R, 1, d) or (R, k, d).
 
     (d,) is one context for all candidates and (k, d) one for each, of a single round; 3-D is a batch.
     """
+    if type(values) is np.ndarray and values.shape == (n_features,) and values.dtype == np.float64:
+        context = values.copy()  # the usual case, at once
+        if context.dot(context) <= LARGEST:  # not if one is NaN, or too large
+            context.setflags(write=False)
+            return context[None, None, :]
     contexts = number_array("contexts", values)
     k = n_candidates
     wanted = f"(d,) for one context shared by all arms, or ({k}, d) for one row per candidate"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+
+from kinbandits.errors import MissingFileError
 
 __all__ = ["atomic_write", "replacing"]
 
@@ -25,7 +26,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path)
     if not target.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(target.parent))
+        missing = MissingFileError(f"there is no such directory: {target.parent}; make it first")
+        missing.filename = str(target.parent)
+        raise missing
     part = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         yield part

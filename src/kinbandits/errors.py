@@ -49,6 +49,12 @@ class FormatError(KinbanditsError, ValueError):
     """A saved file is damaged, foreign, or of a version this release cannot read."""
 
 
+class MissingFileError(FormatError, FileNotFoundError):
+    """There is no such file, or no such folder to write to."""
+
+    __str__ = Exception.__str__
+
+
 class MissingPackageError(KinbanditsError, LookupError, ImportError):
     """Something was asked for that needs a package which is not installed."""
 
@@ -70,7 +76,11 @@ class NumericalWarning(UserWarning):
 
 
 class TuningWarning(UserWarning):
-    """Settings were chosen by a criterion that is known to choose worse."""
+    """Settings could not be chosen with confidence; the warning says why, and what was taken."""
+
+
+class SimulationWarning(UserWarning):
+    """A run starts from what a policy has learned before."""
 
 
 class TransferWarning(UserWarning):

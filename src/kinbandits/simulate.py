@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from kinbandits._version import __version__
 from kinbandits.environments.base import Environment, Round, describe, whole
-from kinbandits.errors import InvalidInputError
+from kinbandits.errors import InvalidInputError, SimulationWarning
 from kinbandits.policies.base import Policy
 from kinbandits.trace import COLUMNS, Trace
 
@@ -64,6 +65,7 @@ def play(
     progress: Progress | None = None,
     *,
     numbers: bool = False,
+    trained: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Play and yield one flat row (a dict) per round; `simulate` collects them.
 
@@ -76,6 +78,7 @@ def play(
         environment: an `Environment`.
         horizon: how many rounds to go through.
         numbers: whether to read mean and width of each choice, which may cost more than choosing.
+        trained: say that the policy may have learned before; else a `SimulationWarning` tells that it has.
         progress: called after each round with the number of rounds gone through and the horizon.
 
     Example:
@@ -88,6 +91,8 @@ def play(
     horizon = _horizon(environment, horizon)
     arms = list(environment.arms)
     _check_arms(policy, arms)
+    if not trained and getattr(policy, "n_observations", 0):  # peers of the comparison need not say
+        _warn_trained(policy)
     candidates = None if policy.active_arms == arms else arms
     names, contexts, rewards = environment.start_rows()
     if len(names):
@@ -109,14 +114,16 @@ def simulate(
     progress: Progress | None = None,
     *,
     numbers: bool = False,
+    trained: bool = False,
 ) -> Trace:
     """Play a policy on an environment and keep the trace. Arguments as for `play`.
 
-    The policy itself is changed; play a fresh one for every run.
+    The policy itself is changed: play a fresh one for every run, or ``sklearn.base.clone(policy)``. One that has
+    learned before (in an earlier run, say) is played with a `SimulationWarning`, unless ``trained=True``.
     """
     settings = _settings(policy)
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    for row in play(policy, environment, horizon, numbers=numbers, progress=progress):
+    for row in play(policy, environment, horizon, progress, numbers=numbers, trained=trained):
         for name, value in row.items():
             columns[name].append(value)
     metadata = {
@@ -185,6 +192,15 @@ def _check_arms(policy: Policy, arms: list[Any]) -> None:
             f"the environment has an arm {missing!r}, which the policy does not have (or has retired); make the "
             "policy with arms=environment.arms"
         )
+
+
+def _warn_trained(policy: Policy) -> None:
+    warnings.warn(
+        f"the policy has already learned {policy.n_observations} rows, so this run starts from them; play a fresh "
+        "one, such as sklearn.base.clone(policy), or say trained=True if that is meant",
+        SimulationWarning,
+        stacklevel=3,
+    )
 
 
 def _settings(policy: Policy) -> dict[str, Any]:

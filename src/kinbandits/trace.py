@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinbandits._files import replacing
-from kinbandits.errors import FormatError, InvalidInputError, MissingPackageError
+from kinbandits.errors import FormatError, InvalidInputError, MissingFileError, MissingPackageError
 
 __all__ = ["COLUMNS", "Trace"]
 
@@ -76,10 +76,9 @@ class Trace:
 
     def __repr__(self) -> str:
         on = self.metadata.get("environment_name", "?")
-        return (
-            f"Trace({len(self)} rounds of {self.metadata.get('policy', '?')} on {on}, "
-            f"regret {self.final_regret:.6g})"
-        )
+        expected = self.final_expected_regret
+        regret = f"regret {self.final_regret:.6g}" if np.isnan(expected) else f"expected regret {expected:.6g}"
+        return f"Trace({len(self)} rounds of {self.metadata.get('policy', '?')} on {on}, {regret})"
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The rows as dicts of plain Python values."""
@@ -130,20 +129,20 @@ class Trace:
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
         """A Parquet file, written by polars, or by pandas where pyarrow is there too."""
-        target = Path(path)
         try:
             import polars
         except ImportError:
             frame = self.to_pandas()
             _package("pyarrow", "to_parquet")
-            with replacing(target) as part:
+            with replacing(path) as part:
                 frame.to_parquet(part, index=False)
             return
-        with replacing(target) as part:
+        with replacing(path) as part:
             polars.DataFrame(self._tidy()).write_parquet(part)
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """A CSV file with a header; numbers are written so that they read back exactly."""
+
         with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream, lineterminator="\n")
             writer.writerow(self.columns)
@@ -166,7 +165,7 @@ class Trace:
                 arrays = dict(file)
             header = json.loads(str(arrays.pop("header")))
         except FileNotFoundError:
-            raise FormatError(f"there is no file {path}") from None
+            raise MissingFileError(f"there is no file {path}") from None
         except Exception as error:  # zipfile, zlib, json and numpy have no common ancestor
             raise FormatError(f"{path} is not a saved trace, or it is damaged ({error})") from error
         if header.get("format") != "kinbandits trace" or header.get("version", 0) > FORMAT_VERSION:

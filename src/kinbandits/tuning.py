@@ -1,6 +1,6 @@
 """Choosing settings by playing: run the bandit itself on rows whose rewards are known, and keep what did best.
 
-Games are in `kinbandits.playing`.
+Games are in `kinbandits.replayed_games`.
 """
 
 from __future__ import annotations
@@ -9,27 +9,27 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinbandits._checks import number_array
+from kinbandits._checks import as_int, number_array
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError, TuningWarning
 from kinbandits.kernels import DEFAULT_KERNEL, Stationary, median_distance
 from kinbandits.playing import Player, Policies, Substitution
 from kinbandits.policies import KMTLUCB
+from kinbandits.policies.published import in_force
 from kinbandits.similarity import Independent, Similarity, Weighting
-
-Criterion = Literal["replay", "leave_one_out", "likelihood"]
 
 __all__ = ["Tried", "Tuned", "tune"]
 
 LENGTH_SCALES = (0.25, 0.35, 0.5, 0.71, 1.0, 1.41)  # times the median distance
 RIDGES = (0.001, 0.01, 0.1)
 WIDTHS = (0.1, 0.2, 0.3, 0.6, 1.0)  # exploration over the root of the ridge
+CAUTION = 2.0  # standard errors by which a log must favour a setting over the default
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,9 @@ class Tried:
 
     Attributes:
         kernel, ridge, exploration: the settings; the kernel has its length scale.
-        loss: what is to be small: regret a round (replay), squared error, or minus log-likelihood a row.
+        loss: regret a round; minus the mean reward, if only logged rewards are known.
         error: standard error of the loss over orders (0 where there is one).
+        rounds: rounds scored in a game, on average: in a log those in which the bandit plays the logged arm.
     """
 
     kernel: Stationary
@@ -47,6 +48,7 @@ class Tried:
     exploration: float
     loss: float
     error: float = 0.0
+    rounds: float = 0.0
 
     @property
     def length_scale(self) -> float:
@@ -61,12 +63,16 @@ class Tuned:
     Attributes:
         best: the point chosen.
         table: all points, best first.
-        criterion: how they were judged.
+        default: the default settings, played on the same rows.
+        rows: how many rows there were.
+        fell_back: whether the default was taken because nothing was clearly better.
     """
 
     best: Tried
     table: tuple[Tried, ...]
-    criterion: Criterion
+    default: Tried
+    rows: int
+    fell_back: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -74,12 +80,29 @@ class Tuned:
         return {"context_kernel": self.best.kernel, "ridge": self.best.ridge, "exploration": self.best.exploration}
 
     def __str__(self) -> str:
-        lines = ["length_scale     ridge  exploration        loss"]
+        lines = [
+            f"{self.best.rounds:.0f} of {self.rows} rows scored in a game; default settings: loss "
+            f"{self.default.loss:.4f}{', kept' if self.fell_back else ''}",
+            "length_scale     ridge  exploration        loss",
+        ]
         for t in self.table[:10]:
             lines.append(
                 f"{t.length_scale:12.4g}  {t.ridge:8.3g}  {t.exploration:11.4g}  {t.loss:.4f} +- {t.error:.4f}"
             )
         return "\n".join(lines)
+
+
+class Rows(NamedTuple):
+    """Rows to play on: contexts (n, d), rewards (n, N) with NaN where unknown, and the weight of each row (n,)."""
+
+    X: Matrix
+    Y: Matrix
+    weights: Vector
+
+    @property
+    def is_log(self) -> bool:
+        """Whether some rewards are unknown."""
+        return bool(np.isnan(self.Y).any())
 
 
 def tune(
@@ -93,8 +116,6 @@ def tune(
     length_scales: Sequence[float] = LENGTH_SCALES,
     ridges: Sequence[float] = RIDGES,
     widths: Sequence[float] = WIDTHS,
-    criterion: Criterion = "replay",
-    pick: Literal["best", "centre"] = "best",
     orders: int = 4,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
@@ -104,9 +125,10 @@ def tune(
     """Choose length scale, ridge and exploration on labelled rows or a log.
 
     The bandit is played on the rows in several random orders with every setting of the grid, and the setting with
-    the least regret a round is taken. In a log only the arm that was played has
-    a known reward: rounds in which the bandit would have played another are left out, so the log should be long and
-    its arms well mixed; what is small then is minus the mean reward.
+    the least regret a round is taken. In a log only the arm that was played has a known reward: rounds in which the
+    bandit would have played another are left out, about n / N stay (``found.best.rounds``), and what is small then
+    is minus the mean reward. The default settings are played too. If no setting is better than they are (on a log:
+    better by twice the standard error, with a `TuningWarning` if not), they are kept.
 
     Args:
         contexts: (n, d).
@@ -119,11 +141,6 @@ def tune(
         length_scales: tried, as multiples of the median distance of the contexts.
         ridges: tried.
         widths: tried, as exploration / sqrt(ridge): multiples of the posterior's standard deviation.
-        criterion: ``"replay"``, as said; or a batch criterion, ``"leave_one_out"`` squared error or the
-            ``"likelihood"``. These are cheap, but see every arm's reward in every row, which a bandit does not, and
-            say nothing about exploration (the largest of ``widths`` is taken): they picked worse in our trials,
-            hence a `TuningWarning`.
-        pick: ``"best"``, or the geometric ``"centre"`` of the five best points.
         orders: random orders in which the rows are played.
         seed: of the orders.
         progress: called with the number of games played and their number.
@@ -142,7 +159,7 @@ def tune(
     X = number_array("contexts", contexts)
     if X.ndim != 2 or len(X) < 4:
         raise InvalidInputError(f"contexts must be (rows, features) with at least 4 rows, got shape {X.shape}")
-    Y, weights = _rewards(len(X), labels, rewards, arms, propensities)
+    rows = Rows(X, *_rewards(len(X), labels, rewards, arms, propensities))
     if not isinstance(kernel, Stationary) or isinstance(kernel.length_scale, tuple):
         raise InvalidTypeError(f"kernel must be one with a single length scale, such as kb.RBF(); got {kernel!r}")
     for name, values in (("length_scales", length_scales), ("ridges", ridges), ("widths", widths)):
@@ -150,101 +167,64 @@ def tune(
             raise InvalidInputError(f"{name} is empty; give at least one value to try")
         for value in values:
             positive(name, value, zero=name == "widths")
-    if criterion not in ("replay", "leave_one_out", "likelihood"):
-        raise InvalidInputError(f'criterion must be "replay", "leave_one_out" or "likelihood", got {criterion!r}')
-    if pick not in ("best", "centre"):
-        raise InvalidInputError(f'pick must be "best" or "centre", got {pick!r}')
-    if isinstance(orders, bool) or not isinstance(orders, int) or orders < 1:
-        raise InvalidInputError(f"orders must be a whole number of at least 1, got {orders!r}")
-    if similarity is not None or weighting != "uniform":
-        if criterion != "replay":
-            raise InvalidInputError(
-                f'criterion="{criterion}" fits independent arms with uniform weights; with similarity= or '
-                'weighting= use criterion="replay"'
-            )
-        KMTLUCB(Y.shape[1], similarity=similarity, weighting=weighting)  # says what does not fit, before any game
-    unit = median_distance(X) * _number(kernel)
-    kernels = [kernel.replace(length_scale=float(c) * unit) for c in length_scales]
-    points = [(k, float(r)) for k in kernels for r in ridges]
-    if criterion == "replay":
-        player: Player
-        if similarity in (None, Independent()) and weighting == "uniform":
-            player = Substitution(X, Y)
-        else:
-            player = Policies(X, Y, similarity or Independent(), weighting)
-        tried = _replayed(player, Y, weights, points, widths, orders, seed, progress)
+    orders = as_int("orders", orders, 1)
+    player: Player
+    if similarity in (None, Independent()) and weighting == "uniform":
+        player = Substitution(X, rows.Y)
     else:
-        warnings.warn(
-            f'criterion="{criterion}" judges the batch fit, which picked worse settings for bandits than '
-            'criterion="replay" in our trials',
-            TuningWarning,
-            stacklevel=2,
-        )
-        tried = [
-            Tried(k, ridge, max(widths) * math.sqrt(ridge), batch_loss(k(X, X), Y, ridge, criterion))
-            for k, ridge in points
-        ]
-    table = tuple(sorted(tried, key=lambda t: t.loss))
-    return Tuned(table[0] if pick == "best" else _centre(table[:5]), table, criterion)
-
-
-def _replayed(
-    player: Player,
-    Y: Matrix,
-    weights: Vector,
-    points: list[tuple[Stationary, float]],
-    widths: Sequence[float],
-    orders: int,
-    seed: int,
-    progress: Callable[[int, int], None] | None,
-) -> list[Tried]:
+        KMTLUCB(
+            rows.Y.shape[1], similarity=similarity, weighting=weighting
+        )  # says what does not fit, before any game
+        player = Policies(X, rows.Y, similarity or Independent(), weighting)
+    unit = median_distance(X)
+    usual = in_force("default", {})
+    defaults = (DEFAULT_KERNEL.kernel.replace(length_scale=unit * _number(DEFAULT_KERNEL.kernel)), usual["ridge"])
+    points = [
+        (kernel.replace(length_scale=float(c) * unit * _number(kernel)), r) for c in length_scales for r in ridges
+    ]
+    grid = [(k, float(r), float(w) * math.sqrt(r)) for k, r in points for w in widths]
     rng = np.random.default_rng(seed)
-    games = [rng.permutation(len(Y)) for _ in range(orders)]
-    best = np.nanmax(Y, axis=1) if not np.isnan(Y).any() else np.zeros(len(Y))  # a log does not know the best
-    tried, done, total = [], 0, len(points) * len(widths) * orders
-    for kernel, ridge in points:
-        for width in widths:
-            losses = []
-            for order in games:
-                played, rewards = player(order, kernel, ridge, float(width) * math.sqrt(ridge))
-                w, regret = weights[order][played], best[order][played] - rewards
-                losses.append(float(w @ regret / w.sum()) if len(played) else math.inf)
-                done += 1
-                if progress is not None:
-                    progress(done, total)
-            error = float(np.std(losses, ddof=1) / math.sqrt(orders)) if orders > 1 else 0.0
-            tried.append(Tried(kernel, ridge, float(width) * math.sqrt(ridge), float(np.mean(losses)), error))
-    return tried
+    games = [rng.permutation(len(X)) for _ in range(orders)]
+    tried, total = [], (len(grid) + 1) * orders
+    for i, point in enumerate([*grid, (*defaults, usual["exploration"])]):
+        tried.append(_played(player, rows, point, games))
+        if progress is not None:
+            progress((i + 1) * orders, total)
+    default = tried.pop()
+    table = tuple(sorted(tried, key=lambda t: t.loss))
+    best = table[0]
+    noise = CAUTION * math.hypot(_noise(rows, best, orders), _noise(rows, default, orders)) if rows.is_log else 0.0
+    kept = not best.loss < default.loss - noise
+    if kept and rows.is_log:
+        _warn_kept(best, default, rows)
+    return Tuned(default if kept else best, table, default, len(X), kept)
 
 
-def batch_loss(K: Matrix, Y: Matrix, ridge: float, criterion: str) -> float:
-    """Leave-one-out squared error, or minus the profiled log-likelihood a row, of independent ridge regressions."""
-    squared, nats, count = 0.0, 0.0, 0
-    for a in range(Y.shape[1]):
-        known = np.flatnonzero(~np.isnan(Y[:, a]))
-        if not len(known):
-            continue
-        y, n = Y[known, a], len(known)
-        values, vectors = np.linalg.eigh(K[np.ix_(known, known)])
-        inverse = 1.0 / (np.maximum(values, 0.0) + ridge)
-        projected = vectors.T @ y
-        residual = (vectors @ (inverse * projected)) / ((vectors**2) @ inverse)
-        squared += float(residual @ residual)
-        fit = max(float(inverse @ projected**2) / n, 1e-300)
-        nats += 0.5 * n * math.log(fit) - 0.5 * float(np.log(inverse).sum())
-        count += n
-    return (squared if criterion == "leave_one_out" else nats) / count
+def _played(player: Player, rows: Rows, point: tuple[Stationary, float, float], games: list[Any]) -> Tried:
+    """One point of the grid, played in every order."""
+    best = np.zeros(len(rows.Y)) if rows.is_log else rows.Y.max(axis=1)  # a log does not know the best
+    losses, scored = [], 0
+    for order in games:
+        played, rewards = player(order, *point)
+        w, regret = rows.weights[order][played], best[order][played] - rewards
+        losses.append(float(w @ regret / w.sum()) if len(played) else math.inf)
+        scored += len(played)
+    error = float(np.std(losses, ddof=1) / math.sqrt(len(games))) if len(games) > 1 else 0.0
+    return Tried(*point, float(np.mean(losses)), error, scored / len(games))
 
 
-def _centre(table: Sequence[Tried]) -> Tried:
-    def middle(values: list[float]) -> float:
-        return math.exp(sum(math.log(max(v, 1e-12)) for v in values) / len(values))
+def _noise(rows: Rows, tried: Tried, orders: int) -> float:
+    """Standard error of a loss: games in other orders score other rows, but there are no more rows than these."""
+    return float(np.nanstd(rows.Y)) / math.sqrt(max(min(tried.rounds * orders, len(rows.Y)), 1.0))
 
-    return Tried(
-        table[0].kernel.replace(length_scale=middle([t.length_scale for t in table])),
-        middle([t.ridge for t in table]),
-        middle([t.exploration for t in table]),
-        sum(t.loss for t in table) / len(table),
+
+def _warn_kept(best: Tried, default: Tried, rows: Rows) -> None:
+    warnings.warn(
+        f"only {best.rounds:.0f} of {len(rows.X)} rows could be scored in a game, and the best setting tried (loss "
+        f"{best.loss:.4f}) is not clearly better than the default settings (loss {default.loss:.4f}), which are "
+        "kept; a longer log would tell more",
+        TuningWarning,
+        stacklevel=3,
     )
 
 

@@ -158,7 +158,7 @@ def test_refused_and_nothing_changes(
 SETTINGS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"arms": 0}, ValueError, "arms must be at least 1, got 0"),
     ({"arms": []}, ValueError, "arms is empty; there must be at least one arm"),
-    ({"arms": ["a", "b", "a"]}, ValueError, "arm 'a' stands twice in arms; names must differ"),
+    ({"arms": ["a", "b", "a"]}, ValueError, "duplicate arm 'a'; names must differ"),
     ({"arms": "abc"}, TypeError, "arms must be a number of arms or a list of names, got 'abc'"),
     ({"arms": 2.5}, TypeError, "arms must be a number of arms or a list of names, got 2.5"),
     ({"arms": True}, TypeError, "arms must be a number of arms or a list of names"),

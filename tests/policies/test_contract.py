@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -581,3 +582,33 @@ def test_cold_start_auto_borrows_where_arms_are_described() -> None:
     assert matrix.predict([0.0]).mean[1] == 0.0
     assert told.predict([0.0]).mean[1] > 0.7
     assert matrix.predict([0.0]).width[1] == pytest.approx(np.sqrt(1 / 0.1))
+
+
+def test_a_rewarded_number_is_no_repeat_for_the_decision_of_another_policy() -> None:
+    mine, other = kb.KMTLUCB(3), kb.KMTLUCB(3)
+    mine.update(mine.choose([0.0]), 1.0)
+    foreign = other.choose([5.0])
+    assert foreign.id == 0
+    with pytest.raises(errors.UnknownDecisionError, match="another policy"):
+        mine.update(foreign, 1.0)
+    own = mine.choose([1.0])
+    mine.update(own, 0.5)
+    mine.update(own, 0.5)  # a repeat
+    with pytest.raises(errors.RewardConflictError, match=r"already has reward 0\.5"):
+        mine.update(own, 0.25)
+
+
+def test_decisions_of_another_policy_after_loading_and_removing_arms(tmp_path: Path) -> None:
+    policy, other = kb.KMTLUCB(3, tie_break="first"), kb.KMTLUCB(3, tie_break="first")
+    first, second = policy.choose([0.0]), policy.choose([1.0])
+    policy.update(first, 1.0)
+    policy.save(tmp_path / "policy.kb")
+    loaded = kb.load(tmp_path / "policy.kb")
+    foreign = [other.choose([5.0]), other.choose([6.0])]
+    policy.remove_arm(2)
+    for one in (policy, loaded):
+        with pytest.raises(errors.UnknownDecisionError, match="another policy"):
+            one.update(foreign[1], 1.0)
+        one.update(second, 1.0)
+    with pytest.raises(errors.UnknownDecisionError, match="another policy"):
+        policy.update(foreign[0], 1.0)

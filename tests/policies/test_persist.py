@@ -18,6 +18,7 @@ from worlds import PROBE, picture, played
 
 import kinbandits as kb
 from kinbandits import errors
+from kinbandits.trace import Trace
 from strategies import EXACT_ENGINES, SIMILARITIES, laplacian_of_differences
 
 FORMATS = Path(__file__).parents[1] / "formats"
@@ -329,3 +330,16 @@ def test_format_version_1_is_still_read() -> None:
     assert policy.arms == wanted["arms"]
     assert [n for n in policy.arms if n in policy.retired] == wanted["retired"]
     same_game(go_on(policy), wanted["went_on"])
+
+
+def test_a_missing_file_or_folder_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.kb", tmp_path / "nowhere" / "none.kb"):
+        for load in (kb.load, Trace.load):
+            with pytest.raises(FileNotFoundError, match=r"there is no file .*none\.kb") as caught:
+                load(path)
+            assert isinstance(caught.value, errors.FormatError)
+    trace = Trace.of({"t": [0], "regret": [1.0]})
+    for save in (kb.KMTLUCB(2).save, trace.save, trace.to_csv):
+        with pytest.raises(FileNotFoundError, match=r"no such directory: .*nowhere") as missing:
+            save(tmp_path / "nowhere" / "file.kb")
+        assert "partial" not in str(missing.value)

@@ -15,22 +15,22 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import number, number_array, rounds_of_contexts, rows_of_contexts
+from kinbandits._checks import as_int, number, number_array, rounds_of_contexts, rows_of_contexts
 from kinbandits._frames import column_names, ordered
-from kinbandits._types import Indices, Vector
+from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import real
-from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownArmError, UnknownDecisionError
+from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits.policies.arms import ArmList, Candidates, listed
 from kinbandits.policies.decision import ArmName, Batch, Decision, Decisions
 from kinbandits.policies.drawing import TieBreak, draw, mixed, shares
-from kinbandits.policies.ledger import Ledger, Ticket
-from kinbandits.policies.names import arm_names, check_arm_name, listed, shorten, whole
+from kinbandits.policies.ledger import Ledger
 from kinbandits.policies.parameters import Parameters
 from kinbandits.regression import Prediction, Query
 
 _TIE = 1e-12  # scores this close (relative) are a tie when ties are broken at random
 
 
-class Policy(Parameters, ABC):
+class Policy(Parameters, ArmList, ABC):
     """A contextual bandit policy. One policy is for one thread at a time.
 
     ``choose`` and ``predict`` change nothing but the table of open decisions and the random state;
@@ -57,8 +57,7 @@ class Policy(Parameters, ABC):
         max_pending: int = 100_000,
         forget_after: int | None = None,
     ) -> None:
-        self.arms: list[ArmName] = arm_names(arms)
-        self.retired: set[ArmName] = set()
+        super().__init__(arms)
         self.feature_names: tuple[str, ...] | None = None  # of the first table seen; later ones are put in order
         self.epsilon = real("epsilon", epsilon)
         if not 0.0 <= self.epsilon <= 1.0:
@@ -69,19 +68,21 @@ class Policy(Parameters, ABC):
         self.seed = int(seed) if isinstance(seed, int | np.integer) else None
         self.rng = np.random.default_rng(seed)
         self._ledger = Ledger(
-            whole("max_pending", max_pending, 1),
-            None if forget_after is None else whole("forget_after", forget_after, 1),
+            as_int("max_pending", max_pending, 1),
+            None if forget_after is None else as_int("forget_after", forget_after, 1),
         )
         self._version = 0  # how often something was learned or arms changed
-        self._index = {name: i for i, name in enumerate(self.arms)}
 
     # -- what a subclass says -------------------------------------------------------------------
 
     @abstractmethod
-    def _leaders(self, query: Query, first_round: int, tolerance: float) -> tuple[NDArray[np.bool_] | Vector, Any]:
+    def _leaders(
+        self, query: Query, first_round: int, exploration: Vector, tolerance: float
+    ) -> tuple[Mask | Matrix, list[Any] | None]:
         """Which candidates may be played in each round, (R, k), and a note to keep per round (or None).
 
         A mask of leaders, who share the round alike; or, from a policy that plays at random, their shares.
+        ``exploration`` is what `_exploration` gave for these rounds.
         """
 
     @abstractmethod
@@ -109,16 +110,6 @@ class Policy(Parameters, ABC):
     # -- choosing -------------------------------------------------------------------------------
 
     @property
-    def n_arms(self) -> int:
-        """How many arms there are, retired ones included."""
-        return len(self.arms)
-
-    @property
-    def active_arms(self) -> list[ArmName]:
-        """The arms that may be chosen, in order."""
-        return [name for name in self.arms if name not in self.retired] if self.retired else list(self.arms)
-
-    @property
     def n_decisions(self) -> int:
         """How many decisions have been made."""
         return self._ledger.next_id
@@ -141,9 +132,8 @@ class Policy(Parameters, ABC):
             >>> decision.arm, decision.propensity
             ('red', 1.0)
         """
-        query, names = self._query(context, arms, to_play=True, batch=False)
-        self._keep_names(context)
-        return Decision(self._decide(query, names, scores), 0)
+        candidates = self._candidates(arms, to_play=True)
+        return Decision(self._decide(self._checked(context, candidates, keep=True), candidates, scores), 0)
 
     def choose_many(
         self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None, *, scores: bool = False
@@ -159,9 +149,10 @@ class Policy(Parameters, ABC):
             >>> policy.choose_many([[[0.1]], [[0.9]]]).arm
             [0, 0]
         """
-        query, names = self._query(self._named(contexts, rounds=True), arms, to_play=True, batch=True)
-        self._keep_names(contexts)
-        return Decisions(self._decide(query, names, scores))
+        candidates = self._candidates(arms, to_play=True)
+        return Decisions(
+            self._decide(self._checked(contexts, candidates, batch=True, keep=True), candidates, scores)
+        )
 
     def propose(
         self,
@@ -190,13 +181,14 @@ class Policy(Parameters, ABC):
             >>> policy.n_decisions
             0
         """
-        query, names = self._query(self._named(contexts, rounds=True), arms, to_play=True, batch=True)
+        candidates = self._candidates(arms, to_play=True)
+        rounds = self._checked(contexts, candidates, batch=True)
         draws = number_array("uniform", uniform)
-        if draws.shape != (query.shape[0], 2) or (draws < 0.0).any() or (draws >= 1.0).any():
+        if draws.shape != (len(rounds), 2) or (draws < 0.0).any() or (draws >= 1.0).any():
             raise InvalidInputError(
-                f"uniform must be ({query.shape[0]}, 2) numbers in [0, 1), got shape {draws.shape}"
+                f"uniform must be ({len(rounds)}, 2) numbers in [0, 1), got shape {draws.shape}"
             )
-        return Decisions(self._batch(query, names, whole("first_round", first_round, 0), draws))
+        return Decisions(self._batch(rounds, candidates, as_int("first_round", first_round, 0), draws))
 
     def probabilities(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Vector:
         """The probability with which each candidate would be chosen now, (R, k). Reads only.
@@ -209,8 +201,11 @@ class Policy(Parameters, ABC):
             >>> policy.probabilities([[[0.2]]])
             array([[0.9, 0.1]])
         """
-        query, _ = self._query(self._named(contexts, rounds=True), arms, to_play=True, batch=True)
-        leaders, _ = self._leaders(query, self._ledger.next_id, 0.0 if self.tie_break == "first" else _TIE)
+        candidates = self._candidates(arms, to_play=True)
+        rounds = self._checked(contexts, candidates, batch=True)
+        first = self._ledger.next_id
+        exploration = self._exploration(first, len(rounds))
+        leaders, _ = self._leaders(Query(candidates.indices, rounds), first, exploration, self._tolerance)
         return mixed(shares(leaders, self.tie_break), self.epsilon)
 
     def frozen(self) -> Self:
@@ -231,48 +226,41 @@ class Policy(Parameters, ABC):
             >>> mean.round(3), width.round(3)
             (array([0.8, 0. ]), array([0.894, 2.   ]))
         """
-        query, _ = self._query(contexts, arms, to_play=False, batch=True)
-        mean, width = self._predict(query)
+        mean, width = self._predict(self._query(contexts, arms, batch=True))
         if np.ndim(contexts) < 3:
             return Prediction(mean[0], width[0])
         return Prediction(mean, width)
 
-    def _decide(self, query: Query, names: tuple[ArmName, ...], scores: bool) -> Batch:
-        batch = self._batch(query, names, self._ledger.next_id, None, scores)
+    def _decide(self, rounds: Matrix, candidates: Candidates, scores: bool) -> Batch:
+        batch = self._batch(rounds, candidates, self._ledger.next_id, None, scores)
         self._ledger.open(batch)
         return batch
 
     def _batch(
-        self, query: Query, names: tuple[ArmName, ...], first: int, draws: Vector | None, scores: bool = False
+        self, rounds: Matrix, candidates: Candidates, first: int, draws: Vector | None, scores: bool = False
     ) -> Batch:
-        rounds = query.shape[0]
+        query = Query(candidates.indices, rounds)
         # All that can fail comes before the random state and the table of open decisions change.
-        leaders, notes = self._leaders(query, first, 0.0 if self.tie_break == "first" else _TIE)
-        exploration = self._exploration(first, rounds)
+        exploration = self._exploration(first, len(rounds))
+        leaders, notes = self._leaders(query, first, exploration, self._tolerance)
         prediction = self._predict(query) if scores else None
-        uniform = self.rng.random((rounds, 2)) if draws is None else draws
+        uniform = self.rng.random((len(rounds), 2)) if draws is None else draws
         indices, propensities = self._draw(leaders, uniform)
         indices.setflags(write=False)  # open decisions are read off these
         propensities.setflags(write=False)
-        version = self._version
         batch = Batch(
-            query=query,
-            names=names,
-            first_id=first,
-            indices=indices,
-            propensities=propensities,
-            exploration=exploration,
-            compute=self._predict,
-            is_current=lambda: self._version == version,
-            notes=notes,
+            query, candidates.names, first, indices, propensities, exploration, self, self._version, notes
         )
         if prediction is not None:
             batch.keep(prediction)
         return batch
 
-    def _draw(self, leaders: NDArray[np.bool_] | Vector, uniform: Vector) -> tuple[Indices, Vector]:
-        """One candidate per round, and the probability it had."""
+    def _draw(self, leaders: Mask | Matrix, uniform: Vector) -> tuple[Indices, Vector]:
         return draw(leaders, uniform, self.tie_break, self.epsilon)
+
+    @property
+    def _tolerance(self) -> float:
+        return 0.0 if self.tie_break == "first" else _TIE
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -286,7 +274,9 @@ class Policy(Parameters, ABC):
         if self._ledger.is_repeat(decision_id, value):
             return
         ticket = self._ledger.ticket(decision_id)
-        self._learn(np.array([ticket.arm]), ticket.context[None, :], np.array([value]), [ticket.note])
+        self._learn(
+            np.array([ticket.arm], dtype=np.intp), ticket.context[None, :], np.array([value]), [ticket.note]
+        )
         self._version += 1
         self._ledger.settle(decision_id, value)
 
@@ -318,13 +308,14 @@ class Policy(Parameters, ABC):
             )
         if not names:
             return
-        rows = rows_of_contexts(self._named(contexts), self._n_features)
+        array, found = self._named(contexts)
+        rows = rows_of_contexts(array, self._n_features)
         if len(rows) != len(names):
             raise InvalidInputError(f"contexts has {len(rows)} rows, but arms has {len(names)}")
         self._check_features(rows.shape[1])
         note = "apart" if own_contexts else None
         self._learn(self._arm_indices(names), rows, values, [note] * len(names))
-        self._keep_names(contexts)
+        self.feature_names = self.feature_names or found
         self._version += 1
 
     def pending(self) -> list[int]:
@@ -337,31 +328,13 @@ class Policy(Parameters, ABC):
 
     # -- arms -----------------------------------------------------------------------------------
 
-    def retire_arm(self, arm: ArmName) -> None:
-        """Never choose this arm again; its data still help its kin, and its open decisions still count."""
-        self._arm_indices([arm])
-        if arm in self.retired:
-            return
-        if len(self.active_arms) == 1:
-            raise InvalidInputError(f"{arm!r} is the last active arm; add another before retiring it")
-        self.retired.add(arm)
-
-    def _check_new_arm(self, arm: ArmName) -> None:
-        check_arm_name(arm)
-        if arm in self._index:
-            state = " (retired)" if arm in self.retired else ""
-            raise InvalidInputError(f"there is an arm {arm!r} already{state}; choose another name")
-
     def _append_arm(self, arm: ArmName) -> None:
-        self._index[arm] = len(self.arms)
-        self.arms.append(arm)
+        super()._append_arm(arm)
         self._version += 1
 
     def _drop_arm(self, arm: ArmName) -> None:
         self._ledger.drop_arm(self._index[arm])
-        self.arms.remove(arm)
-        self.retired.discard(arm)
-        self._index = {name: i for i, name in enumerate(self.arms)}
+        super()._drop_arm(arm)
         self._version += 1
 
     # -- saving ---------------------------------------------------------------------------------
@@ -396,75 +369,54 @@ class Policy(Parameters, ABC):
     @property
     def _n_features(self) -> int | None:
         """Columns of a context, as far as data or open decisions have settled it."""
-        if self._features_seen is not None:
-            return self._features_seen
-        for decision_id in self._ledger:
-            return len(self._ledger.ticket(decision_id).context)
-        return None
+        seen = self._features_seen
+        if seen is None:
+            return next((len(self._ledger.ticket(i).context) for i in self._ledger), None)
+        return seen
 
     def _check_features(self, n_features: int) -> None:
         """Raise if contexts with this many columns do not fit the kernel."""
 
-    def _query(
-        self, contexts: ArrayLike, arms: Sequence[ArmName] | None, *, to_play: bool, batch: bool
-    ) -> tuple[Query, tuple[ArmName, ...]]:
-        if arms is None:
-            names = self.active_arms
-            indices = np.arange(len(self.arms)) if not self.retired else np.array([self._index[n] for n in names])
-        else:
-            names = listed("arms", arms)
-            if not names:
-                raise InvalidInputError("arms is empty; give at least one candidate, or leave it out for all")
-            indices = self._arm_indices(names)
-            if to_play and self.retired.intersection(names):
-                gone = next(n for n in names if n in self.retired)
-                raise InvalidInputError(f"arm {gone!r} is retired and is never chosen again; leave it out")
-        rounds = rounds_of_contexts(self._named(contexts), len(names), self._n_features, batch=batch)
-        if self._features_seen is None:
-            self._check_features(rounds.shape[2])
-        return Query(indices, rounds), tuple(names)
+    def _query(self, contexts: ArrayLike, arms: Sequence[ArmName] | None, *, batch: bool = False) -> Query:
+        """Candidates to ask about, whether they may be chosen or not."""
+        candidates = self._candidates(arms)
+        return Query(candidates.indices, self._checked(contexts, candidates, batch=batch, table_is_one=True))
 
-    def _named(self, contexts: Any, *, rounds: bool = False) -> Any:
-        """Contexts that name their columns as an array, columns in the order learned; arrays stay as they are.
+    def _checked(
+        self,
+        contexts: ArrayLike,
+        candidates: Candidates,
+        *,
+        batch: bool = False,
+        keep: bool = False,
+        table_is_one: bool = False,
+    ) -> Matrix:
+        """Contexts, checked, as (R, 1, d) or (R, k, d).
 
-        With ``rounds`` every row of a table is a round of its own, since a table cannot be 3-D.
+        In a ``batch`` every row of a table is a round of its own, since a table cannot be 3-D, unless
+        ``table_is_one`` round. ``keep`` remembers the names of columns.
         """
+        array, found = self._named(contexts)
+        if found is not None and batch and not table_is_one and array.ndim == 2:
+            array = array[:, None, :]
+        seen = self._features_seen
+        rounds = rounds_of_contexts(array, len(candidates.names), seen or self._n_features, batch=batch)
+        if seen is None:
+            self._check_features(rounds.shape[2])
+        if keep and found is not None:
+            self.feature_names = self.feature_names or found
+        return rounds
+
+    def _named(self, contexts: Any) -> tuple[Any, tuple[str, ...] | None]:
+        """Contexts as an array with columns in the order learned, and their names if they have any."""
         found = column_names(contexts)
         if found is None:
-            return contexts
-        array = ordered(contexts, self.feature_names or found, found)
-        return array[:, None, :] if rounds and array.ndim == 2 else array
-
-    def _keep_names(self, contexts: Any) -> None:
-        if self.feature_names is None:
-            found = column_names(contexts)
-            self.feature_names = None if found is None else tuple(found)
-
-    def _arm_indices(self, names: Sequence[ArmName]) -> Indices:
-        try:
-            if not all(
-                issubclass(kind, str | int | np.integer) and kind is not bool for kind in set(map(type, names))
-            ):
-                raise TypeError  # True and 1.0 would find arm 1
-            return np.array([self._index[name] for name in names], dtype=np.intp)
-        except (KeyError, TypeError):
-            unknown = next(
-                n
-                for n in names
-                if isinstance(n, bool) or not isinstance(n, str | int | np.integer) or n not in self._index
-            )
-            raise UnknownArmError(
-                f"unknown arm {unknown!r}; the arms are {shorten(self.arms)}. add_arm() adds one"
-            ) from None
+            return contexts, None
+        return ordered(contexts, self.feature_names or found, found), tuple(found)
 
     def _decision_id(self, decision: Decision | int) -> int:
         if isinstance(decision, Decision):
-            if not self._ledger.made(decision._batch, decision.id):
-                raise UnknownDecisionError(f"{decision!r} was made by another policy")
-            return decision.id
+            return self._ledger.number(decision)
         if isinstance(decision, bool) or not isinstance(decision, int | np.integer):
             raise InvalidTypeError(f"give a Decision or its id (a whole number), got {decision!r}")
         return int(decision)
-
-    def _ticket(self, decision_id: int) -> Ticket:
-        return self._ledger.ticket(decision_id)

@@ -74,7 +74,9 @@ class BetaThompson(Policy):
         """alpha and beta of each arm, (N, 2)."""
         return np.asarray(self._sums + np.array([self.successes, self.failures]))
 
-    def _leaders(self, query: Query, first_round: int, tolerance: float) -> tuple[Vector, None]:
+    def _leaders(
+        self, query: Query, first_round: int, exploration: Vector, tolerance: float
+    ) -> tuple[Vector, None]:
         # One distribution for all rounds: candidates differ by arm alone; an arm standing twice halves its share.
         arms, place, times = np.unique(query.arms, return_inverse=True, return_counts=True)
         shares = best_of_betas(*self._posteriors[arms].T) / times
@@ -109,9 +111,7 @@ class BetaThompson(Policy):
 
     def remove_arm(self, arm: ArmName) -> None:
         """Remove an arm and its data; its open decisions are void."""
-        index = int(self._arm_indices([arm])[0])
-        if not set(self.active_arms) - {arm}:
-            raise InvalidInputError(f"{arm!r} is the last active arm; add another before removing it")
+        index = self._check_leaving(arm)
         self._rows -= round(float(self._sums[index].sum()))
         self._sums = np.delete(self._sums, index, axis=0)
         self._drop_arm(arm)

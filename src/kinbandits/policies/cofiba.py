@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import rows_of_contexts
-from kinbandits._types import Indices, Matrix, Vector
+from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.exploration import LogExploration
@@ -174,11 +174,11 @@ class COFIBA(Policy):
 
     # -- choosing -------------------------------------------------------------------------------
 
-    def _leaders(self, query: Query, first_round: int, tolerance: float) -> tuple[NDArray[np.bool_], None]:
+    def _leaders(self, query: Query, first_round: int, exploration: Vector, tolerance: float) -> tuple[Mask, None]:
         if not query.shape[0]:
             return np.zeros(query.shape, dtype=bool), None
         mean, width = self._predict(query)
-        return best(mean + self._exploration(first_round, query.shape[0])[:, None] * width, tolerance), None
+        return best(mean + exploration[:, None] * width, tolerance), None
 
     def _predict(self, query: Query) -> Prediction:
         arms, contexts = query.points()
@@ -250,9 +250,7 @@ class COFIBA(Policy):
 
     def remove_arm(self, arm: ArmName) -> None:
         """Remove a user and the rows; open decisions are void."""
-        index = int(self._arm_indices([arm])[0])
-        if not set(self.active_arms) - {arm}:
-            raise InvalidInputError(f"{arm!r} is the last active arm; add another before removing it")
+        index = self._check_leaving(arm)
         history = self._history.without_arm(index)
         self._drop_arm(arm)
         self._start(history)

@@ -2,48 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits._types import Vector
+from kinbandits._types import Indices, Vector
 from kinbandits.errors import InvalidTypeError, StaleDecisionError
 from kinbandits.regression import Prediction, Query
 
 ArmName = str | int
 
 
+class Source(Protocol):
+    """What a batch asks its policy for, when its numbers are read."""
+
+    _version: int
+
+    def _predict(self, query: Query) -> Prediction: ...
+
+
+_serials = itertools.count()
+
+
 @dataclass(eq=False)
 class Batch:
-    """Decisions made at once, from the same state of knowledge; their numbers are computed when first read."""
+    """Decisions made at once, from the same state of knowledge; their numbers are computed when first read.
+
+    ``serial`` is a number that no other batch of this process has.
+    """
 
     query: Query
     names: tuple[ArmName, ...]
     first_id: int
-    indices: NDArray[np.intp]
+    indices: Indices
     propensities: Vector
     exploration: Vector
-    compute: Callable[[Query], Prediction]
-    is_current: Callable[[], bool]
+    source: Source
+    version: int
     notes: list[Any] | None = None
+    serial: int = field(default_factory=_serials.__next__)
 
     @cached_property
     def prediction(self) -> Prediction:
         """Mean and width of all candidates, (R, k) each."""
-        if not self.is_current():
+        if self.source._version != self.version:
             raise StaleDecisionError(
                 "the policy has learned more since this decision was made, so its numbers can no longer be "
                 "computed; ask for them at once with choose(..., scores=True), or read them before update()"
             )
-        return _read_only(self.compute(self.query))
+        return _read_only(self.source._predict(self.query))
 
     def keep(self, prediction: Prediction) -> None:
         """Have the numbers computed already, so that they can be read at any later time."""
         self.__dict__["prediction"] = _read_only(prediction)
+
+    def arm(self, row: int) -> int:
+        """The number of the arm chosen in round ``row``."""
+        return int(self.query.arms[self.indices[row]])
 
     @cached_property
     def scores(self) -> NDArray[np.float64]:
@@ -59,7 +79,6 @@ class Batch:
         return np.asarray(rows[0] if len(rows) == 1 else rows[self.indices[row]])
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Decision:
     """One choice. Hand it (or its ``id``) to ``policy.update`` when the reward is known, however late.
 
@@ -68,8 +87,10 @@ class Decision:
     asked for at once with ``choose(..., scores=True)``.
     """
 
-    _batch: Batch = field(repr=False)
-    _row: int = field(repr=False)
+    __slots__ = ("_batch", "_row")
+
+    def __init__(self, batch: Batch, row: int) -> None:
+        self._batch, self._row = batch, row
 
     @property
     def id(self) -> int:
@@ -162,12 +183,12 @@ class Decisions:
         return (Decision(self._batch, row) for row in range(len(self)))
 
     @property
-    def id(self) -> NDArray[np.intp]:
+    def id(self) -> Indices:
         """Decision numbers, (R,)."""
         return self._batch.first_id + np.arange(len(self))
 
     @property
-    def index(self) -> NDArray[np.intp]:
+    def index(self) -> Indices:
         """Which candidate was chosen in each round, (R,)."""
         return self._batch.indices
 

@@ -16,6 +16,8 @@ from kinbandits._types import Indices, Vector
 
 Leaders = NDArray[np.bool_] | Vector
 TieBreak = Literal["random", "first"]
+_CERTAIN = np.ones(1)
+_CERTAIN.setflags(write=False)
 
 
 def draw(leaders: Leaders, uniform: Vector, tie_break: TieBreak, epsilon: float) -> tuple[Indices, Vector]:
@@ -26,9 +28,8 @@ def draw(leaders: Leaders, uniform: Vector, tie_break: TieBreak, epsilon: float)
     """
     rounds, k = leaders.shape
     mask = leaders.dtype == bool
-    alone = mask and rounds == 1 and epsilon == 0.0
-    if alone and (tie_break == "first" or np.count_nonzero(leaders) == 1):
-        return leaders.argmax(axis=1), np.ones(1)  # nothing to draw
+    if rounds == 1 and mask and epsilon == 0.0 and (tie_break == "first" or np.count_nonzero(leaders) == 1):
+        return leaders.argmax(axis=1), _CERTAIN  # nothing to draw
     parts = shares(leaders, tie_break)
     if not mask:
         sums = parts.cumsum(axis=1)

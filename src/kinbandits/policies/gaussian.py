@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from kinbandits.errors import InvalidInputError
 from kinbandits.exploration import AgnosticExploration, GPUCBExploration
 from kinbandits.kernels import Constant
+from kinbandits.policies.arms import arm_names
 from kinbandits.policies.decision import ArmName
 from kinbandits.policies.kmtl_ucb import KMTLUCB
-from kinbandits.policies.names import arm_names
 from kinbandits.similarity import Known, Pooled, Similarity
 from kinbandits.terms import Term, Terms
 

@@ -11,15 +11,16 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kinbandits._checks import as_int
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.memory import Memory, as_memory
+from kinbandits.policies.arms import arm_names, listed
 from kinbandits.policies.decision import ArmName
 from kinbandits.policies.drawing import TieBreak
 from kinbandits.policies.ledger import Ledger
-from kinbandits.policies.names import arm_names, listed, whole
 from kinbandits.policies.published import in_force
 from kinbandits.policies.reading import RegressionPolicy
 from kinbandits.policies.rewards import RewardScale, RewardScaling, structure, told_to_all
@@ -124,7 +125,7 @@ class KMTLUCB(RegressionPolicy):
         max_pending: int = 100_000,
         forget_after: int | None = None,
     ) -> None:
-        names, limits, points = arm_names(arms), as_memory(memory), whole("budget", budget, 1)
+        names, limits, points = arm_names(arms), as_memory(memory), as_int("budget", budget, 1)
         given = {
             "context_kernel": context_kernel,
             "similarity": similarity,
@@ -202,9 +203,7 @@ class KMTLUCB(RegressionPolicy):
 
     def remove_arm(self, arm: ArmName) -> None:
         """Remove an arm and its data; its open decisions are void."""
-        index = int(self._arm_indices([arm])[0])
-        if not set(self.active_arms) - {arm}:
-            raise InvalidInputError(f"{arm!r} is the last active arm; add another before removing it")
+        index = self._check_leaving(arm)
         terms = self.terms.with_similarities([t.similarity.without_arm(index) for t in self.terms])
         fitted = self._same_kernels(terms, lambda settled: settled.without_arm(index))
         rewards = self._rewards
@@ -307,7 +306,7 @@ class KMTLUCB(RegressionPolicy):
             raise InvalidTypeError(
                 "a frozen policy does not learn; teach the one it came from and freeze that again"
             )
-        apart = any(note is not None for note in notes)  # see `_leaders`
+        apart = notes.count(None) < len(notes)  # see `_leaders`
         if self.rewards == "one_of_n":
             arms, contexts, rewards = told_to_all(arms, contexts, rewards, self.n_arms)
         scale = self._rewards.grown(rewards)
@@ -331,7 +330,7 @@ class KMTLUCB(RegressionPolicy):
             self.regression = changed_over(self.regression)
 
     def _leaders(
-        self, query: Query, first_round: int, tolerance: float
+        self, query: Query, first_round: int, exploration: Vector, tolerance: float
     ) -> tuple[NDArray[np.bool_] | Matrix, list[str] | None]:
         # Algorithm 1: p_{a,t} = mean + beta * s; choose argmax p_{a,t}
         rounds = query.shape[0]
@@ -345,7 +344,6 @@ class KMTLUCB(RegressionPolicy):
             return np.zeros(query.shape, dtype=bool), None
         if isinstance(self.exploration, PosteriorSampling):
             return self._sampled(query, self.exploration), notes
-        exploration = self._exploration(first_round, rounds)
         if self.ceiling is not None:
             mean, width = self.regression.predict(query)
             ceiling = (self.ceiling - self._rewards.offset) / self._rewards.scale

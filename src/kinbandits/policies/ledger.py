@@ -11,24 +11,24 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Vector
 from kinbandits.errors import RewardConflictError, UnknownDecisionError
-from kinbandits.policies.decision import Batch
+from kinbandits.policies.decision import Batch, Decision
 
 
-@dataclass(frozen=True, eq=False)
-class Ticket:
-    """What is kept of an open decision."""
+class Ticket(NamedTuple):
+    """What is kept of an open decision. ``serial`` is that of its batch, where it was made in this process."""
 
     arm: int
-    context: NDArray[np.float64]
+    context: Vector
     propensity: float
     note: Any = None
+    serial: int | None = None
 
 
 class Ledger:
@@ -40,7 +40,7 @@ class Ledger:
         self.next_id = 0
         self.forgotten = 0
         self._open: OrderedDict[int, Ticket | tuple[Batch, int]] = OrderedDict()
-        self._rewarded: OrderedDict[int, float] = OrderedDict()
+        self._rewarded: OrderedDict[int, tuple[float, int | None]] = OrderedDict()  # reward, serial of the batch
 
     def __len__(self) -> int:
         return len(self._open)
@@ -50,9 +50,12 @@ class Ledger:
 
     def open(self, batch: Batch) -> None:
         """Enter the decisions of a batch, and forget what is too old or too much."""
-        rows = range(len(batch.indices))
-        self._open.update(zip((batch.first_id + r for r in rows), ((batch, r) for r in rows), strict=True))
-        self.next_id = batch.first_id + len(rows)
+        first, rounds = batch.first_id, len(batch.indices)
+        if rounds == 1:
+            self._open[first] = batch, 0
+        else:
+            self._open.update((first + r, (batch, r)) for r in range(rounds))
+        self.next_id = first + rounds
         while len(self._open) > self.max_pending:
             self._open.popitem(last=False)
             self.forgotten += 1
@@ -70,33 +73,46 @@ class Ledger:
             return entry
         batch, row = entry
         return Ticket(
-            arm=int(batch.query.arms[batch.indices[row]]),
-            context=batch.context(row),
-            propensity=float(batch.propensities[row]),
-            note=None if batch.notes is None else batch.notes[row],
+            batch.arm(row),
+            batch.context(row),
+            batch.propensities[row].item(),
+            None if batch.notes is None else batch.notes[row],
+            batch.serial,
         )
 
-    def made(self, batch: Batch, decision_id: int) -> bool:
-        """Whether an open decision of this number, if there is one, was made in this batch (as far as known)."""
+    def number(self, decision: Decision) -> int:
+        """The number of a decision, which must not be one of another policy (as far as can be known)."""
+        decision_id, batch = decision.id, decision._batch
         entry = self._open.get(decision_id)
-        return not isinstance(entry, tuple) or entry[0] is batch
+        if entry is None:
+            serial = self._rewarded.get(decision_id, (0.0, None))[1]
+            same = serial is None or serial == batch.serial
+        elif not isinstance(entry, Ticket):
+            same = entry[0] is batch
+        elif entry.serial is not None:
+            same = entry.serial == batch.serial
+        else:  # read from a file
+            same = np.array_equal(entry.context, decision.context)
+        if not same:
+            raise UnknownDecisionError(f"{decision!r} was made by another policy")
+        return decision_id
 
     def is_repeat(self, decision_id: int, reward: float) -> bool:
         """Whether this very reward was taken already; another value for a rewarded decision is an error."""
-        earlier = self._rewarded.get(decision_id)
-        if earlier is None:
+        known = self._rewarded.get(decision_id)
+        if known is None:
             return False
-        if earlier != reward:
+        if known[0] != reward:
             raise RewardConflictError(
-                f"decision {decision_id} already has reward {earlier!r}; a second reward of {reward!r} is refused. "
-                "Send the same value again to repeat a delivery, or observe() a new row to add one"
+                f"decision {decision_id} already has reward {known[0]!r}; a second reward of {reward!r} is "
+                "refused. Send the same value again to repeat a delivery, or observe() a new row to add one"
             )
         return True
 
     def settle(self, decision_id: int, reward: float) -> None:
         """The reward has been learned."""
-        del self._open[decision_id]
-        self._rewarded[decision_id] = reward
+        entry = self._open.pop(decision_id)
+        self._rewarded[decision_id] = reward, entry.serial if isinstance(entry, Ticket) else entry[0].serial
         if len(self._rewarded) > self.max_pending:
             self._rewarded.popitem(last=False)
 
@@ -108,10 +124,9 @@ class Ledger:
     def drop_arm(self, arm: int) -> None:
         """Void the open decisions for an arm that leaves; numbers of later arms move down by one."""
         kept: OrderedDict[int, Ticket | tuple[Batch, int]] = OrderedDict()
-        for decision_id in self._open:
-            t = self.ticket(decision_id)
-            if t.arm != arm:
-                kept[decision_id] = Ticket(t.arm - (t.arm > arm), t.context, t.propensity, t.note)
+        for decision_id, ticket in self.items():
+            if ticket.arm != arm:
+                kept[decision_id] = ticket._replace(arm=ticket.arm - (ticket.arm > arm))
         self._open = kept
 
     def items(self) -> Iterable[tuple[int, Ticket]]:
@@ -141,7 +156,7 @@ class Ledger:
             "pending_propensities": np.array([t.propensity for t in tickets.values()], dtype=np.float64),
             "pending_contexts": contexts,
             "rewarded_ids": np.array(list(self._rewarded), dtype=np.int64),
-            "rewarded_values": np.array(list(self._rewarded.values()), dtype=np.float64),
+            "rewarded_values": np.array([reward for reward, _ in self._rewarded.values()], dtype=np.float64),
         }
         return data, arrays
 
@@ -158,7 +173,7 @@ class Ledger:
         )
         self._open = OrderedDict((i, Ticket(a, x.copy(), p, n)) for i, a, x, p, n in rows)
         rewarded = zip(arrays["rewarded_ids"].tolist(), arrays["rewarded_values"].tolist(), strict=True)
-        self._rewarded = OrderedDict(rewarded)
+        self._rewarded = OrderedDict((i, (reward, None)) for i, reward in rewarded)
 
     def _why_unknown(self, decision_id: object) -> str:
         if isinstance(decision_id, int) and 0 <= decision_id < self.next_id:

@@ -27,7 +27,7 @@ from kinbandits._files import replacing
 from kinbandits._spec import from_spec, to_spec
 from kinbandits._value import Value
 from kinbandits._version import __version__
-from kinbandits.errors import FormatError, InvalidTypeError
+from kinbandits.errors import FormatError, InvalidTypeError, MissingFileError
 from kinbandits.policies.base import Policy
 
 FORMAT = "kinbandits policy"
@@ -144,7 +144,7 @@ def _write(path: Path, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) ->
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     if not path.exists():
-        raise FormatError(f"there is no file {path}")
+        raise MissingFileError(f"there is no file {path}")
     try:
         with zipfile.ZipFile(path) as archive:
             text, packed = archive.read("policy.json"), archive.read("arrays.npz")

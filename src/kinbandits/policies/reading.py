@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinbandits._checks import as_int
 from kinbandits._types import Matrix
 from kinbandits.errors import InvalidInputError
 from kinbandits.policies.base import Policy
 from kinbandits.policies.decision import ArmName, Decision
 from kinbandits.policies.explanation import Explanation, explain
-from kinbandits.policies.names import whole
 from kinbandits.policies.rewards import RewardScale
 from kinbandits.policies.transfer import SimilarityReport, TransferCheck, check_transfer, similarity_report
 from kinbandits.regression import Regression
@@ -105,7 +105,7 @@ class RegressionPolicy(KernelPolicy, ABC):
         It is that of a Gaussian process with this kernel and noise variance ``ridge`` (times n_a with per_arm
         weights): the root of its diagonal is sqrt(ridge) * width.
         """
-        query, _ = self._query(contexts, arms, to_play=False, batch=False)
+        query = self._query(contexts, arms)
         return self._rewards.scale**2 * self.regression.covariance(*query.points())
 
     def sample(
@@ -119,8 +119,8 @@ class RegressionPolicy(KernelPolicy, ABC):
 
         ``rng`` defaults to the policy's own random state.
         """
-        size = whole("size", size, 0)
-        query, _ = self._query(contexts, arms, to_play=False, batch=False)
+        size = as_int("size", size, 0)
+        query = self._query(contexts, arms)
         covariance = self._rewards.scale**2 * self.regression.covariance(*query.points())
         root = covariance_root(covariance)
         normal = (self.rng if rng is None else rng).standard_normal((size, len(root)))
@@ -135,12 +135,12 @@ class RegressionPolicy(KernelPolicy, ABC):
         if isinstance(decision, Decision):
             arm, context = decision.arm, decision.context
         else:
-            ticket = self._ticket(decision_id)
+            ticket = self._ledger.ticket(decision_id)
             arm, context = self.arms[ticket.arm], ticket.context
         return explain(
             self.regression,
             self.arms,
-            int(self._arm_indices([arm])[0]),
+            self._number(arm),
             context,
             self._rewards.scale,
             self._rewards.offset,

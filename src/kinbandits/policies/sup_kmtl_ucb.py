@@ -177,13 +177,15 @@ class SupKMTLUCB(KernelPolicy):
 
         ``predict`` itself, and the numbers of a decision, are those of the stage that decides the round.
         """
-        query, _ = self._query(contexts, arms, to_play=False, batch=True)
+        query = self._query(contexts, arms, batch=True)
         mean, width = self.regression(stage).predict(query)
         return Prediction(mean, width) if np.ndim(contexts) == 3 else Prediction(mean[0], width[0])
 
     # -- choosing: Algorithm 3, lines 5 to 19 -----------------------------------------------------
 
-    def _leaders(self, query: Query, first_round: int, tolerance: float) -> tuple[Mask, list[Any]]:
+    def _leaders(
+        self, query: Query, first_round: int, exploration: Vector, tolerance: float
+    ) -> tuple[Mask, list[Any]]:
         rounds, k = query.shape
         if first_round + rounds > self.horizon:
             raise HorizonReachedError(
