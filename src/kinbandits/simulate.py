@@ -91,7 +91,7 @@ def play(
     horizon = _horizon(environment, horizon)
     arms = list(environment.arms)
     _check_arms(policy, arms)
-    if not trained and getattr(policy, "n_observations", 0):  # peers of the comparison need not say
+    if not (trained or getattr(policy, "n_observations", 0) == 0):  # peers of the comparison need not say
         _warn_trained(policy)
     candidates = None if policy.active_arms == arms else arms
     names, contexts, rewards = environment.start_rows()
