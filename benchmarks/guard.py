@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import pdist
-from screen import game
 
 import kinbandits as kb
 from kinbandits.environments import HiddenDescriptors
@@ -21,6 +20,7 @@ from kinbandits.history import History
 from kinbandits.kernels import DEFAULT_KERNEL
 from kinbandits.playing import play_independent
 from kinbandits.similarity import Adaptive
+from screen import game
 
 MUS = (0.1, 0.3, 0.6, 0.8, 0.9)  # of the function that all share
 

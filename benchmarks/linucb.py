@@ -19,7 +19,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import kinbandits as kb
-from kinbandits.compare.peers import PEERS, ContextualBandits, MABWiser, installed
+from compare.catalogue import PEERS, installed
+from compare.peers import ContextualBandits, MABWiser
 
 ALPHA, RIDGE = 0.3, 0.2
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from harness import fork_server
-from logs import Run, fill
 
 from kinbandits.errors import InvalidInputError
 from kinbandits.service.events import Draft, Head
 from kinbandits.service.integrity import parse_head, verify
 from kinbandits.service.store import open_store
+from logs import Run, fill
 
 
 @pytest.mark.parametrize(

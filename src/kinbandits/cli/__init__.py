@@ -17,9 +17,9 @@ import typer
 from kinbandits._version import __version__
 from kinbandits.errors import KinbanditsError
 
-__all__ = ["MODULES", "main", "make_app"]
+__all__ = ["MODULES", "main", "make_app", "run_app"]
 
-MODULES = ("demo", "experiment", "compare", "theory", "data", "serve", "log", "doctor")
+MODULES = ("demo", "experiment", "theory", "data", "serve", "log", "doctor")
 """Modules of `kinbandits.cli` that add commands, in the order in which help lists them."""
 
 
@@ -59,11 +59,16 @@ def make_app() -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit: 0 well, 1 failed, 2 wrongly called, 130 stopped by the user."""
+    run_app(None, arguments, "kinbandits")
+
+
+def run_app(app: typer.Typer | None, arguments: Sequence[str] | None, name: str) -> None:
+    """Run an application (ours, if None) as `main` does: errors in plain words, a traceback with ``--debug``."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given or bool(os.environ.get("KINBANDITS_DEBUG"))
     given = [g for g in given if g != "--debug"]
     try:
-        code = make_app()(given, prog_name="kinbandits", standalone_mode=False)
+        code = (app or make_app())(given, prog_name=name, standalone_mode=False)
     except KeyboardInterrupt:
         code = _say("Stopped.", 130)
     except BrokenPipeError:  # the reader of our output has gone, as in `kinbandits ... | head`

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 import kinbandits as kb
-from kinbandits.cli import main
-from kinbandits.compare import peers as p
-from kinbandits.compare.costs import cost_of
-from kinbandits.compare.edges import try_edges
-from kinbandits.compare.page import rows, verdicts, write_figure, write_page
-from kinbandits.compare.plan import DEFAULT, Plan
-from kinbandits.compare.run import Line, Problem, read, run
+from compare import catalogue, peers
+from compare.command import main
+from compare.costs import cost_of
+from compare.edges import try_edges
+from compare.page import rows, verdicts, write_figure, write_page
+from compare.plan import DEFAULT, Plan
+from compare.run import MethodRow, Standings, read, run
 from kinbandits.experiments import experiment_of
 from kinbandits.experiments.config import policy_named
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of other libraries
-HERE = p.installed()
+HERE = catalogue.installed()
 LINEAR = [n for n in ("mabwiser-linucb", "contextualbandits", "coba") if n in HERE]
 
 
@@ -34,7 +34,7 @@ def digits(**options) -> kb.environments.Classification:
 
 
 def of(peer: str, environment, index: int = 0, **others):
-    entry = p.PEERS[peer]
+    entry = catalogue.PEERS[peer]
     return policy_named(entry.policy).for_environment(environment, seed=0, **(entry.grid[index] | others))
 
 
@@ -75,17 +75,17 @@ def test_where_the_formula_of_mabwiser_is_wrong() -> None:
 
 def test_features_are_standardised_by_rows_that_are_never_played() -> None:
     environment = digits(horizon=50, seed=0)
-    centre, scale = p.standardisation(environment, "standard")
+    centre, scale = peers.standardisation(environment, "standard")
     X = environment.validation()[0]
     z = (X - centre) / scale
     np.testing.assert_allclose(z.mean(axis=0), 0.0, atol=1e-12)
     varying = X.std(axis=0) > 0
     np.testing.assert_allclose(z[:, varying].std(axis=0), 1.0)
-    centre, common = p.standardisation(environment, "centred")
+    centre, common = peers.standardisation(environment, "centred")
     assert ((X - centre) ** 2).mean() == pytest.approx(common**2)
     hidden = kb.environments.HiddenDescriptors(seed=3, horizon=20)
-    assert np.abs(p.standardisation(hidden, "standard")[0]).max() < 0.15
-    peer = p.OursLinear(["a", "b"], alpha=1.0, ridge=1.0, centre=np.zeros(4), scale=2.0)
+    assert np.abs(peers.standardisation(hidden, "standard")[0]).max() < 0.15
+    peer = peers.OursLinear(["a", "b"], alpha=1.0, ridge=1.0, centre=np.zeros(4), scale=2.0)
     assert peer.features([2.0, 4.0, -100.0, 0.0]).tolist() == [0.5, 1.0, -5.0, 0.0, 1.0]
 
 
@@ -107,7 +107,7 @@ def test_what_we_do_with_bad_input_and_that_it_is_tried() -> None:
         def choose(self, context):
             if self.lost:
                 raise RuntimeError
-            return p.Choice(self.arms[-1], 0, np.zeros(1))
+            return peers.PeerChoice(self.arms[-1], 0, np.zeros(1))
 
         def add_arm(self, arm):
             self.arms.append(arm)
@@ -121,7 +121,7 @@ def test_what_we_do_with_bad_input_and_that_it_is_tried() -> None:
 
 
 def test_a_method_of_ones_own_in_an_experiment() -> None:
-    method = {"name": "mine", "policy": "kinbandits.compare.peers:OursLinear", "alpha": 0.3, "ridge": 1.0}
+    method = {"name": "mine", "policy": "compare.peers:OursLinear", "alpha": 0.3, "ridge": 1.0}
     data = {
         "name": "x",
         "seeds": 1,
@@ -130,7 +130,7 @@ def test_a_method_of_ones_own_in_an_experiment() -> None:
     }
     (cell,) = experiment_of(data).cells()
     environment, policy = cell.make()
-    assert isinstance(policy, p.OursLinear)
+    assert isinstance(policy, peers.OursLinear)
     assert policy.arms == environment.arms
     for wrong, words in (("no.such:Thing", "cannot be imported"), ("Nobody", "your own as package.module:Name")):
         with pytest.raises(ValueError, match=words):
@@ -150,7 +150,7 @@ def test_the_grid_then_the_best_on_all_seeds_and_more_later(tmp_path) -> None:
     cells = {c.name: c.stat().st_mtime_ns for c in (tmp_path / "cells").glob("*.npz")}
     assert len(cells) == 3 + 1 + 4  # the grid, the best once more, two of ours twice
     (problem,) = read(plan, tmp_path)
-    assert [len(x.finished) for x in problem.lines] == [2, 2, 2]
+    assert [len(x.finished) for x in problem.rows] == [2, 2, 2]
     assert problem.tried == (3, 3)
     (more,) = read(Plan(data=("hidden-0.5",), seeds=2, **{**small, "grid_size": 4}), tmp_path)
     assert more.tried == (3, 4)
@@ -160,12 +160,12 @@ def test_the_grid_then_the_best_on_all_seeds_and_more_later(tmp_path) -> None:
     found = {}
     for s in plan.tried("kinbandits-linucb"):
         e = kb.environments.HiddenDescriptors(seed=0, similarity=0.5, horizon=40)
-        policy = policy_named(p.PEERS["kinbandits-linucb"].policy).for_environment(e, seed=0, **s)
+        policy = policy_named(catalogue.PEERS["kinbandits-linucb"].policy).for_environment(e, seed=0, **s)
         found[str(s)] = float(kb.simulate(policy, e)["expected_regret"].sum())
-    line = problem.line(p.PEERS["kinbandits-linucb"].title)
-    assert line is not None
-    assert line.regret[0] == pytest.approx(min(found.values()))
-    assert line.peer is None
+    row = problem.row(catalogue.PEERS["kinbandits-linucb"].title)
+    assert row is not None
+    assert row.regret[0] == pytest.approx(min(found.values()))
+    assert row.peer is None
     # More seeds in the same directory: what is there stays.
     run(Plan(data=("hidden-0.5",), seeds=3, **small), tmp_path, jobs=1, costs=False, stream=None)
     after = {c.name: c.stat().st_mtime_ns for c in (tmp_path / "cells").glob("*.npz")}
@@ -192,11 +192,11 @@ def test_costs_are_measured_once_in_a_process_of_their_own(tmp_path) -> None:
     assert cost_of(cell, tmp_path) == cost
 
 
-def problem() -> Problem:
-    ours = Line(DEFAULT, None, "out of the box", np.array([10.0, 20.0, 30.0]), 0.5, 1.0)
-    worse = Line("Slow", "coba", "alpha 1", np.array([11.0, 19.0, np.nan]))
-    better = Line("Fast", "river", "alpha 1", np.array([9.0, 8.0, 7.0]))
-    return Problem("digits", "Digits", 100, 10, (better, worse, ours), {})
+def problem() -> Standings:
+    ours = MethodRow(DEFAULT, None, "out of the box", np.array([10.0, 20.0, 30.0]), 0.5, 1.0)
+    worse = MethodRow("Slow", "coba", "alpha 1", np.array([11.0, 19.0, np.nan]))
+    better = MethodRow("Fast", "river", "alpha 1", np.array([9.0, 8.0, 7.0]))
+    return Standings("digits", "Digits", 100, 10, (better, worse, ours), {})
 
 
 def test_numbers_of_the_page() -> None:
@@ -205,13 +205,13 @@ def test_numbers_of_the_page() -> None:
     (verdict,) = verdicts(problem())
     assert "20.0 against 8.0 of the best peer (Fast), lower in 0 of 3 seeds" in verdict
     assert "**is beaten by Fast**" in verdict, "of Slow one seed is missing, and on the others it is no better"
-    ahead = Line(DEFAULT, None, "out of the box", np.array([1.0, 2.0, 9.0]))
-    only = Line("Slow", "coba", "alpha 1", np.array([np.nan, 3.0, np.nan]))
-    (verdict,) = verdicts(Problem("digits", "Digits", 100, 10, (ahead, only), {}))
+    ahead = MethodRow(DEFAULT, None, "out of the box", np.array([1.0, 2.0, 9.0]))
+    only = MethodRow("Slow", "coba", "alpha 1", np.array([np.nan, 3.0, np.nan]))
+    (verdict,) = verdicts(Standings("digits", "Digits", 100, 10, (ahead, only), {}))
     assert "lower in 1 of 1 seeds" in verdict
     assert "is not beaten by any peer" in verdict
-    never = Line("Slow", "coba", "alpha 1", np.full(3, np.nan))
-    assert not list(verdicts(Problem("digits", "Digits", 100, 10, (ahead, never), {})))
+    never = MethodRow("Slow", "coba", "alpha 1", np.full(3, np.nan))
+    assert not list(verdicts(Standings("digits", "Digits", 100, 10, (ahead, never), {})))
 
 
 def test_the_figure(tmp_path) -> None:
@@ -220,10 +220,10 @@ def test_the_figure(tmp_path) -> None:
 
 
 def test_peers_too_large_are_left_out_with_a_reason() -> None:
-    entry = p.PEERS["coba"]
+    entry = catalogue.PEERS["coba"]
     assert entry.too_large(10, 64) is None
     assert "2,570 rows" in str(entry.too_large(10, 256))
-    assert p.PEERS["river"].too_large(10, 784) is None
+    assert catalogue.PEERS["river"].too_large(10, 784) is None
 
 
 @pytest.mark.parametrize(
@@ -237,16 +237,16 @@ def test_plans_are_checked(wrong) -> None:
 @pytest.mark.slow
 def test_the_command(tmp_path, capsys, monkeypatch) -> None:
     names = ",".join([n for n in ("river", "vowpalwabbit", "kinbandits-linucb") if n in HERE])
-    arguments = ["compare", "--quick", "--data", "hidden-0.5", "--peers", names, "--ours", f"{DEFAULT},Uniform"]
+    arguments = ["--quick", "--data", "hidden-0.5", "--peers", names, "--ours", f"{DEFAULT},Uniform"]
     arguments += ["--horizon", "30", "--no-costs", "--jobs", "1", "--out", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", ["kinbandits", *arguments])
+    monkeypatch.setattr(sys, "argv", ["compare", *arguments])
     with pytest.raises(SystemExit) as stop:
         main([*arguments, "--json"])
     assert stop.value.code == 0
     data = json.loads(capsys.readouterr().out)
-    assert {x["title"] for x in data["problems"][0]["lines"]} >= {DEFAULT, "Uniform"}
+    assert {x["title"] for x in data["data"][0]["rows"]} >= {DEFAULT, "Uniform"}
     page = (tmp_path / "comparison.md").read_text()
-    assert "kinbandits compare --quick --data hidden-0.5" in page
+    assert "python benchmarks/compare --quick --data hidden-0.5" in page
     assert "## Hidden descriptors, similarity 0.5" in page
     assert "NaN in a context" in page
     assert (tmp_path / "comparison.png").exists()

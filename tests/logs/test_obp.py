@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kinbandits as kb
-from kinbandits.adapters.obp import action_dist, from_obp, to_obp
+from kinbandits.logs.obp import action_dist, from_obp, to_obp
 from kinbandits.ope import LoggedRounds, estimate
 
 

@@ -12,20 +12,20 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from compare.catalogue import PEERS
+from compare.costs import cost_of
+from compare.edges import Edges, try_edges
+from compare.plan import DEFAULT, TUNED, Plan, setting_name, setting_text, title
 from kinbandits._types import Vector
-from kinbandits.compare.costs import cost_of
-from kinbandits.compare.edges import Edges, try_edges
-from kinbandits.compare.peers import PEERS
-from kinbandits.compare.plan import DEFAULT, TUNED, Plan, setting_name, setting_text, title
 from kinbandits.experiments import Experiment, Store, run_experiment
 from kinbandits.experiments.config import policy_named
 from kinbandits.experiments.storage import CellResult
 
-__all__ = ["Line", "Problem", "edges_of", "read", "run"]
+__all__ = ["MethodRow", "Standings", "edges_of", "read", "run"]
 
 
 @dataclass(frozen=True)
-class Line:
+class MethodRow:
     """One method on one problem.
 
     Attributes:
@@ -59,36 +59,36 @@ class Line:
         """Standard deviation over seeds."""
         return float(self.finished.std(ddof=1)) if len(self.finished) > 1 else math.nan
 
-    def wins_against(self, other: Line) -> tuple[int, int]:
+    def wins_against(self, other: MethodRow) -> tuple[int, int]:
         """In how many seeds the regret is lower, and of how many."""
         difference = self._less(other)
         return int((difference < 0.0).sum()), len(difference)
 
-    def mean_difference(self, other: Line) -> float:
+    def mean_difference(self, other: MethodRow) -> float:
         """Of regret, over the seeds that both have; NaN if there are none."""
         difference = self._less(other)
         return float(difference.mean()) if len(difference) else math.nan
 
-    def _less(self, other: Line) -> Vector:
+    def _less(self, other: MethodRow) -> Vector:
         difference = self.regret - other.regret
         return difference[~np.isnan(difference)]
 
 
 @dataclass(frozen=True)
-class Problem:
+class Standings:
     """One data set: its lines, best first, who was left out, and how many settings of peers were tried, of all."""
 
     name: str
     title: str
     rounds: int
     arms: int
-    lines: tuple[Line, ...]
+    rows: tuple[MethodRow, ...]
     left_out: dict[str, str]
     tried: tuple[int, int] = (0, 0)
 
-    def line(self, title: str) -> Line | None:
-        """The line of this title."""
-        return next((x for x in self.lines if x.title == title), None)
+    def row(self, title: str) -> MethodRow | None:
+        """The row of this title."""
+        return next((x for x in self.rows if x.title == title), None)
 
 
 def run(
@@ -153,12 +153,12 @@ def regrets(experiment: Experiment, directory: Path) -> dict[str, Vector]:
     return found
 
 
-def read(plan: Plan, directory: Path) -> list[Problem]:
+def read(plan: Plan, directory: Path) -> list[Standings]:
     """What is finished."""
-    return [p for p in (_problem(plan, name, directory) for name in plan.data) if p.lines]
+    return [p for p in (_problem(plan, name, directory) for name in plan.data) if p.rows]
 
 
-def _problem(plan: Plan, name: str, directory: Path) -> Problem:
+def _problem(plan: Plan, name: str, directory: Path) -> Standings:
     grid = _grid_regrets(plan, name, directory)
     best = _best(plan, name, grid)
     tuned = directory / "tuned" / f"{name}.json"
@@ -176,9 +176,11 @@ def _problem(plan: Plan, name: str, directory: Path) -> Problem:
         cell = next(c for c in final.cells() if c.method.name == method.name)
         path = directory / "costs" / f"{cell.id}.json"
         cost = cost_of(cell, path.parent) if path.exists() else {}
-        lines.append(Line(shown, peer, settings, found[method.name], cost.get("cpu_ms"), cost.get("megabytes")))
+        lines.append(
+            MethodRow(shown, peer, settings, found[method.name], cost.get("cpu_ms"), cost.get("megabytes"))
+        )
     environment = plan._make(name)
-    return Problem(
+    return Standings(
         name,
         title(name),
         environment.horizon,

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from compare.catalogue import PEERS, version
+from compare.edges import Edges
+from compare.plan import DEFAULT, TUNED, Plan
+from compare.run import MethodRow, Standings
 from kinbandits._version import __version__
-from kinbandits.compare.edges import Edges
-from kinbandits.compare.peers import PEERS, version
-from kinbandits.compare.plan import DEFAULT, TUNED, Plan
-from kinbandits.compare.run import Line, Problem
 from kinbandits.errors import MissingPackageError
 
 __all__ = ["COLUMNS", "rows", "verdicts", "write_figure", "write_page"]
@@ -21,9 +21,9 @@ COLUMNS = ("method", "settings", "regret", "seeds", "default better", "tuned bet
 _OURS, _PEER, _BASE = "#0072B2", "#D55E00", "#999999"
 
 
-def rows(problem: Problem) -> list[list[str]]:
+def rows(problem: Standings) -> list[list[str]]:
     """The table of a problem, best first."""
-    default, tuned = problem.line(DEFAULT), problem.line(TUNED)
+    default, tuned = problem.row(DEFAULT), problem.row(TUNED)
     return [
         [
             x.title,
@@ -35,22 +35,22 @@ def rows(problem: Problem) -> list[list[str]]:
             "-" if x.cpu_ms is None else f"{x.cpu_ms:.2f}",
             "-" if x.megabytes is None else f"{x.megabytes:.1f}",
         ]
-        for x in problem.lines
+        for x in problem.rows
     ]
 
 
-def _wins(ours: Line | None, other: Line) -> str:
+def _wins(ours: MethodRow | None, other: MethodRow) -> str:
     if ours is None or ours is other:
         return "-"
     won, of = ours.wins_against(other)
     return f"{won} of {of}"
 
 
-def verdicts(problem: Problem) -> Iterator[str]:
+def verdicts(problem: Standings) -> Iterator[str]:
     """For each of our two: whether it beats every peer's best in the mean, in plain words."""
-    peers = [x for x in problem.lines if x.peer is not None]
+    peers = [x for x in problem.rows if x.peer is not None]
     for name in (DEFAULT, TUNED):
-        line = problem.line(name)
+        line = problem.row(name)
         if line is None or not peers:
             continue
         played = [x for x in peers if not math.isnan(line.mean_difference(x))]
@@ -69,7 +69,7 @@ def verdicts(problem: Problem) -> Iterator[str]:
 def write_page(
     path: Path,
     plan: Plan,
-    problems: Sequence[Problem],
+    problems: Sequence[Standings],
     edges: Sequence[tuple[str, Edges]],
     command: str,
     figure: str,
@@ -126,7 +126,7 @@ def _head(plan: Plan, command: str) -> list[str]:
     return [
         "# Compared with other libraries",
         "",
-        "<!-- Written by `kinbandits compare`; change src/kinbandits/compare, not this page. -->",
+        "<!-- Written by `make compare`; change benchmarks/compare, not this page. -->",
         "",
         "The libraries that one would pick instead, on the same streams, seed by seed. Peers get what helps them:",
         "features standardised (or centred with one common scale) by rows never played, divided by the root of",
@@ -162,7 +162,7 @@ def _table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
     return [row(columns), "|" + "---|" * len(columns), *map(row, lines)]
 
 
-def write_figure(path: Path, problems: Sequence[Problem]) -> None:
+def write_figure(path: Path, problems: Sequence[Standings]) -> None:
     """One panel a problem: mean and standard deviation of every method, ours in blue."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -171,7 +171,7 @@ def write_figure(path: Path, problems: Sequence[Problem]) -> None:
         raise MissingPackageError("the figure needs matplotlib; try: pip install 'kinbandits[compare]'") from error
     across = min(2, len(problems))
     down = math.ceil(len(problems) / across)
-    most = max(len(p.lines) for p in problems)
+    most = max(len(p.rows) for p in problems)
     figure = Figure(figsize=(7.0 * across, down * (0.3 * most + 1.3)), layout="constrained")
     FigureCanvasAgg(figure)
     axes: Any = figure.subplots(down, across, squeeze=False).ravel()
@@ -188,8 +188,8 @@ def write_figure(path: Path, problems: Sequence[Problem]) -> None:
 _KEY = {"kinbandits": _OURS, "peers, best of their grid": _PEER, "our baselines": _BASE}
 
 
-def _panel(axis: Any, problem: Problem) -> None:
-    lines = problem.lines[::-1]
+def _panel(axis: Any, problem: Standings) -> None:
+    lines = problem.rows[::-1]
     for y, x in enumerate(lines):
         colour = _PEER if x.peer else _OURS if x.title in (DEFAULT, TUNED) else _BASE
         axis.errorbar(x.mean, y, xerr=0.0 if math.isnan(x.sd) else x.sd, fmt="o", color=colour, capsize=2, ms=5)

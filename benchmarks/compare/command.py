@@ -1,20 +1,17 @@
-"""``kinbandits compare``: the libraries that one would pick instead, on the same streams."""
+"""``python benchmarks/compare``: the libraries that one would pick instead, on the same streams."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from kinbandits.cli import run_app
 from kinbandits.cli.output import print_json, print_table
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(compare)
 
 
 def compare(
@@ -45,14 +42,14 @@ def compare(
 
     \b
     Examples:
-      kinbandits compare --quick
-      kinbandits compare --data digits,segment --seeds 5
-      kinbandits compare --streams docs/paper/streams.npz --page docs/comparison.md
+      python benchmarks/compare --quick
+      python benchmarks/compare --data digits,segment --seeds 5
+      python benchmarks/compare --streams docs/paper/streams.npz --page docs/comparison.md
     """
-    from kinbandits.compare.page import COLUMNS, rows, verdicts, write_figure, write_page
-    from kinbandits.compare.peers import PEERS
-    from kinbandits.compare.plan import DATA, OURS, Plan, check_sequence
-    from kinbandits.compare.run import edges_of, read, run
+    from compare.catalogue import PEERS
+    from compare.page import COLUMNS, rows, verdicts, write_figure, write_page
+    from compare.plan import DATA, OURS, Plan, check_sequence
+    from compare.run import edges_of, read, run
 
     plan = Plan(
         data=check_sequence(data, ("digits", "hidden-0.5") if quick else DATA),
@@ -74,18 +71,18 @@ def compare(
     figure = target.with_suffix(".png")
     if problems:
         write_figure(figure, problems)
-    command = shlex.join(["kinbandits", *(a for a in sys.argv[1:] if a != "--page-only")])
+    command = shlex.join(["python", "benchmarks/compare", *(a for a in sys.argv[1:] if a != "--page-only")])
     edges = list(edges_of(plan))
     write_page(target, plan, problems, edges, command, figure.name)
     if as_json:
         print_json(
             {
                 "page": str(target),
-                "problems": [
+                "data": [
                     {
                         "name": p.name,
                         "rounds": p.rounds,
-                        "lines": [
+                        "rows": [
                             {
                                 "title": x.title,
                                 "peer": x.peer,
@@ -94,7 +91,7 @@ def compare(
                                 "cpu_ms": x.cpu_ms,
                                 "megabytes": x.megabytes,
                             }
-                            for x in p.lines
+                            for x in p.rows
                         ],
                     }
                     for p in problems
@@ -116,3 +113,10 @@ def compare(
         [[n, e.nan, e.unknown_arm, e.new_arm] for n, e in edges],
     )
     print(f"\nPage: {target}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and exit, with errors in plain words as those of ``kinbandits``."""
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command()(compare)
+    run_app(app, arguments, "python benchmarks/compare")

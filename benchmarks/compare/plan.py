@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from compare.catalogue import PEERS, installed
 from kinbandits._files import atomic_write
 from kinbandits._spec import to_spec
-from kinbandits.compare.peers import PEERS, installed
 from kinbandits.environments import Environment
 from kinbandits.environments.labelled import LabelledRows
 from kinbandits.errors import InvalidInputError

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from kinbandits.adapters.vw import read_vw, to_vw_lines, write_vw
 from kinbandits.errors import FormatError
+from kinbandits.logs.vw import read_vw, to_vw_lines, write_vw
 from kinbandits.ope import LoggedRounds, estimate
 
 

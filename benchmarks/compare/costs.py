@@ -1,6 +1,6 @@
 """What a policy costs: CPU a decision and update, and memory, in a process of its own.
 
-    python -m kinbandits.compare.costs < cell.json
+    PYTHONPATH=benchmarks python -m compare.costs < cell.json
 
 The rounds are made and the packages imported (by a short game) before anything is measured. CPU is the process time
 of choose and update alone, on one thread; memory is what the process has grown by, policy and all it has learned.
@@ -38,11 +38,11 @@ def cost_of(cell: Cell, directory: Path) -> dict[str, float]:
             }
         )
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "kinbandits.compare.costs"],
+            [sys.executable, "-W", "ignore", "-m", "compare.costs"],
             input=source,
             capture_output=True,
             text=True,
-            env={**os.environ, **threads},
+            env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         if done.returncode:
             raise KinbanditsError(f"measuring {cell} failed: {(done.stderr.strip().splitlines() or ['?'])[-1]}")

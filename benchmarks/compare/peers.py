@@ -10,13 +10,11 @@ Notation
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,11 +23,11 @@ from kinbandits.environments import Environment
 from kinbandits.environments.labelled import LabelledRows
 from kinbandits.policies import LinUCB
 
-__all__ = ["PEERS", "Peer", "PeerEntry", "installed", "standardisation", "version"]
+__all__ = ["Peer", "PeerChoice", "standardisation"]
 
 
 @dataclass(frozen=True)
-class Choice:
+class PeerChoice:
     """What a peer chose: enough to be simulated."""
 
     arm: Any
@@ -84,13 +82,13 @@ class Peer(ABC):
             x = np.clip((x - self._centre) / self._scale, -10.0, 10.0)
         return np.append(x / math.sqrt(len(x)), 1.0)
 
-    def choose(self, context: Any, arms: Any = None) -> Choice:
+    def choose(self, context: Any, arms: Any = None) -> PeerChoice:
         """Ask the peer."""
         z = self.features(context)
         arm, propensity = self._choose(z)
-        return Choice(arm, self.arms.index(arm), z, propensity)
+        return PeerChoice(arm, self.arms.index(arm), z, propensity)
 
-    def update(self, decision: Choice, reward: float) -> None:
+    def update(self, decision: PeerChoice, reward: float) -> None:
         """Teach the peer the reward of its choice."""
         self._learn(decision.arm, decision.features, float(reward), decision.propensity)
 
@@ -99,7 +97,7 @@ class Peer(ABC):
         for arm, x, reward in zip(arms, contexts, rewards, strict=True):
             self._learn(arm, self.features(x), float(reward), 1.0)
 
-    def cancel(self, decision: Choice) -> None:  # noqa: B027 (nothing is kept)
+    def cancel(self, decision: PeerChoice) -> None:  # noqa: B027 (nothing is kept)
         """Forget a choice."""
 
     def add_arm(self, arm: Any) -> None:
@@ -301,113 +299,3 @@ class VowpalWabbit(Peer):
 
     def _add_arm(self, arm: Any) -> None:
         """A new line is a new arm."""
-
-
-@dataclass(frozen=True)
-class PeerEntry:
-    """A row of the comparison.
-
-    Attributes:
-        title: for tables.
-        package: what must be installed.
-        policy: the class here.
-        grid: the settings tried, the likeliest first.
-        like: a peer with the same algorithm (the tests see equal arms), whose best settings are taken if it is run.
-        joint: whether it has one matrix over all arms and features; if that is above `LARGEST` it is not run.
-        own: whether it is ours.
-    """
-
-    title: str
-    package: str
-    policy: str
-    grid: tuple[dict[str, Any], ...] = field(repr=False)
-    like: str | None = None
-    joint: bool = False
-    own: bool = False
-
-    LARGEST: ClassVar[int] = 4_000_000
-
-    def too_large(self, n_arms: int, n_features: int) -> str | None:
-        """Why it is not run on a problem of this size, or None."""
-        side = (n_features + 1) * (n_arms if self.joint else 1)
-        if side**2 <= self.LARGEST:
-            return None
-        return f"its matrix over arms and features has {side:,} rows; minutes a run"
-
-
-def _linear(**others: Any) -> tuple[dict[str, Any], ...]:
-    return tuple(
-        {"alpha": alpha, "ridge": ridge, "scaling": scaling, **others}
-        for alpha in (0.3, 0.1, 1.0)
-        for ridge in (0.2, 1.0)
-        for scaling in ("standard", "centred")
-    )
-
-
-def _scalings(*settings: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    return tuple({**s, "scaling": scaling} for s in settings for scaling in ("standard", "centred"))
-
-
-_HERE = "kinbandits.compare.peers:"
-_LIKE = "contextualbandits"
-PEERS: dict[str, PeerEntry] = {
-    "contextualbandits": PeerEntry(
-        "contextualbandits LinUCB", "contextualbandits", _HERE + "ContextualBandits", _linear()
-    ),
-    "mabwiser-linucb": PeerEntry("MABWiser LinUCB", "mabwiser", _HERE + "MABWiser", _linear(), like=_LIKE),
-    "coba": PeerEntry("coba LinUCB", "coba", _HERE + "Coba", _linear(), like=_LIKE, joint=True),
-    "kinbandits-linucb": PeerEntry(
-        "LinUCB of ours, features of peers", "kinbandits", _HERE + "OursLinear", _linear(), like=_LIKE, own=True
-    ),
-    "mabwiser-lints": PeerEntry(
-        "MABWiser LinTS",
-        "mabwiser",
-        _HERE + "MABWiser",
-        _scalings(*({"rule": "LinTS", "alpha": a, "ridge": r} for a, r in ((0.1, 0.1), (0.3, 0.3), (0.1, 1.0)))),
-    ),
-    "bayesianbandits-ucb": PeerEntry(
-        "bayesianbandits UCB",
-        "bayesianbandits",
-        _HERE + "BayesianBandits",
-        _scalings(
-            *({"prior": p, "noise": n, "q": q} for p, n in ((10.0, 100.0), (5.0, 25.0)) for q in (0.975, 0.84))
-        ),
-    ),
-    "bayesianbandits-ts": PeerEntry(
-        "bayesianbandits Thompson",
-        "bayesianbandits",
-        _HERE + "BayesianBandits",
-        _scalings({"prior": 100.0, "noise": 1000.0}, {"prior": 20.0, "noise": 100.0}),
-    ),
-    "river": PeerEntry(
-        "river LinUCBDisjoint",
-        "river",
-        _HERE + "River",
-        _scalings({"prior": 3.0, "noise": 10.0}, {"prior": 1.0, "noise": 3.0}, {"prior": 10.0, "noise": 100.0}),
-    ),
-    "vowpalwabbit": PeerEntry(
-        "Vowpal Wabbit",
-        "vowpalwabbit",
-        _HERE + "VowpalWabbit",
-        (
-            {"options": "--squarecb --gamma_scale 1000 -q UA --interactions UUA"},
-            {"options": "--regcbopt --mellowness 0.01 -q UA --interactions UUA"},
-            {"options": "--squarecb --gamma_scale 1000 -q UA -l 0.1", "divide": False},
-            {"options": "--squarecb --gamma_scale 1000 -q UA"},
-            {"options": "--regcbopt --mellowness 0.01 -q UA"},
-            {"options": "--epsilon 0 -q UA", "divide": False},
-            {"options": "--epsilon 0.02 -q UA --interactions UUA"},
-            {"options": "--squarecb --gamma_scale 100 -q UA --interactions UUA", "scaling": "centred"},
-        ),
-    ),
-}
-
-
-def installed(names: Sequence[str] | None = None) -> list[str]:
-    """The peers whose package is here."""
-    return [n for n in (names or PEERS) if importlib.util.find_spec(PEERS[n].package) is not None]
-
-
-def version(package: str) -> str:
-    """Of an installed package."""
-    return importlib.metadata.version(package)
