@@ -15,7 +15,7 @@ import kinbandits as kb
 
 
 class RiverPolicy(ContextualPolicy):
-    """``make`` gets the arms of the first pull and gives a policy; a context is a mapping with the same keys always."""
+    """``make`` makes a policy for the arms of the first pull. A context is a mapping, always with the same keys."""
 
     def __init__(self, make: Callable[[list[Any]], Any], reward_obj: Any = None, burn_in: int = 0) -> None:
         super().__init__(reward_obj=reward_obj, burn_in=burn_in)
