@@ -45,10 +45,11 @@ OTHERS: dict[str, Callable[[int], Any]] = {
 class AlwaysEstimated(kb.Adaptive):
     """The estimate at the median distance, whether it helps or not."""
 
-    def choice(self, history: History, complete: bool = False) -> Choice:
-        found = self.base.bound(self.context_kernel, 1.0, "uniform").scaled(history, (1.0,), None)
+    def choosing(self, history: History, complete: bool = False) -> Any:
+        yield 0.0
+        found = self.base.scaled(history, (1.0,), None)
         matrix = found[0][1] if found else np.eye(history.n_arms)
-        return Choice(len(history), 1.0, 1.0, (), "always", matrix)
+        return Choice(len(history) + history.forgotten, 1.0, 1.0, (), "always", matrix)
 
 
 def _known(environment: Any) -> dict[str, Any]:
@@ -69,7 +70,6 @@ METHODS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "adaptive, no self pairs": lambda e: {
         "similarity": kb.Adaptive(base=kb.Estimated(embedding_kernel=None, self_pairs=False))
     },
-    "learned": lambda e: {"similarity": kb.Learned()},
     "known": _known,
     "RBF": lambda e: {"similarity": kb.Independent(), "context_kernel": kb.Median()},
     "RBF, adaptive": lambda e: {"context_kernel": kb.Median()},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import re
 from pathlib import Path
@@ -15,7 +16,8 @@ from kinbandits._spec import from_spec, to_spec
 from kinbandits.environments import HiddenDescriptors
 from kinbandits.history import History
 from kinbandits.regression import Query, Ridge, make_regression
-from kinbandits.similarity import Adaptive, Problem, Settled
+from kinbandits.similarity import Adaptive, Problem, Settled, finished, takes_force
+from kinbandits.similarity.evidence import context_gram, race
 from kinbandits.terms import as_terms
 from kinbandits.testing import check_similarity
 from strategies import negative_similarity, random_rows
@@ -52,7 +54,7 @@ def test_likelihood_is_that_of_the_gaussian_process(weighting: str, independent:
         return float(-0.5 * log_det - 0.5 * y @ np.linalg.solve(variance * M, y))
 
     constant = -0.5 * n * (np.log(2.0 * np.pi) + 1.0 - np.log(n))
-    found = Problem(history, RBF, 0.1, weighting).log_likelihood(K_arm)  # type: ignore[arg-type]
+    found = Problem.of(history, RBF, weighting).fit(K_arm, 0.1).log_likelihood  # type: ignore[arg-type]
     np.testing.assert_allclose(found + constant, log_density(s2), rtol=1e-10)
     assert log_density(s2) > max(log_density(0.9 * s2), log_density(1.1 * s2))
 
@@ -72,8 +74,9 @@ def test_decision_score_is_what_leaving_rows_out_gives(weighting: str, independe
         if means.argmax() == history.arms[i]:
             wanted[i] = history.rewards[i] - history.rewards.mean()
     assert np.count_nonzero(wanted) > 3
-    found = Problem(history, RBF, 0.1, weighting).decisions(K_arm)  # type: ignore[arg-type]
-    np.testing.assert_allclose(found, wanted, atol=1e-9)
+    problem = Problem.of(history, RBF, weighting)  # type: ignore[arg-type]
+    by_arm = np.argsort(history.arms, kind="stable")
+    np.testing.assert_allclose(finished(problem.decisions(K_arm, 0.1)), wanted[by_arm], atol=1e-9)
 
 
 def test_shares_among_kin_and_not_among_strangers() -> None:
@@ -163,11 +166,13 @@ def test_matrix_is_that_of_the_last_milestone_whatever_comes_after() -> None:
     history = kin_rows(1, t=60)
     stones = list(adaptive.milestones(60))
     assert stones[:4] == [6, 8, 11, 15]
+    assert [takes_force(n) for n in (6, 15, 16, 49)] == [6, 15, 17, 52]
     seen = [adaptive.matrix(history.head(n)) for n in range(61)]
     np.testing.assert_array_equal(seen[5], np.eye(4))
-    for low, high in zip(stones, [*stones[1:], 61], strict=True):
-        for n in range(low, high):
-            np.testing.assert_array_equal(seen[n], adaptive.choice(history.head(low)).matrix)
+    forces = [takes_force(n) for n in stones]
+    for stone, low, high in zip(stones, forces, [*forces[1:], 61], strict=True):
+        for n in range(low, min(high, 61)):
+            np.testing.assert_array_equal(seen[n], adaptive.choice(history.head(stone)).matrix)
     assert len({K.tobytes() for K in seen}) > 3
     last = EAGER.replace(until=12).bound(RBF, 0.05, "uniform")
     np.testing.assert_array_equal(last.matrix(history), seen[11])
@@ -223,7 +228,7 @@ def test_rows_are_appended_between_milestones(monkeypatch: pytest.MonkeyPatch) -
         exact.observe(rows.arms[t : t + 1], rows.contexts[t : t + 1], rows.rewards[t : t + 1])
     adaptive = exact.settings.terms.terms[0].similarity
     assert isinstance(adaptive, Adaptive)
-    assert set(built) <= {0, *adaptive.milestones(70)}
+    assert set(built) <= {0, *map(takes_force, adaptive.milestones(70))}
     assert len(built) > 2
 
 
@@ -279,7 +284,7 @@ def test_a_choice_is_saved_and_not_made_again(tmp_path: Path, monkeypatch: pytes
         raise AssertionError("made again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(kb.Adaptive, "choice", never)
+        patch.setattr(kb.Adaptive, "choosing", never)
         loaded = kb.load(tmp_path / "policy")
     np.testing.assert_array_equal(loaded.similarity_matrix(), policy.similarity_matrix())
     latest, again = policy.regression.choices()[-1], loaded.regression.choices()[-1]
@@ -423,43 +428,117 @@ def test_rewards_tell_arms_apart_that_contexts_do_not() -> None:
     assert K[0, 2] < 0.01
 
 
-def test_learned_climbs_the_likelihood_and_finds_kin() -> None:
-    from kinbandits.similarity.learned import effective_dimension, em_step
-
-    history = kin_rows(t=160)
-    problem = Problem(history, RBF, 0.01, "uniform")
-    K = 0.5 * np.eye(4) + 0.5
-    dimension = effective_dimension(problem.K_contexts, 0.01)
-    values = [problem.log_likelihood(K)]
-    for _ in range(4):
-        K = em_step(problem, K, dimension)
-        values.append(problem.log_likelihood(K))
-    assert values[-1] > values[0] + 5.0
-    learned = kb.Learned(first=20).bound(RBF, 0.01, "uniform")
-    found = learned.matrix(history)
-    assert found[0, 1] > found[0, 2] + 0.1
-    assert found[2, 3] > found[1, 3] + 0.1
-    check_similarity(kb.Learned(first=6, steps_of_em=2).bound(RBF, 0.05, "uniform"), 3, history.contexts[:20])
-    with pytest.raises(ValueError, match="shrink must be"):
-        kb.Learned(shrink=1.5)
-
-
-def test_gradient_is_the_slope_of_the_likelihood() -> None:
-    history = kin_rows(t=30)
-    problem = Problem(history, RBF, 0.1, "uniform")
-    K = 0.5 * np.eye(4) + 0.5
-    G = problem.gradient(K)
-    assert G is not None
-    step = 1e-6
-    for a, b in [(0, 0), (0, 1), (2, 3)]:
-        E = np.zeros((4, 4))
-        E[a, b] = E[b, a] = step
-        slope = (problem.log_likelihood(K + E) - problem.log_likelihood(K - E)) / (2 * step)
-        np.testing.assert_allclose(slope, 0.5 * (G[a, b] + (G[b, a] if a != b else 0.0)), rtol=1e-5)
-
-
 def test_what_an_earlier_release_wrote_is_still_read() -> None:
     """It had a ``tolerance`` in place of ``lead`` and ``over``."""
     arrays: dict[str, Any] = {}
     data = {**to_spec(kb.Adaptive(margin=3.0), arrays), "tolerance": 1.0}
     assert from_spec(data, arrays) == kb.Adaptive(margin=3.0)
+
+
+def test_a_constant_level_is_a_rank_one_term() -> None:
+    history = random_rows(3, 4, 25).history()
+    problem = Problem.of(history, RBF, "uniform")
+    for K_arm in (np.eye(4), negative_similarity(4)):
+        M = gram(history, K_arm, 0.1, "uniform") + 0.7
+        found = problem.fit(K_arm, 0.1, constant=0.7)
+        squares = history.rewards @ np.linalg.solve(M, history.rewards)
+        np.testing.assert_allclose([found.squares, found.signal], [squares, squares / 25], rtol=1e-9)
+        np.testing.assert_allclose(found.log_det, np.linalg.slogdet(M)[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [RBF, kb.RationalQuadratic(0.7), kb.Matern(0.5), kb.RBF(0.5) + kb.Linear()])
+def test_kernel_values_of_all_pairs_are_those_of_the_kernel(kernel: kb.Kernel) -> None:
+    X = np.random.default_rng(0).normal(size=(300, 3)) + 1e3
+    X[7] = X[8]
+    np.testing.assert_allclose(finished(context_gram(kernel, X)), kernel(X, X), atol=1e-8)
+
+
+def test_a_sample_depends_on_numbers_of_rows_alone_and_meets_all_arms() -> None:
+    rows = random_rows(1, 8, 4000).history()
+    sample = rows.sample(3000, 400)
+    assert abs(len(sample) - 400) <= 5
+    assert len(sample) + sample.forgotten == 3000
+    np.testing.assert_array_equal(rows.head(3000).sample(3000, 400).contexts, sample.contexts)
+    assert rows.sample(300, 400).contexts.shape == (300, rows.contexts.shape[1])
+    turns = History.of(8, np.arange(4000) % 8, rows.contexts, rows.rewards)  # arms in turn: a stride would meet one
+    assert np.ptp(turns.sample(4000, 400).counts) <= 8
+    marked = History.of(2, np.zeros(100, dtype=int), np.arange(100.0)[:, None], np.zeros(100))
+    kept = set(marked.sample(100, 20).contexts[:, 0])
+    assert kept < set(marked.sample(50, 20).contexts[:, 0]) | set(range(50, 100))  # rows leave, none returns
+
+
+def test_hopeless_candidates_are_given_up_early_and_the_others_judged_on_all_rows() -> None:
+    history = kin_rows(t=500)
+    problem = Problem.of(history, RBF, "uniform")
+    pairs = np.kron(np.eye(2), np.full((2, 2), 0.9)) + 0.1 * np.eye(4)
+    candidates = {"alone": (np.eye(4), 0.01), "kin": (pairs, 0.01), "one": (np.ones((4, 4)), 0.01)}
+    judged = finished(race(problem, candidates, "alone", 1.0))
+    assert judged["one"].fit.rows < 130
+    assert judged["one"].lead < -1.0
+    for name in ("alone", "kin"):
+        assert judged[name].fit == problem.fit(*candidates[name])
+    assert judged["kin"].lead > 5.0
+    complete = finished(race(problem, candidates, "alone", np.inf))
+    assert all(found.fit.rows == 500 for found in complete.values())
+
+
+def _advanced(rows: History, engine: str, bulk: int) -> Any:
+    settings = Ridge(as_terms(kb.Term(EAGER.replace(growth=1.6), RBF)), 0.05, "uniform", "explore")
+    regression = make_regression(engine, settings, History(4))
+    for low in range(0, len(rows), bulk):
+        part = slice(low, low + bulk)
+        regression.observe(rows.arms[part], rows.contexts[part], rows.rewards[part])
+        yield len(regression.history), regression
+
+
+def test_choices_of_a_sample_are_the_same_however_the_rows_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kinbandits.similarity import stepwise
+
+    monkeypatch.setattr(stepwise, "SAMPLE", 40)
+    rows = kin_rows(4, t=330)
+    wanted = {t: r.similarity_matrices[0] for t, r in _advanced(rows, "naive", 1) if t % 10 == 0}
+    assert len({K.tobytes() for K in wanted.values()}) > 3
+    for bulk in (1, 30, 110):
+        for t, regression in _advanced(rows, "exact", bulk):
+            if t in wanted:
+                np.testing.assert_array_equal(regression.similarity_matrices[0], wanted[t])
+                if bulk == 30:  # in the midst of a choice, too
+                    np.testing.assert_array_equal(regression.copy().similarity_matrices[0], wanted[t])
+
+
+def test_work_on_a_choice_is_spread_over_updates_and_a_copy_ends_alike() -> None:
+    rows = kin_rows(4, t=700)
+    adaptive = EAGER.replace(first=600).bound(RBF, 0.05, "uniform")
+    history = rows.head(599)
+    tracker = adaptive.tracker(history)
+    done, was_coming = [], 0
+    for t in range(599, takes_force(600)):
+        twin = copy.deepcopy(tracker)
+        before = tracker._job._spent if tracker._job is not None else 0.0
+        history.append(rows.arms[t : t + 1], rows.contexts[t : t + 1], rows.rewards[t : t + 1])
+        tracker.observe(t)
+        if tracker._job is not None:
+            done.append(tracker._job._spent - before)
+            was_coming += tracker.coming is not None
+            np.testing.assert_array_equal(tracker.matrix, np.eye(4))
+    assert max(done) <= 600**3  # one fit, or one inverse, at a time
+    assert sum(spent > 0.0 for spent in done) >= 8
+    assert was_coming > 5, "nothing was left for an engine to prepare in"
+    wanted = adaptive.choice(rows.head(600)).matrix
+    assert np.count_nonzero(wanted - np.eye(4))
+    np.testing.assert_array_equal(tracker.matrix, wanted)
+    twin._history.append(*(getattr(rows, name)[t : t + 1] for name in ("arms", "contexts", "rewards")))
+    twin.observe(t)
+    np.testing.assert_array_equal(twin.matrix, wanted)
+
+
+def test_a_choice_follows_a_history_that_was_cut_back() -> None:
+    rows, other = kin_rows(4, t=80), kin_rows(5, t=80)
+    adaptive = EAGER.bound(RBF, 0.05, "uniform")
+    history = rows.head(47)
+    tracker = adaptive.tracker(history)
+    history.truncate(30)
+    for t in range(30, 80):
+        history.append(other.arms[t : t + 1], other.contexts[t : t + 1], other.rewards[t : t + 1])
+        tracker.observe(t)
+        np.testing.assert_array_equal(tracker.matrix, adaptive.matrix(history))

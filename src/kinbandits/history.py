@@ -19,6 +19,15 @@ import numpy as np
 from kinbandits._types import Indices, Matrix, Vector
 
 
+def golden(size: int) -> Vector:
+    """frac(i g) for i below ``size``, g the golden ratio: numbers in [0, 1), spread as evenly as a sequence can be.
+
+    >>> golden(4).round(3)
+    array([0.   , 0.618, 0.236, 0.854])
+    """
+    return np.asarray(np.arange(size) * ((5.0**0.5 - 1.0) / 2.0) % 1.0)
+
+
 class History:
     """Rows in growing buffers: appending costs the new rows, not a copy of the old ones (amortised).
 
@@ -117,6 +126,23 @@ class History:
         recent.forgotten = self.forgotten + len(self) - size
         recent.apart = self._apart_of(rows)
         return recent
+
+    def sample(self, size: int, most: int) -> History:
+        """At most about ``most`` of the first ``size`` rows, spread evenly over time; all of them if they are few.
+
+        Row i is in it if frac(i g) < most / size, g the golden ratio. So which rows these are depends on ``size``
+        alone, and they follow no period: rows that come in the order of their arms are met alike.
+        """
+        if size <= most:
+            return self.head(size)
+        return self.head(size).taken(np.flatnonzero(golden(size) < most / size))
+
+    def taken(self, rows: Indices) -> History:
+        """These rows, in this order."""
+        taken = History.of(self.n_arms, self.arms[rows], self.contexts[rows], self.rewards[rows])
+        taken.forgotten = self.forgotten + len(self) - len(rows)
+        taken.apart = None if self.apart is None else 0
+        return taken
 
     def without_arm(self, arm: int) -> History:
         """The rows of all other arms; arms above ``arm`` move down by one."""

@@ -108,6 +108,10 @@ class Terms(Value):
         kernels = [t.context_kernel.fitted(t.select_history(history)) for t in self.terms]
         return Terms(tuple(t.replace(context_kernel=k) for t, k in zip(self.terms, kernels, strict=True)))
 
+    def same_kernels(self, other: Terms) -> bool:
+        """Whether the context kernels are equal, term by term."""
+        return [t.context_kernel for t in self.terms] == [t.context_kernel for t in other.terms]
+
     def bound(self, ridge: float, weighting: Weighting) -> Terms:
         """The terms with each similarity told its kernel and the regression's settings."""
         if len(self.terms) > 1:

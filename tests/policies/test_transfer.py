@@ -10,7 +10,7 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.errors import TransferWarning
-from kinbandits.similarity import Adaptive, Independent
+from kinbandits.similarity import Adaptive, Independent, takes_force
 from test_adaptive import EAGER, RBF, kin_rows
 
 
@@ -34,10 +34,10 @@ def test_report_tells_every_choice_and_survives_saving(tmp_path: Path) -> None:
     for i in range(60):
         policy.observe(rows.arms[i : i + 1], rows.contexts[i : i + 1], rows.rewards[i : i + 1])
     report = policy.similarity_report()
-    stones = list(EAGER.milestones(60))
+    stones = [n for n in EAGER.milestones(60) if takes_force(n) <= 60]
     assert [c.rows for c in report.over_time] == stones
     assert report.rows == stones[-1]
-    assert report.next_rows == next(n for n in EAGER.milestones(1000) if n > 60)
+    assert report.next_rows == next(takes_force(n) for n in EAGER.milestones(1000) if takes_force(n) > 60)
     assert len(report.candidates) == 7
     assert all(c.decision_score is not None for c in report.candidates)
     chosen = next(c for c in report.candidates if (c.mu, c.scale) == (report.mu, report.scale))

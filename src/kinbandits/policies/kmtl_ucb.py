@@ -318,10 +318,13 @@ class KMTLUCB(RegressionPolicy):
             if moved and self._rewards.seen:
                 known = np.array([*self._rewards.seen, *rewards])
                 grown = grown.with_rewards(scale.learned(known))
-            settings = self._settings(self.terms.fitted(grown))
-            if self.memory is not None and self.memory.rows is not None:
-                grown = grown.recent(self.memory.rows)
-            self.regression = self.regression.rebuilt(settings, grown)
+            fitted = self.terms.fitted(grown)
+            if moved or not fitted.same_kernels(self.regression.settings.terms):
+                if self.memory is not None and self.memory.rows is not None:
+                    grown = grown.recent(self.memory.rows)
+                self.regression = self.regression.rebuilt(self._settings(fitted), grown)
+            else:
+                self.regression.observe(arms, contexts, scale.learned(rewards), apart)
         else:
             scale = self._rewards if moved else scale  # rows are gone that would have to be learned again
             self.regression.observe(arms, contexts, scale.learned(rewards), apart)

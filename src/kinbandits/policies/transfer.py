@@ -10,7 +10,17 @@ import numpy as np
 
 from kinbandits.errors import InvalidInputError, TransferWarning
 from kinbandits.regression import Regression
-from kinbandits.similarity import Adaptive, Choice, Evidence, Problem, Settled, Stepwise
+from kinbandits.similarity import (
+    SAMPLE,
+    Adaptive,
+    Choice,
+    Evidence,
+    Problem,
+    Settled,
+    Stepwise,
+    finished,
+    takes_force,
+)
 
 
 @dataclass(frozen=True)
@@ -23,7 +33,7 @@ class SimilarityReport:
         reason: in a sentence.
         candidates: the evidence for each at the present choice, Independent first; every decision score is there.
         over_time: the choice at every milestone, oldest first. Decision scores that did not matter are None.
-        next_rows: at how many rows it is chosen again; None if never.
+        next_rows: at how many rows the next choice is in force; None if there is none.
         margin: nats by which sharing must win; None where it is not chosen by likelihood.
     """
 
@@ -105,26 +115,26 @@ def similarity_report(regression: Regression, complete: bool = True) -> Similari
         )
     if not regression.keeps_all_rows:
         raise InvalidInputError("the rows the similarity was chosen from are no longer kept")
-    stones = list(similarity.milestones(len(history)))
+    stones = [n for n in similarity.milestones(len(history)) if takes_force(n) <= len(history)]
     known = {choice.rows: choice for choice in regression.choices()}
     if not complete or not regression.in_order:
         stones = [n for n in stones if n in known]
         if stones:
             return _reported(similarity, tuple(known[n] for n in stones))
-        if similarity.milestone(len(history)):
+        if similarity.in_force(len(history)):
             return SimilarityReport(0, np.nan, None, "what was chosen has not been kept", (), (), None)
     if not stones:
         reason = f"Independent: the first choice is made at {similarity.first} rows"
-        return SimilarityReport(0, 0.0, None, reason, (), (), similarity.first)
-    past = [known[n] if n in known else similarity.choice(history.head(n)) for n in stones[:-1]]
-    head = history.head(stones[-1])
+        return SimilarityReport(0, 0.0, None, reason, (), (), takes_force(similarity.first))
+    past = [known[n] if n in known else similarity.choice(history.sample(n, SAMPLE)) for n in stones[:-1]]
+    head = history.sample(stones[-1], SAMPLE)
     now = similarity.choice(head, complete=True) if isinstance(similarity, Adaptive) else similarity.choice(head)
     return _reported(similarity, (*past, now))
 
 
 def _reported(similarity: Stepwise, choices: tuple[Choice, ...]) -> SimilarityReport:
     now = choices[-1]
-    later = next((n for n in similarity.milestones(similarity.until) if n > now.rows), None)
+    later = next((takes_force(n) for n in similarity.milestones(similarity.until) if n > now.rows), None)
     margin = similarity.margin if isinstance(similarity, Adaptive) else None
     return SimilarityReport(now.rows, now.mu, now.scale, now.reason, now.candidates, choices, later, margin)
 
@@ -144,12 +154,13 @@ def check_transfer(regression: Regression, margin: float, tolerance: float, guar
     history = term.select_history(regression.history)
     if len(history) < 2:
         raise InvalidInputError(f"check_transfer needs at least 2 rows that are still kept, got {len(history)}")
-    problem = Problem(history, term.context_kernel, regression.settings.ridge, regression.settings.weighting)
+    ridge = regression.settings.ridge
+    problem = Problem.of(history, term.context_kernel, regression.settings.weighting)
     K, alone = regression.similarity_matrices[0], np.eye(history.n_arms)
-    fit = problem.log_likelihood(K) - problem.log_likelihood(alone)
+    fit = problem.fit(K, ridge).log_likelihood - problem.fit(alone, ridge).log_likelihood
     score = error = None
     if guard and history.apart is None:  # else the contexts of the other arms are not known
-        difference = problem.decisions(K) - problem.decisions(alone)
+        difference = finished(problem.decisions(K, ridge)) - finished(problem.decisions(alone, ridge))
         score = float(difference.sum())
         error = float(np.sqrt(len(history)) * difference.std(ddof=1))
     worse = score is not None and error is not None and score < -tolerance * error - 1e-9 * len(history)

@@ -1,7 +1,7 @@
 """Arm similarity k_Z, as frozen values.
 
 A similarity says how much arm a may learn from arm b: an (N, N) positive semidefinite matrix. Some are
-known beforehand (`given`), some are read off the history (`estimated`, `adaptive`, `learned`). Whatever it is, the
+known beforehand (`given`), some are read off the history (`estimated`, `adaptive`). Whatever it is, the
 rest of the library sees two things: ``matrix(history)``, the definition, computed from scratch, and
 ``tracker(history)``, which follows a growing history at the cost of the new rows.
 
@@ -15,14 +15,14 @@ Notation
 from kinbandits.similarity.adaptive import Adaptive
 from kinbandits.similarity.base import Similarity, Tracker, Weighting
 from kinbandits.similarity.clusters import Clustered, OnlineClusters, block_graph, components, macro_graph
-from kinbandits.similarity.criteria import Evidence, Problem
 from kinbandits.similarity.estimated import Estimated, embedding_distances, nearest_similarity
+from kinbandits.similarity.evidence import Evidence, Problem, finished
 from kinbandits.similarity.given import Graph, Independent, Known, Mixed, Pooled, Settled, check_psd
-from kinbandits.similarity.learned import Learned
-from kinbandits.similarity.stepwise import RULE, Choice, StepTracker, Stepwise
+from kinbandits.similarity.stepwise import RULE, SAMPLE, Choice, StepTracker, Stepwise, takes_force
 
 __all__ = [
     "RULE",
+    "SAMPLE",
     "Adaptive",
     "Choice",
     "Clustered",
@@ -31,7 +31,6 @@ __all__ = [
     "Graph",
     "Independent",
     "Known",
-    "Learned",
     "Mixed",
     "OnlineClusters",
     "Pooled",
@@ -46,6 +45,8 @@ __all__ = [
     "check_psd",
     "components",
     "embedding_distances",
+    "finished",
     "macro_graph",
     "nearest_similarity",
+    "takes_force",
 ]

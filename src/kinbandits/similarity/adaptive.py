@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinbandits._types import Matrix, Vector
+from kinbandits._types import Matrix
 from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import Kernel
 from kinbandits.similarity.base import Similarity, Weighting
-from kinbandits.similarity.criteria import Evidence
 from kinbandits.similarity.estimated import Estimated
+from kinbandits.similarity.evidence import Evidence, Problem, Work, finished, race
 from kinbandits.similarity.stepwise import Choice, Stepwise
 
 Key = tuple[float, float | None]  # mu, scale
 ALONE: Key = (0.0, None)
+BEHIND = 1.0  # nats behind Independent on part of the rows at which a candidate is given up; leads grow with rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +36,7 @@ class Adaptive(Stepwise):
     3. its leave-one-out decision score is not below that of mu = 0 (see `criteria`), but for ``tolerance``;
 
     of those that pass, the likeliest. Otherwise arms are independent, exactly, at no cost but that of the choice.
-    It is made anew each time the history has grown by 15 %.
+    It is made anew each time the history has grown by 30 %, from at most 800 rows (see `stepwise`).
 
     Args:
         base: where the similarity comes from. For `Estimated`, ``scales`` take the place of its length scale:
@@ -60,7 +60,7 @@ class Adaptive(Stepwise):
                [0., 0., 1.]])
     """
 
-    former_fields: ClassVar[frozenset[str]] = frozenset({"lead", "over"})
+    former_fields: ClassVar[frozenset[str]] = Stepwise.former_fields | {"lead", "over"}
 
     base: Similarity = Estimated(embedding_kernel=None)  # noqa: RUF009 (a frozen value)
     mus: tuple[float, ...] = (0.3, 0.6, 0.9)
@@ -92,7 +92,7 @@ class Adaptive(Stepwise):
         """As the base."""
         return self.base.arm_argument
 
-    def bound(self, context_kernel: Kernel, ridge: float, weighting: Weighting) -> Similarity:
+    def bound(self, context_kernel: Kernel, ridge: float, weighting: Weighting) -> Self:
         """Told what the regression is; and so is the base."""
         told = self.replace(base=self.base.bound(context_kernel, ridge, weighting))
         return super(Adaptive, told).bound(context_kernel, ridge, weighting)
@@ -117,104 +117,93 @@ class Adaptive(Stepwise):
         """As the base."""
         return self.replace(base=self.base.without_arm(arm))
 
-    def choice(self, history: History, complete: bool = False) -> Choice:
+    def choosing(self, history: History, complete: bool = False) -> Work[Choice]:
         """The choice from all of these rows, with the evidence.
 
-        ``complete`` computes every decision score, also those that could not have mattered.
+        ``complete`` fits every candidate to all rows and computes every decision score, also those that could not
+        have mattered.
         """
-        guard = self.guard and history.apart is None
-        trial = _Trial(self, history)
-        evidence = {key: trial.problem.evidence(*key, K) for key, K in trial.matrices.items()}
-        needed = evidence[ALONE].log_likelihood + self.margin
-        ranked = sorted((key for key in evidence if key[0]), key=lambda key: -evidence[key].log_likelihood)
-        fitting = [key for key in ranked if evidence[key].log_likelihood >= needed]
+        regressor, shared = self.regressor, history.apart is None
+        guard = self.guard and shared
+        problem = yield from Problem.building(history, regressor.context_kernel, regressor.weighting)
+        matrices = yield from self._matrices(problem)
+        candidates = {key: (K, regressor.ridge) for key, K in matrices.items()}
+        judged = yield from race(problem, candidates, ALONE, np.inf if complete else BEHIND)
+        leads = {key: found.lead for key, found in judged.items() if key != ALONE}
+        ranked = sorted(leads, key=lambda key: -leads[key])
+        fitting = [key for key in ranked if leads[key] >= self.margin and judged[key].fit.rows == len(problem)]
+        own = judged[ALONE].fit.log_likelihood
         winners = fitting
         if fitting and guard:
-            winners = [key for key in fitting if evidence[key].log_likelihood >= trial.common_likelihood]
+            common = yield from self._common(problem, history.n_arms)
+            winners = [key for key in fitting if own + leads[key] >= common]
         chosen = winners[0] if winners and not guard else ALONE
-        if history.apart is None and (complete or (winners and guard)):
-            evidence[ALONE] = replace(
-                evidence[ALONE], decision_score=float(trial.own_decisions.sum()), decision_error=0.0
-            )
+        scores: dict[Key, tuple[float, float]] = {}
+        if shared and (complete or (winners and guard)):
+            alone = yield from problem.decisions(matrices[ALONE], regressor.ridge)
+            scores[ALONE] = float(alone.sum()), 0.0
             for key in ranked if complete else winners:
-                evidence[key] = trial.judged(evidence[key])
-                if guard and not chosen[0] and key in winners and trial.no_worse(evidence[key], self.tolerance):
+                found = yield from problem.decisions(matrices[key], regressor.ridge)
+                error = float(np.sqrt(len(found)) * (found - alone).std(ddof=1)) if len(found) > 1 else 0.0
+                scores[key] = score, _ = float(found.sum()), error
+                no_worse = scores[ALONE][0] - score <= (self.tolerance + 1e-9) * error
+                if guard and not chosen[0] and key in winners and no_worse:
                     chosen = key
                     if not complete:
                         break
         return Choice(
-            rows=len(history),
+            rows=len(history) + history.forgotten,
             mu=chosen[0],
             scale=chosen[1],
-            candidates=tuple(evidence.values()),
-            reason=self._reason(chosen, evidence, bool(fitting), bool(winners), guard),
-            matrix=trial.matrices[chosen],
+            candidates=tuple(
+                Evidence(*key, own + found.lead, score, error, found.fit.rows)
+                for key, found in judged.items()
+                for score, error in [scores.get(key, (None, None))]
+            ),
+            reason=self._reason(chosen, leads, bool(fitting), bool(winners), guard),
+            matrix=matrices[chosen],
         )
+
+    def choice(self, history: History, complete: bool = False) -> Choice:
+        """The same at once."""
+        return finished(self.choosing(history, complete))
+
+    def _matrices(self, problem: Problem) -> Work[dict[Key, Matrix]]:
+        """The candidates, Independent first."""
+        alone = np.eye(problem.history.n_arms)
+        matrices: dict[Key, Matrix] = {ALONE: alone}
+        known = problem.K_contexts if self._shares_kernel else None
+        for scale, K in self.base.scaled(problem.history, self.scales, known):
+            for mu in self.mus:
+                matrices[mu, scale] = (1.0 - mu) * alone + mu * K
+        yield 5 * len(problem) ** 2
+        return matrices
+
+    def _common(self, problem: Problem, n_arms: int) -> Work[float]:
+        """The likelihood of arms that share one function of the context, (1 - mu) I + mu 1 1', at the best mu."""
+        best = -np.inf
+        for mu in self.mus:
+            fit = problem.fit((1.0 - mu) * np.eye(n_arms) + mu, self.regressor.ridge)
+            best = max(best, fit.log_likelihood)
+            yield len(problem) ** 3 / 3
+        return best
 
     @property
     def _shares_kernel(self) -> bool:
         """Whether the base's own kernel values are those of the contexts, which are known."""
-        return isinstance(self.base, Estimated) and self.base.embedding_kernel == self.context_kernel
+        return isinstance(self.base, Estimated) and self.base.embedding_kernel == self.regressor.context_kernel
 
-    def _reason(
-        self,
-        chosen: Key,
-        evidence: dict[Key, Evidence],
-        fits: bool,
-        won: bool,
-        guard: bool,
-    ) -> str:
-        ahead = {k: e.log_likelihood - evidence[ALONE].log_likelihood for k, e in evidence.items() if k[0]}
-        if not ahead:
+    def _reason(self, chosen: Key, leads: dict[Key, float], fits: bool, won: bool, guard: bool) -> str:
+        if not leads:
             return "Independent: fewer than two arms can be told apart yet"
-        best = max(ahead, key=lambda key: ahead[key])
+        best = max(leads, key=lambda key: leads[key])
         if chosen[0]:
             judged = " and decides no worse" if guard else "; its decisions are not judged"
-            return f"{_name(chosen)} fits better than Independent by {ahead[chosen]:.1f} nats{judged}"
+            return f"{_name(chosen)} fits better than Independent by {leads[chosen]:.1f} nats{judged}"
         if fits:
             but = "decides worse" if won else "no better than one function for all arms"
-            return f"Independent: {_name(best)} fits better by {ahead[best]:.1f} nats, but {but}"
-        return f"Independent: {_name(best)} comes nearest, with {ahead[best]:+.1f} nats; {self.margin:g} are needed"
-
-
-class _Trial:
-    """The candidates before the rows of one history. What is dear is computed when asked for, and once."""
-
-    def __init__(self, adaptive: Adaptive, history: History) -> None:
-        self.problem = adaptive._problem(history)
-        self._mus = adaptive.mus
-        alone = np.eye(history.n_arms)
-        self.matrices: dict[Key, Matrix] = {ALONE: alone}
-        known = self.problem.K_contexts if adaptive._shares_kernel else None
-        for scale, K in adaptive.base.scaled(history, adaptive.scales, known):
-            for mu in adaptive.mus:
-                self.matrices[mu, scale] = (1.0 - mu) * alone + mu * K
-
-    @cached_property
-    def common_likelihood(self) -> float:
-        """Of arms that share one function of the context, (1 - mu) I + mu 1 1', at the best mu."""
-        n = self.problem.history.n_arms
-        matrices = ((1.0 - mu) * np.eye(n) + mu for mu in self._mus)
-        return max(self.problem.log_likelihood(K) for K in matrices)
-
-    @cached_property
-    def own_decisions(self) -> Vector:
-        """Of Independent."""
-        return self.problem.decisions(self.matrices[ALONE])
-
-    def judged(self, evidence: Evidence) -> Evidence:
-        """With the decision score, and the standard error of its difference to Independent."""
-        found = self.problem.decisions(self.matrices[evidence.mu, evidence.scale])
-        n = len(found)
-        error = float(np.sqrt(n) * (found - self.own_decisions).std(ddof=1)) if n > 1 else 0.0
-        return replace(evidence, decision_score=float(found.sum()), decision_error=error)
-
-    def no_worse(self, evidence: Evidence, tolerance: float) -> bool:
-        """Whether its decision score is not below that of Independent, but for so many standard errors."""
-        assert evidence.decision_score is not None
-        assert evidence.decision_error is not None
-        behind = float(self.own_decisions.sum()) - evidence.decision_score
-        return behind <= (tolerance + 1e-9) * evidence.decision_error
+            return f"Independent: {_name(best)} fits better by {leads[best]:.1f} nats, but {but}"
+        return f"Independent: {_name(best)} comes nearest, with {leads[best]:+.1f} nats; {self.margin:g} are needed"
 
 
 def _name(key: Key) -> str:

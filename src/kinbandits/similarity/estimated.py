@@ -132,8 +132,9 @@ class Estimated(Similarity):
         everyone = slice(None)
         values = self.values(history, everyone, everyone, K)
         order = np.argsort(history.arms, kind="stable")
+        in_order = values if (np.diff(history.arms) >= 0).all() else values[np.ix_(order, order)]
         starts = np.searchsorted(history.arms[order], played)
-        sums = np.add.reduceat(np.add.reduceat(values[np.ix_(order, order)], starts, axis=0), starts, axis=1)
+        sums = np.add.reduceat(np.add.reduceat(in_order, starts, axis=0), starts, axis=1)
         G = np.zeros((history.n_arms, history.n_arms))
         G[np.ix_(played, played)] = sums
         own = np.bincount(history.arms, weights=values.diagonal(), minlength=history.n_arms).astype(np.float64)

@@ -1,17 +1,25 @@
 """Similarities chosen anew at milestones, and constant between them.
 
-The milestones are sizes of the history: ``first``, then each time it has grown by a factor, up to ``until``. The
-choice at milestone n is a function of the first n rows alone. So the matrix after a history depends on nothing but
-that history, however the rows arrived; and between milestones a regression with uniform weights only gains rows.
+Milestones are sizes n of the history: ``first``, then each time it has grown by a factor, up to ``until``.
+
+1. The choice at milestone n is a function of the first n rows alone: of at most `SAMPLE` of them, spread over time
+   (`History.sample`), so that its cost has a bound whatever n is.
+2. It comes into force at row n + n // 16. Until then the choice before it answers, while the work is done in
+   slices, a little with each row (`evidence.Work`), and an engine may prepare for what is coming.
+
+Both depend on numbers of rows, never on a clock. So the matrix after a history depends on nothing but that history,
+however the rows arrived; and between two choices a regression with uniform weights only gains rows.
 """
 
 from __future__ import annotations
 
+import copy
 import math
+import sys
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -21,9 +29,19 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import Kernel
 from kinbandits.similarity.base import Similarity, Tracker, Weighting
-from kinbandits.similarity.criteria import Evidence, Problem
+from kinbandits.similarity.evidence import Evidence, Work, finished
 
-RULE = 2  # of choosing; a choice saved under another is made again
+RULE = 3  # of choosing; a choice saved under another is made again
+SAMPLE = 800  # rows that a choice is made from, at most
+_FITS = 12  # the work of a choice at its worst, in cubes of the number of rows
+
+
+class Regressor(NamedTuple):
+    """What a similarity is told of the regression it is part of."""
+
+    context_kernel: Kernel
+    ridge: float
+    weighting: Weighting
 
 
 @dataclass(frozen=True)
@@ -49,16 +67,16 @@ class Choice:
 
     def to_data(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
         """As JSON data and arrays; what is missing in the evidence is NaN."""
-        fields = [(c.mu, c.scale, c.log_likelihood, c.decision_score, c.decision_error) for c in self.candidates]
+        fields = [tuple(vars(c).values()) for c in self.candidates]
         data = {"rule": RULE, "rows": self.rows, "mu": self.mu, "scale": self.scale, "reason": self.reason}
-        candidates = np.array(fields, dtype=np.float64).reshape(-1, 5)  # None becomes NaN
+        candidates = np.array(fields, dtype=np.float64).reshape(-1, 6)  # None becomes NaN
         return data, {"candidates": candidates, "matrix": self.matrix}
 
     @classmethod
     def of_data(cls, data: dict[str, Any], arrays: dict[str, Matrix]) -> Choice:
         """What `to_data` gave."""
         rows = [[None if np.isnan(v) else float(v) for v in row] for row in arrays["candidates"]]
-        evidence = tuple(Evidence(*row) for row in rows)  # type: ignore[arg-type]
+        evidence = tuple(replace(Evidence(*row), rows=int(row[-1] or 0)) for row in rows)  # type: ignore[arg-type]
         return cls(data["rows"], data["mu"], data["scale"], evidence, data["reason"], arrays["matrix"])
 
 
@@ -70,16 +88,14 @@ class Stepwise(Similarity):
         first: rows at the first choice; until then arms are independent.
         growth: by which factor the history grows between choices.
         until: the last choice is made at this many rows at most, and then stays.
-        context_kernel, ridge, weighting: of the regression; filled in by `bound`.
     """
 
     first: int = 30
-    growth: float = 1.15
+    growth: float = 1.3
     until: int = 5000
-    context_kernel: Any = None
-    ridge: float | None = None
-    weighting: Weighting | None = None
+    _told: Regressor | None = field(default=None, init=False)
 
+    former_fields: ClassVar[frozenset[str]] = frozenset({"context_kernel", "ridge", "weighting"})
     fixed: ClassVar[bool] = False
     steps: ClassVar[bool] = True
     judges_kernel: ClassVar[bool] = True
@@ -93,18 +109,38 @@ class Stepwise(Similarity):
                 raise InvalidInputError(f"{name} must be at least 2 rows, got {value!r}")
         object.__setattr__(self, "growth", real("growth", self.growth))
         if not self.growth > 1.0:
-            raise InvalidInputError(f"growth must be greater than 1, such as 1.15, got {self.growth!r}")
+            raise InvalidInputError(f"growth must be greater than 1, such as 1.3, got {self.growth!r}")
 
-    def bound(self, context_kernel: Kernel, ridge: float, weighting: Weighting) -> Similarity:
+    def bound(self, context_kernel: Kernel, ridge: float, weighting: Weighting) -> Self:
         """Told what the regression is."""
-        return self.replace(context_kernel=context_kernel, ridge=ridge, weighting=weighting)
+        told = self.replace()
+        object.__setattr__(told, "_told", Regressor(context_kernel, ridge, weighting))
+        return told
+
+    def replace(self, **changes: Any) -> Self:
+        """The same similarity with some fields changed, told of the same regression."""
+        other = super().replace(**changes)
+        object.__setattr__(other, "_told", self._told)
+        return other
+
+    @property
+    def regressor(self) -> Regressor:
+        """The regression this similarity is part of."""
+        if self._told is None:
+            raise InvalidInputError(
+                f"{type(self).__name__} judges by the fit of a policy's regression; give it to a policy "
+                "(similarity=), or call bound(context_kernel, ridge, weighting) first"
+            )
+        return self._told
+
+    # -- when -----------------------------------------------------------------------------------
 
     def milestones(self, rows: int) -> Iterator[int]:
         """Those up to ``rows``.
 
         >>> from kinbandits.similarity import Adaptive
-        >>> list(Adaptive().milestones(50))
-        [30, 35, 41, 48]
+        >>> list(Adaptive().milestones(100))
+        [30, 39, 51, 67, 88]
         """
         n = self.first
         while n <= min(rows, self.until):
@@ -115,33 +151,76 @@ class Stepwise(Similarity):
         """The last one up to ``rows``; 0 before the first."""
         return max(self.milestones(rows), default=0)
 
+    def in_force(self, rows: int) -> int:
+        """The milestone whose choice is in force after so many rows; 0 before the first.
+
+        >>> from kinbandits.similarity import Adaptive
+        >>> [Adaptive().in_force(n) for n in (30, 31, 90, 93)]
+        [0, 30, 67, 88]
+        """
+        return max((n for n in self.milestones(rows) if takes_force(n) <= rows), default=0)
+
+    # -- what -----------------------------------------------------------------------------------
+
     def matrix(self, history: History) -> Matrix:
-        """As chosen at the last milestone."""
-        n = self.milestone(len(history))
-        return self.choice(history.head(n)).matrix if n else np.eye(history.n_arms)
+        """As chosen at the milestone in force."""
+        n = self.in_force(len(history))
+        return self.choice(history.sample(n, SAMPLE)).matrix if n else np.eye(history.n_arms)
 
     @abstractmethod
+    def choosing(self, history: History) -> Work[Choice]:
+        """The choice from all of these rows, in slices."""
+
     def choice(self, history: History) -> Choice:
-        """The choice from all of these rows."""
+        """The same at once."""
+        return finished(self.choosing(history))
 
     def tracker(self, history: History, known: Choice | None = None) -> StepTracker:
-        """Chooses when a milestone is passed: the cost is spread over the rows until the next.
+        """Chooses in slices: the cost of a choice is spread over the rows until it is in force.
 
         ``known`` is a choice that was made from these rows before, and need not be made again.
         """
         return StepTracker(self, history, known)
 
-    def _problem(self, history: History) -> Problem:
-        if self.context_kernel is None or self.ridge is None or self.weighting is None:
-            raise InvalidInputError(
-                f"{type(self).__name__} judges by the fit of a policy's regression; give it to a policy "
-                "(similarity=), or call bound(context_kernel, ridge, weighting) first"
-            )
-        return Problem(history, self.context_kernel, self.ridge, self.weighting)
+
+def takes_force(n: int) -> int:
+    """The size of the history from which on the choice made from its first ``n`` rows is in force."""
+    return n + n // 16
+
+
+class _Job:
+    """A choice in the making. A copy starts again: what is chosen is the same."""
+
+    def __init__(self, similarity: Stepwise, history: History, n: int) -> None:
+        self.n = n
+        self._similarity, self._history = similarity, history
+        self._work: Work[Choice] | None = None
+        self._spent = 0.0
+        self.choice: Choice | None = None
+
+    def advance(self, rows: int) -> None:
+        """Do what is due when there are so many rows; all of it when the choice takes force."""
+        m, last = min(self.n, SAMPLE), takes_force(self.n)
+        due = _FITS * m**3 * (rows + 1 - self.n) / (last + 1 - self.n)
+        try:
+            while self.choice is None and (self._spent < due or rows >= last):
+                if self._work is None:
+                    self._work = self._similarity.choosing(self._history.sample(self.n, SAMPLE))
+                self._spent += next(self._work)
+        except StopIteration as end:
+            self.choice = end.value
+        except BaseException:  # a kernel failed: from the start again
+            self._work, self._spent = None, 0.0
+            raise
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Job:
+        other = _Job(self._similarity, copy.deepcopy(self._history, memo), self.n)
+        other.choice = self.choice
+        return other
 
 
 class StepTracker(Tracker):
-    """Keeps the matrix of the last milestone.
+    """Keeps the matrix in force, and works on the one that is coming.
 
     Attributes:
         choices: those made while it followed, without their matrices.
@@ -150,13 +229,15 @@ class StepTracker(Tracker):
     def __init__(self, similarity: Stepwise, history: History, known: Choice | None = None) -> None:
         super().__init__(similarity, history)
         self._stepwise = similarity
-        self._milestone = -1
+        self._milestone = 0
         self._chosen: Matrix = np.eye(history.n_arms)
+        self._job: _Job | None = None
+        self._rows = self._next = 0  # rows seen; rows at which the next choice begins or takes force
         self.choices: tuple[Choice, ...] = ()
         fits = known is not None and known.matrix.shape == self._chosen.shape
-        if known is not None and fits and known.rows == similarity.milestone(len(history)):
+        if known is not None and fits and known.rows == similarity.in_force(len(history)):
             self._take(known)
-        self.observe(0)
+        self.observe(len(history))
 
     @property
     def latest(self) -> Choice | None:
@@ -164,15 +245,46 @@ class StepTracker(Tracker):
         return replace(self.choices[-1], matrix=self._chosen) if self.choices else None
 
     @property
+    def coming(self) -> tuple[int, Matrix] | None:
+        """The matrix that is chosen but not yet in force, with the size of the history at which it will be."""
+        if self._job is None or self._job.choice is None:
+            return None
+        return takes_force(self._job.n), self._job.choice.matrix
+
+    @property
     def matrix(self) -> Matrix:
         return self._chosen
 
     def observe(self, start: int, squares: Matrix | None = None) -> None:
-        n = self._stepwise.milestone(len(self._history))
-        if n != self._milestone and n:
-            self._take(self._stepwise.choice(self._history.head(n)))
-        self._milestone = n
+        rows, before = len(self._history), self._rows
+        self._rows = rows
+        if start < before:  # the history was cut back
+            self._next = 0
+            if start < self._milestone:
+                self._milestone, self._chosen = 0, np.eye(self._history.n_arms)
+            if self._job is not None and start < self._job.n:
+                self._job = None
+        if rows < self._next and (self._job is None or self._job.choice is not None):
+            return  # nothing to work on until then
+        n, last = self._stepwise.in_force(rows), self._stepwise.milestone(rows)
+        if n != self._milestone:
+            self._take(self._worked_on(n))
+            self._job = None
+        if last > n:
+            self._worked_on(last)
+            self._next = takes_force(last)
+        else:
+            later = self._stepwise.milestones(self._stepwise.until)
+            self._next = next((stone for stone in later if stone > rows), sys.maxsize)
 
-    def _take(self, choice: Choice) -> None:
+    def _worked_on(self, n: int) -> Choice | None:
+        """Do what is due for the choice from the first ``n`` rows; the choice, if it is there."""
+        if self._job is None or self._job.n != n:
+            self._job = _Job(self._stepwise, self._history, n)
+        self._job.advance(len(self._history))
+        return self._job.choice
+
+    def _take(self, choice: Choice | None) -> None:
+        assert choice is not None
         self._milestone, self._chosen = choice.rows, choice.matrix
         self.choices = (*self.choices, replace(choice, matrix=np.empty((0, 0))))
