@@ -246,7 +246,7 @@ def test_identity_costs_what_independent_costs() -> None:
 
 def play(policy: kb.KMTLUCB, rounds: int, seed: int = 0) -> list[object]:
     environment = HiddenDescriptors(seed=seed, n_arms=5, horizon=rounds, similarity=0.7)
-    return [row["arm"] for row in kb.play(policy, environment)]
+    return [row["arm"] for row in kb.play(policy, environment, trained=True)]
 
 
 def test_a_choice_by_a_function_is_made_again(tmp_path: Path) -> None:

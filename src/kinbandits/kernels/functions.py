@@ -147,26 +147,27 @@ class RationalQuadratic(Stationary):
 class Median(Kernel):
     """A kernel whose length scale is the median distance of the first contexts learned from.
 
-    The length scale follows the data until ``rows`` rows have been learned, and is fixed from then on. While it
-    follows, it is rounded to a power of 2^(1/4), so that it seldom changes. It is no kernel by itself: `fitted`
-    gives the one with the length scale.
+    The length scale follows the data until ``rows`` rows have been learned, and is fixed from then on. It is no
+    kernel by itself: `fitted` gives the one with the length scale.
 
     Args:
         rows: how many are looked at.
         kernel: `RBF`, `RationalQuadratic` or `Matern`; its length scale is in units of the median.
+        coarse: while it follows the data, round it to a power of 2^(1/4). It then seldom changes, which saves time.
 
     Example:
         >>> history = History.of(1, np.array([0, 0]), np.array([[0.0], [3.0]]), np.zeros(2))
-        >>> Median(rows=2).fitted(history)
+        >>> Median().fitted(history)
         RBF(length_scale=3.0)
-        >>> Median(rows=2, kernel=RationalQuadratic(0.5)).fitted(history)
+        >>> Median(kernel=RationalQuadratic(0.5)).fitted(history)
         RationalQuadratic(length_scale=1.5)
-        >>> Median(rows=60).fitted(history)
+        >>> Median(coarse=True).fitted(history)
         RBF(length_scale=2.82...)
     """
 
     rows: int = 60
     kernel: Any = RBF()
+    coarse: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Stationary):
@@ -189,7 +190,7 @@ class Median(Kernel):
         """The kernel of the first rows; its median is taken as 1 while no two of them differ."""
         rows = history.contexts[: self.rows]
         median = median_distance(rows) if len(rows) else 1.0
-        if len(rows) < self.rows:
+        if self.coarse and len(rows) < self.rows:
             median = 2.0 ** (round(4.0 * math.log2(median)) / 4.0)
         scale = self.kernel.length_scale
         scaled = tuple(s * median for s in scale) if isinstance(scale, tuple) else scale * median
@@ -201,7 +202,7 @@ class Median(Kernel):
         self.kernel.check_features(n_features)
 
 
-DEFAULT_KERNEL = Median(kernel=RationalQuadratic(alpha=2.0))
+DEFAULT_KERNEL = Median(kernel=RationalQuadratic(alpha=2.0), coarse=True)
 """Where nothing else is said. Why this one: see the ablation page of the documentation."""
 
 
