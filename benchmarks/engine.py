@@ -32,9 +32,20 @@ import numpy as np
 import kinbandits as kb
 from kinbandits.environments import Classification, HiddenDescriptors, SyntheticNews
 from kinbandits.errors import KinbanditsError, NumericalWarning
+from kinbandits.history import History
 from kinbandits.presets import paper_settings
+from kinbandits.regression.exact.dense import DenseRegression
 
 Settings = dict[str, Any]
+
+
+def make_policy(engine: str, settings: Settings) -> kb.KMTLUCB:
+    """A policy on this engine, or on the baseline."""
+    if engine != "refactorise":
+        return kb.KMTLUCB(**settings, engine=engine)
+    policy = kb.KMTLUCB(**settings, engine="exact")
+    policy.regression = DenseRegression(policy.regression.settings, History(policy.n_arms))
+    return policy
 
 
 @dataclass
@@ -47,7 +58,7 @@ class Problem:
     horizon: int
 
     def policy(self, engine: str) -> kb.KMTLUCB:
-        policy = kb.KMTLUCB(**{**self.settings, "engine": engine, "tie_break": "first"})
+        policy = make_policy(engine, {**self.settings, "tie_break": "first"})
         arms, contexts, rewards = self.environment.start_rows()
         if len(arms):
             policy.observe(arms, contexts, rewards)
@@ -101,7 +112,7 @@ def authors_streams(horizon: int, streams: int) -> None:
         policies, played = {}, {}
         for engine in ("exact", "refactorise"):
             settings = paper_settings("digits", "KMTL-UCB-Est")
-            policies[engine] = kb.KMTLUCB(**{**settings, "arms": 10, "engine": engine, "tie_break": "first"})
+            policies[engine] = make_policy(engine, {**settings, "arms": 10, "tie_break": "first"})
             policies[engine].observe(np.arange(10), X[start[s]], (y[start[s]] == np.arange(10)).astype(float))
             costs[engine], played[engine] = 0.0, []
         for row in test[s]:

@@ -19,7 +19,7 @@ def policy(engine, memory, **settings):
     return kb.KMTLUCB(3, engine=engine, memory=memory, **(defaults | settings))
 
 
-@pytest.mark.parametrize("engine", ["naive", "exact", "refactorise", "budgeted"])
+@pytest.mark.parametrize("engine", ["naive", "exact", "budgeted"])
 def test_a_window_knows_its_last_rows_only(engine):
     arms, contexts, rewards = rows()
     windowed, fresh = policy(engine, kb.Window(size=25)), policy("naive", None)

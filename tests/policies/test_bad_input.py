@@ -327,21 +327,29 @@ def _played(kernel: Any, engine: str) -> kb.KMTLUCB:
 # -- not the user's fault ---------------------------------------------------------------------------
 
 
-def coinciding(engine: str, similarity: str, ridge: float) -> kb.KMTLUCB:
-    """Thirty rows with one context, ten of each arm."""
+def coinciding(engine: str, similarity: str, ridge: float, weighting: str) -> kb.KMTLUCB:
+    """Thirty rows with one context, ten of each arm, each with noise ``ridge``."""
     policy = kb.KMTLUCB(
-        3, context_kernel=kb.RBF(), similarity=SIMILARITIES[similarity](3), ridge=ridge, engine=engine
+        3,
+        context_kernel=kb.RBF(),
+        similarity=SIMILARITIES[similarity](3),
+        ridge=ridge if weighting == "uniform" else ridge / 10,
+        engine=engine,
+        weighting=weighting,
     )
     policy.observe(np.tile([0, 1, 2], 10), np.ones((30, 2)), np.tile([1.0, 0.5, 0.25], 10))
     return policy
 
 
 @pytest.mark.filterwarnings("ignore::kinbandits.errors.NumericalWarning")
-@pytest.mark.parametrize("engine", [*EXACT_ENGINES, "refactorise"])
+@pytest.mark.parametrize("weighting", ["uniform", "per_arm"])
+@pytest.mark.parametrize("engine", EXACT_ENGINES)
 @pytest.mark.parametrize("ridge", [1e-12, 1e-17])
 @pytest.mark.parametrize("similarity", ["independent", "pooled", "estimated"])
-def test_coinciding_contexts_with_a_tiny_ridge_recover(engine: str, similarity: str, ridge: float) -> None:
-    policy = coinciding(engine, similarity, ridge)
+def test_coinciding_contexts_with_a_tiny_ridge_recover(
+    engine: str, similarity: str, ridge: float, weighting: str
+) -> None:
+    policy = coinciding(engine, similarity, ridge, weighting)
     mean, width = policy.predict([1.0, 1.0])
     wanted = {"independent": [1.0, 0.5, 0.25], "pooled": [1.75 / 3] * 3}.get(similarity)
     if wanted is not None:
@@ -352,13 +360,14 @@ def test_coinciding_contexts_with_a_tiny_ridge_recover(engine: str, similarity: 
     assert policy.choose([1.0, 1.0]).arm in (0, 1, 2)
 
 
-@pytest.mark.parametrize("engine", [*EXACT_ENGINES, "refactorise"])
+@pytest.mark.parametrize("weighting", ["uniform", "per_arm"])
+@pytest.mark.parametrize("engine", EXACT_ENGINES)
 @pytest.mark.parametrize("similarity", ["independent", "pooled", "estimated"])
-def test_help_is_told_of(engine: str, similarity: str) -> None:
+def test_help_is_told_of(engine: str, similarity: str, weighting: str) -> None:
     """Jitter was needed (1e-17), or most digits are lost (1e-12)."""
     for ridge in (1e-12, 1e-17):
         with pytest.warns(errors.NumericalWarning, match="Raise ridge"):
-            coinciding(engine, similarity, ridge).predict([1.0, 1.0])
+            coinciding(engine, similarity, ridge, weighting).predict([1.0, 1.0])
 
 
 @pytest.mark.parametrize("engine", EXACT_ENGINES)

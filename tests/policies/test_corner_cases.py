@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,37 +11,12 @@ import pytest
 import kinbandits as kb
 from kinbandits.errors import NumericalWarning
 from kinbandits.history import History
-from kinbandits.regression.features import FeatureRegression
+from kinbandits.regression.exact.features import FeatureRegression
 
 
 def rows(n: int, n_arms: int = 3, d: int = 2) -> tuple[Any, Any, Any]:
     rng = np.random.default_rng(1)
     return rng.integers(0, n_arms, n), rng.normal(size=(n, d)), rng.normal(size=n)
-
-
-def test_lagged_refuses_a_memory_that_changes_every_noise() -> None:
-    with pytest.raises(ValueError, match="Forgetting"):
-        kb.KMTLUCB(3, context_kernel=kb.RBF(), engine="lagged", memory=kb.Forgetting(5))
-
-
-def test_lagged_answers_depend_on_the_data_alone(tmp_path: Path) -> None:
-    arms, contexts, rewards = rows(90)
-    settings: dict[str, Any] = {
-        "context_kernel": kb.RBF(),
-        "similarity": kb.Estimated(0.5),
-        "weighting": "per_arm",
-        "engine": "lagged",
-    }
-    asked, silent = kb.KMTLUCB(3, **settings), kb.KMTLUCB(3, **settings)
-    for i in range(90):
-        for policy in (asked, silent):
-            policy.observe(arms[i : i + 1], contexts[i : i + 1], rewards[i : i + 1])
-        if i in (20, 60):
-            asked.predict([0.0, 0.0])
-    asked.save(tmp_path / "lagged")
-    mean = asked.predict([0.3, 0.1]).mean
-    np.testing.assert_allclose(silent.predict([0.3, 0.1]).mean, mean, rtol=1e-10)
-    np.testing.assert_allclose(kb.load(tmp_path / "lagged").predict([0.3, 0.1]).mean, mean, rtol=1e-10)
 
 
 def test_feature_space_survives_a_ridge_lost_in_rounding() -> None:

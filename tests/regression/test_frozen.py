@@ -82,7 +82,7 @@ def test_widths_of_arms_that_are_alike_keep_their_digits(ridge: float) -> None:
     """Their parts cancel in a candidate's sum; squared before they are summed, digits would be lost."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
-    policy = kb.KMTLUCB(4, context_kernel=kb.RBF(), similarity=kb.Pooled(), ridge=ridge, engine="refactorise")
+    policy = kb.KMTLUCB(4, context_kernel=kb.RBF(), similarity=kb.Pooled(), ridge=ridge, weighting="per_arm")
     policy.observe(rng.integers(0, 4, 300), X, rng.random(300))
     queries = rng.normal(size=(40, 1, 2))
     found, wanted = policy.frozen().predict(queries).width, policy.predict(queries).width

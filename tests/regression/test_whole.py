@@ -8,9 +8,9 @@ import pytest
 import kinbandits as kb
 from kinbandits.history import History
 from kinbandits.regression.base import Query, Ridge
-from kinbandits.regression.growing import GrowingInverse
-from kinbandits.regression.ladder import LadderRegression
-from kinbandits.regression.whole import WholeReference
+from kinbandits.regression.exact.ladder import LadderRegression
+from kinbandits.regression.exact.lagged import LaggedReference
+from kinbandits.regression.linalg import GrowingInverse
 from kinbandits.terms import Term, Terms
 
 
@@ -45,7 +45,7 @@ def test_a_row_that_rounding_spoils_is_refused_and_changes_nothing() -> None:
         GrowingInverse(-M)
 
 
-def aged(seed: int, growth: float = 1.5) -> tuple[LadderRegression, WholeReference, np.random.Generator]:
+def aged(seed: int, growth: float = 1.5) -> tuple[LadderRegression, LaggedReference, np.random.Generator]:
     rng = np.random.default_rng(seed)
     n_arms = 4
     alike = 0.9 + 0.1 * np.eye(n_arms)
@@ -56,9 +56,19 @@ def aged(seed: int, growth: float = 1.5) -> tuple[LadderRegression, WholeReferen
     history = History.of(n_arms, rng.integers(n_arms, size=120), X, rng.normal(size=120))
     weighting = "per_arm" if seed % 8 < 4 else "uniform"
     regression = LadderRegression(Ridge(terms, float(10 ** rng.uniform(-7, 0)), weighting, "borrow"), history)  # type: ignore[arg-type]
-    reference = WholeReference(regression, growth)
-    regression._reference = reference
+    reference = LaggedReference(regression.matrix, growth)
+    regression._use(reference)
     return regression, reference, rng
+
+
+def lagged_matrix(regression: LadderRegression, reference: LaggedReference) -> np.ndarray:
+    """B in order of arrival."""
+    snapshot = reference.ready()
+    arranged, order = regression.matrix.by_arm(snapshot.K_arms)
+    B = np.empty_like(arranged)
+    B[np.ix_(order, order)] = arranged
+    B[np.diag_indices_from(B)] += snapshot.noise[regression.history.arms]
+    return B
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -69,10 +79,9 @@ def test_the_rounding_of_a_solve_stays_below_its_bound(seed: int) -> None:
         x = rng.normal(size=(1, 1, 2))
         probe = regression._probe(Query(np.arange(4), x))
         u = reference.candidates(probe)
-        B = regression.kernel_matrix(reference._K_arms).astype(np.longdouble)
-        B[np.diag_indices_from(B)] += reference._noise_then(regression.history.arms)
+        B = lagged_matrix(regression, reference).astype(np.longdouble)
         error = np.linalg.norm((probe.k.T - B @ u).astype(float), axis=0)
-        assert (error <= reference._rounding(np.linalg.norm(probe.k, axis=1))).all()
+        assert (error <= reference.rounding(np.linalg.norm(probe.k, axis=1))).all()
         regression.observe(rng.integers(4, size=1), x[0], rng.normal(size=1))
     assert reference.refreshes >= 1
 
@@ -84,19 +93,19 @@ def test_what_an_old_inverse_says_of_widths_and_means_holds(seed: int) -> None:
     for _ in range(60):
         query = Query(np.arange(4), rng.normal(size=(1, 1 if rng.random() < 0.7 else 4, 2)))
         probe = regression._probe(query)
-        regression._residual()
         found = reference.widths(probe)
         if found is not None and found.guess is not None:
-            mean, explained = (a[0] for a in regression._dense_moments(query))
+            res, error_now = regression.dual_state.residual()
+            mean, explained = (a[0] for a in regression._moments(query))
             slack = 1e-9 * probe.prior
             told += 1
             assert (found.low <= explained + slack).all()
             assert (found.high >= explained - slack).all()
-            r = probe.k.T - regression.times_matrix(found.guess.u)
-            M = regression.times_matrix(np.eye(len(r)))
+            r = probe.k.T - regression.matrix.times(found.guess.u)
+            M = regression.matrix.times(np.eye(len(r)))
             assert (np.einsum("ij,ij->j", r, np.linalg.solve(M, r)) <= found.guess.remainder**2 + 1e-9).all()
-            close = probe.dot(regression.alpha) + regression._residual() @ found.guess.u
-            error = found.guess.remainder * regression._eta + 1e-8 * (1.0 + np.abs(mean).max())
+            close = probe.dot(regression.dual_state.values) + res @ found.guess.u
+            error = found.guess.remainder * error_now.eta + 1e-8 * (1.0 + np.abs(mean).max())
             assert (np.abs(close - mean) <= error).all()
         regression.observe(rng.integers(4, size=1), query.contexts[0, :1], rng.normal(size=1))
     assert told > 10
@@ -108,12 +117,11 @@ def test_a_row_that_was_a_candidate_is_appended_without_a_pass() -> None:
     query = Query(np.arange(4), rng.normal(size=(1, 1, 2)))
     reference.candidates(regression._probe(query))
     regression.observe(np.array([2]), query.contexts[0], np.ones(1))
-    inverse = reference._inverse
-    assert inverse is not None
+    assert reference._snapshot is not None
+    inverse = reference._snapshot.inverse
     passes = []
     times, inverse.times = inverse.times, lambda R: passes.append(1) or times(R)  # type: ignore
-    reference._ready()
+    reference.ready()
     assert (inverse.appended, passes) == (1, [])
-    B = regression.kernel_matrix(reference._K_arms)
-    B[np.diag_indices_from(B)] += reference._noise_then(regression.history.arms)
+    B = lagged_matrix(regression, reference)
     np.testing.assert_allclose(reference.apply(B), np.eye(len(B)), atol=1e-6)

@@ -1,8 +1,7 @@
 """Multi-task kernel ridge regression: one contract (`base`), several engines.
 
-``naive`` is the paper's formula, dense and literal. ``exact`` gives the same answers, fast. ``lagged`` is off by a
-stated amount. ``refactorise`` is the plain way, one Cholesky factor a round: the baseline of the benchmarks.
-``budgeted`` has constant cost and memory. ``auto`` starts exact and ends budgeted.
+``naive`` is the paper's formula, dense and literal. ``exact`` gives the same answers, fast. ``budgeted`` has
+constant cost and memory. ``auto`` starts exact and ends budgeted.
 """
 
 from typing import Any
@@ -13,9 +12,7 @@ from kinbandits.history import History
 from kinbandits.regression.auto import budgeted_settings, changed_over
 from kinbandits.regression.base import Prediction, Query, Regression, Ridge, capped
 from kinbandits.regression.budgeted import BudgetedRegression
-from kinbandits.regression.dense import DenseRegression
 from kinbandits.regression.exact import ExactRegression
-from kinbandits.regression.lagged import LaggedRegression
 from kinbandits.regression.naive import NaiveRegression
 
 __all__ = [
@@ -33,8 +30,6 @@ __all__ = [
 ENGINES: dict[str, type[Regression]] = {
     "naive": NaiveRegression,
     "exact": ExactRegression,
-    "lagged": LaggedRegression,
-    "refactorise": DenseRegression,
     "budgeted": BudgetedRegression,
 }
 

@@ -324,6 +324,22 @@ class Regression(ABC):
             prior += K_arm.diagonal()[query.arms] * own
         return prior
 
+    def _cross(self, arms: Indices, contexts: Matrix) -> Matrix:
+        """k of each point, (t, m)."""
+        h = self.history
+        return self.settings.terms.gram(self.similarity_matrices, h.arms, h.contexts, arms, contexts)
+
+    def _columns(self, query: Query) -> Matrix:
+        """k of all points of the query, (t, R * k); a shared context is compared with the history once."""
+        h = self.history
+        rounds, n = query.shape
+        k = np.zeros((len(h), rounds, n))
+        flat = query.contexts.reshape(-1, query.contexts.shape[2])
+        for term, K_arm in zip(self.settings.terms, self.similarity_matrices, strict=True):
+            values = term.context_kernel(term.select(h.contexts), term.select(flat)).reshape(len(h), rounds, -1)
+            k += K_arm[np.ix_(h.arms, query.arms)][:, None, :] * values
+        return k.reshape(len(h), rounds * n)
+
     def _noise(self) -> Vector:
         return self.settings.noise(self.history.arms, self.history.counts)
 

@@ -55,7 +55,7 @@ class FrozenRegression(Regression):
         self._dual: Vector = self._T.T @ (self._T @ h.rewards)
         self._alone = len(self._matrices) == 1 and _is_diagonal(self._matrices[0])
         self._last: tuple[Query, Prediction] | None = None
-        self._columns = [np.ascontiguousarray(self._T[s.start : self._end(s), s].T) for s in self._slices]
+        self._panels = [np.ascontiguousarray(self._T[s.start : self._end(s), s].T) for s in self._slices]
 
     def _end(self, rows: slice) -> int:
         """The last row of T that can be other than zero in these columns, plus one."""
@@ -103,7 +103,7 @@ class FrozenRegression(Regression):
         if self._alone:
             own = np.zeros((len(X), len(self._slices)))
             for a in played:
-                V = k_x[:, self._slices[a]] @ self._columns[a]
+                V = k_x[:, self._slices[a]] @ self._panels[a]
                 own[:, a] = np.einsum("ri,ri->r", V, V)
             return mean, own[:, query.arms] * np.diag(K_arm)[query.arms] ** 2
         explained = np.empty((len(X), len(K)))
@@ -120,7 +120,7 @@ class FrozenRegression(Regression):
         for p, a in enumerate(played):
             rows = self._slices[a]
             V[:, p, : rows.start] = 0.0
-            np.matmul(k_x[:, rows], self._columns[a], out=V[:, p, rows.start :])
+            np.matmul(k_x[:, rows], self._panels[a], out=V[:, p, rows.start :])
         np.matmul(K, V, out=c)
         return np.asarray(np.einsum("rkt,rkt->rk", c, c))
 

@@ -1,4 +1,4 @@
-"""A Cholesky factor that grows by rows, kept in panels. It has never heard of arms.
+"""A Cholesky factor that grows by rows, kept in panels.
 
 Notation
     t      rows so far                 W   panel height (rows)
@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg.blas import dtrsm
-from scipy.linalg.lapack import dpotrf
 
 from kinbandits._types import Matrix, Vector
-from kinbandits.regression.linalg import backward, forward
 
 _HEIGHT = 128
 
@@ -130,41 +128,3 @@ class GrowingCholesky:
     def log_det(self) -> float:
         """log det of the matrix, from the diagonal of L."""
         return float(2.0 * sum(np.log(np.diag(d)).sum() for d in self._diagonal))
-
-
-class WholeCholesky:
-    """The factor of a matrix given at once, in one piece: cheaper to make, and it does not grow."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.smallest_pivot = np.inf
-        self._L: Matrix = np.empty((0, 0))
-
-    @property
-    def nbytes(self) -> int:
-        """Memory held."""
-        return self._L.nbytes
-
-    def append(self, M: Matrix) -> None:
-        """Of M, which is overwritten. Raises LinAlgError if it is not positive definite in floating point."""
-        L, info = dpotrf(M.T, lower=1, clean=0, overwrite_a=1)
-        if info:
-            raise np.linalg.LinAlgError("not positive definite")
-        self._L, self.size = L, len(L)
-        self.smallest_pivot = float(L.diagonal().min()) ** 2
-
-    def forward(self, B: Matrix) -> Matrix:
-        """L^-1 B."""
-        return forward(self._L, B)
-
-    def extend(self, z: Vector, y: Vector) -> Vector:
-        """L^-1 y."""
-        return self.forward(y)
-
-    def backward(self, B: Matrix) -> Matrix:
-        """L^-T B."""
-        return backward(self._L, B)
-
-    def log_det(self) -> float:
-        """log det of the matrix."""
-        return float(2.0 * np.log(self._L.diagonal()).sum())

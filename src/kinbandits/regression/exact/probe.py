@@ -7,7 +7,6 @@ over the history group by arm: they cost t + N^2 instead of N t.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.regression.base import Query
-from kinbandits.regression.strips import Rows
 
 
 def different_arms(query: Query, K_arms: list[Matrix], cold: NDArray[np.bool_]) -> tuple[Indices, Indices]:
@@ -37,12 +35,12 @@ class Probe:
     def __init__(self, query: Query, kx: list[Matrix], K_arms: list[Matrix], arms: Indices, prior: Vector) -> None:
         self.query = query
         self.prior = prior
-        self._kx = kx  # one per term: (1, t), or (k, t) with a context per candidate
-        self._K_arms = K_arms
+        self.kept = kx[0]  # of the first term: (1, t or more), or (k, t or more) with a context per candidate
+        self._kx = [K[:, : len(arms)] for K in kx]
         self._arms = arms
         self._fast = query.shared and len(kx) == 1
         self._lent = [K_arm[query.arms] for K_arm in K_arms]  # (k, N) per term
-        self._row = kx[0][0]  # the kernel row of all candidates, if they share it
+        self._row = self._kx[0][0]  # the kernel row of all candidates, if they share it
 
     @cached_property
     def k(self) -> Matrix:
@@ -80,17 +78,11 @@ class Probe:
             return np.asarray(self._lent[0][:, arm] * (self._row[rows] @ v))
         return np.asarray(self.k[:, rows] @ v)
 
-    def squares(self, v: Vector) -> Vector:
-        """sum_i k_b[i]^2 v_i for every candidate."""
-        if self._fast:
-            return np.asarray(self._lent[0] ** 2 @ self._by_arm(self._row**2 * v))
-        return np.asarray(self.k**2 @ v)
-
     def squares_by_arm(self, v: Vector) -> Vector:
-        """The same for a v that is constant on each arm's rows, given per arm (N,)."""
+        """sum_i k_b[i]^2 v[a_i] for every candidate, v given per arm (N,)."""
         if self._fast:
             return np.asarray(self._lent[0] ** 2 @ (self._by_arm(self._row * self._row) * v))
-        return self.squares(v[self._arms])
+        return np.asarray(self.k**2 @ v[self._arms])
 
     def largest(self, v: Vector) -> Vector:
         """max_i k_b[i]^2 v_i for every candidate (v >= 0)."""
@@ -100,20 +92,19 @@ class Probe:
             return np.asarray((self._lent[0] ** 2 * most).max(axis=1))
         return np.asarray((self.k**2 * v).max(axis=1))
 
-    def quadratic(self, rows: Rows, inverse: Callable[[int], Matrix]) -> Vector:
-        """k_b' B^-1 k_b for the block-diagonal B with inverse blocks ``inverse(a)``, for every candidate."""
-        n_arms = len(rows.counts)
-        played = [a for a in range(n_arms) if rows.counts[a]]
+    def quadratic(self, rows: list[Indices], inverses: list[Matrix]) -> Vector:
+        """k_b' B^-1 k_b for every candidate and the block-diagonal B with these inverse blocks, on these rows."""
+        played = [a for a, mine in enumerate(rows) if len(mine)]
         if self._fast:
-            g = np.zeros(n_arms)
+            g = np.zeros(len(rows))
             for a in played:
                 part = self._row[rows[a]]
-                g[a] = part @ (inverse(a) @ part)
+                g[a] = part @ (inverses[a] @ part)
             return np.asarray(self._lent[0] ** 2 @ g)
         total = np.zeros(len(self.query.arms))
         for a in played:
             part = self.k[:, rows[a]]
-            total += np.einsum("ij,ij->i", part @ inverse(a), part)
+            total += np.einsum("ij,ij->i", part @ inverses[a], part)
         return total
 
     def _by_arm(self, values: Vector) -> Vector:

@@ -2,7 +2,7 @@
 
 It looks at the settings and the size, and hands the work to one of
     `features`  kernels with a finite feature map (Linear): the cost does not grow with the history
-    `append`    similarities that do not change, uniform weights: M only grows by rows; arms apart, any weights
+    `append`    similarities that do not change, uniform weights: M only grows by rows
     `dense`     few rows: one Cholesky factor per change
     `ladder`    everything else: exact decisions from intervals
 and moves on when the history has grown. Which one is at work is in `report`.
@@ -24,12 +24,12 @@ from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.kernels import Foreign, Kernel
 from kinbandits.regression import compiled
-from kinbandits.regression.append import AppendRegression
 from kinbandits.regression.base import Query, Regression, Ridge
-from kinbandits.regression.dense import DenseRegression
-from kinbandits.regression.features import FeatureRegression
+from kinbandits.regression.exact.append import AppendRegression
+from kinbandits.regression.exact.dense import DenseRegression
+from kinbandits.regression.exact.features import FeatureRegression
+from kinbandits.regression.exact.ladder import LadderRegression
 from kinbandits.regression.frozen import FrozenRegression
-from kinbandits.regression.ladder import LadderRegression
 from kinbandits.similarity import RULE, Choice
 from kinbandits.terms import TermsTracker
 

@@ -14,7 +14,7 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.regression.base import Query, Regression, Ridge
 from kinbandits.regression.frozen import FrozenRegression
-from kinbandits.regression.linalg import backward, factor, forward
+from kinbandits.regression.linalg import Solved
 from kinbandits.terms import TermsTracker
 
 
@@ -54,9 +54,8 @@ class DenseRegression(Regression):
         super().__init__(settings, history)
         self._tracker = TermsTracker(settings.terms, history)
         self._grams = [GrowingGram() for _ in settings.terms]
-        self._L: Matrix | None = None
+        self._solved: Solved | None = None
         self._work: Vector = np.empty(0)
-        self._z: Vector = np.zeros(0)
         self._append(self._kernel_rows(0))
 
     @property
@@ -82,11 +81,11 @@ class DenseRegression(Regression):
     def _append(self, rows: list[Matrix]) -> None:
         for gram, new in zip(self._grams, rows, strict=False):  # no rows at all: nothing to append
             gram.append(new)
-        self._L = None
+        self._solved = None
 
-    def _factor(self) -> Matrix:
-        """L of the current M, and z = L^-1 y."""
-        if self._L is None:
+    def _factor(self) -> Solved:
+        """Of the current M."""
+        if self._solved is None:
             arms = self.history.arms
             t = len(arms)
             if t * t > len(self._work):
@@ -99,30 +98,15 @@ class DenseRegression(Regression):
                 if i:
                     M += product
             self._work[: t * t : t + 1] += self._noise()
-            self._L = factor(M, overwrite=True)
-            self._z = forward(self._L, self.history.rewards)
-        return self._L
-
-    def _cross(self, query: Query) -> Matrix:
-        """k of all points of the query, (t, R * k); a shared context is compared with the history once."""
-        arms = self.history.arms
-        K_arms = self.similarity_matrices
-        rounds, n = query.shape
-        k = np.zeros((len(arms), rounds, n))
-        for term, K_arm in zip(self.settings.terms, K_arms, strict=True):
-            flat = query.contexts.reshape(-1, query.contexts.shape[2])
-            values = term.context_kernel(term.select(self.history.contexts), term.select(flat))
-            per_round = values.reshape(len(arms), rounds, -1)
-            k += K_arm[np.ix_(arms, query.arms)][:, None, :] * per_round
-        return k.reshape(len(arms), rounds * n)
+            self._solved = Solved.of(M, self.history.rewards, overwrite=True)
+        return self._solved
 
     def _moments(self, query: Query) -> tuple[Matrix, Matrix]:
         """Mean and k' M^-1 k of every candidate."""
         if not len(self.history):
             return np.zeros(query.shape), np.zeros(query.shape)
-        L = self._factor()
-        c = forward(L, self._cross(query))
-        return (c.T @ self._z).reshape(query.shape), np.einsum("ij,ij->j", c, c).reshape(query.shape)
+        mean, explained = self._factor().moments(self._columns(query))
+        return mean.reshape(query.shape), explained.reshape(query.shape)
 
     def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
         mean, explained = self._moments(query)
@@ -133,15 +117,8 @@ class DenseRegression(Regression):
         return self._scores_of(query, mean, self._prior(query), explained, exploration)
 
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
-        h = self.history
         gram = self.settings.terms.gram(self.similarity_matrices, arms, contexts, arms, contexts)
-        if not len(h):
-            return gram
-        c = forward(
-            self._factor(),
-            self.settings.terms.gram(self.similarity_matrices, h.arms, h.contexts, arms, contexts),
-        )
-        return gram - c.T @ c
+        return self._factor().remaining(gram, self._cross(arms, contexts)) if len(self.history) else gram
 
     def frozen(self) -> Regression:
         """Laid out for reading."""
@@ -151,10 +128,8 @@ class DenseRegression(Regression):
 
     def dual(self) -> Vector:
         """M^-1 y."""
-        return backward(self._factor(), self._z) if len(self.history) else np.zeros(0)
+        return self._factor().dual() if len(self.history) else np.zeros(0)
 
     def log_det(self) -> float:
-        """2 sum log L_ii - sum log noise."""
-        if not len(self.history):
-            return 0.0
-        return float(2.0 * np.log(np.diag(self._factor())).sum() - np.log(self._noise()).sum())
+        """log det M - sum log noise."""
+        return self._factor().log_det() - float(np.log(self._noise()).sum()) if len(self.history) else 0.0

@@ -2,10 +2,8 @@
 
 Arms fall into families: components of the graph in which two arms are linked when their similarity is not zero.
 Families never meet in a product kernel, so M is block-diagonal over them, and each has a Cholesky factor of its own
-that grows by a row (`panels`): t^2 a round for one family (Pooled, Known), the sum of n_a^2 for Independent, where
-every arm is a family. No kernel matrix is kept, only the factor: t^2 / 2 numbers. With per-arm weights the noise of
-an arm grows with its rows: where every arm is a family, its factor is made anew with each row, n_a^3 / 3, from a
-kernel matrix that is kept.
+that grows by a row: t^2 a round for one family (Pooled, Known), the sum of n_a^2 for Independent, where every arm
+is a family. No kernel matrix is kept, only the factor: t^2 / 2 numbers.
 
 Notation as in `base`; besides, for one family with n rows
     L        (n, n)  factor of M,     z = L^-1 y,     alpha = L^-T z = M^-1 y,     c = L^-1 k
@@ -19,13 +17,10 @@ from typing import Any
 import numpy as np
 
 from kinbandits._types import Indices, Mask, Matrix, Vector
-from kinbandits.errors import SingularMatrixError
 from kinbandits.history import History
 from kinbandits.regression.base import Query, Regression, Ridge, best
-from kinbandits.regression.dense import GrowingGram
-from kinbandits.regression.linalg import LARGEST_JITTER, SMALL_PIVOT, warn_singular
-from kinbandits.regression.panels import GrowingCholesky, WholeCholesky
-from kinbandits.regression.probe import Probe, different_arms
+from kinbandits.regression.exact.probe import Probe, different_arms
+from kinbandits.regression.linalg import SMALL_PIVOT, GrowingCholesky, check_digits, jittered, warn_singular
 
 _CHUNK = 8  # contenders whose widths are computed together
 _POINTS = 2**22  # kernel values held at once when many points are predicted
@@ -36,10 +31,9 @@ class Family:
 
     def __init__(self, arms: Indices) -> None:
         self.arms = arms
-        self.gram = GrowingGram()  # its kernel matrix, where the noise changes
         self.rows: Indices = np.empty(0, dtype=np.intp)
         self.z: Vector = np.empty(0)
-        self.factor: GrowingCholesky | WholeCholesky = GrowingCholesky()
+        self.factor = GrowingCholesky()
         self.jitter = 0.0
         self.warned = False
         self.alpha: Vector | None = np.empty(0)
@@ -52,7 +46,7 @@ class Family:
 
 
 class AppendRegression(Regression):
-    """Exact for fixed similarities and uniform weights; a new row costs n^2 of its family. See above for others."""
+    """Exact for fixed similarities and uniform weights; a new row costs n^2 of its family."""
 
     def __init__(self, settings: Ridge, history: History) -> None:
         super().__init__(settings, history)
@@ -66,7 +60,6 @@ class AppendRegression(Regression):
         everything = np.hstack(self._matrices)
         self._all_differ = len(np.unique(everything, axis=0)) == len(everything)
         self._own: Vector = np.empty(0)  # k_ii of each row
-        self._per_arm = settings.weighting == "per_arm"
         self._alpha: Vector | None = None
         self._counts = history.counts * 0
         self._refreshes = 0
@@ -76,9 +69,7 @@ class AppendRegression(Regression):
     @staticmethod
     def fits(settings: Ridge) -> bool:
         """Whether this method is exact for these settings."""
-        if settings.weighting == "per_arm":
-            return all(t.similarity.keeps_apart for t in settings.terms)
-        return all(t.similarity.fixed for t in settings.terms)
+        return settings.weighting == "uniform" and all(t.similarity.fixed for t in settings.terms)
 
     @property
     def similarity_matrices(self) -> list[Matrix]:
@@ -109,12 +100,7 @@ class AppendRegression(Regression):
 
     def _extend(self, family: Family, rows: Indices, K: Matrix) -> None:
         n = len(family.rows)
-        if self._per_arm:  # more noise for all of them
-            family.gram.append(K)
-            K = family.gram.matrix.copy()
-            family.factor, family.z = WholeCholesky(), np.empty(0)
-            n, rows, family.rows = 0, np.append(family.rows, rows), family.rows[:0]
-        K[np.arange(len(rows)), n + np.arange(len(rows))] += self._noise_of(n + len(rows)) + family.jitter
+        K[np.arange(len(rows)), n + np.arange(len(rows))] += self.settings.ridge + family.jitter
         largest = float(np.diagonal(K, n).max())
         try:
             family.factor.append(K)
@@ -129,36 +115,24 @@ class AppendRegression(Regression):
         family.z = family.factor.extend(family.z, self.history.rewards[family.rows])
         family.alpha = None
 
-    def _noise_of(self, n: int) -> float:
-        """The noise of a family's rows when there are n of them."""
-        return self.settings.ridge * n if self._per_arm else self.settings.ridge
-
     def _refresh(self, family: Family, rows: Indices) -> None:
         """The factor of these rows anew, with jitter: the matrix is singular in floating point."""
         h = self.history
         K = self.settings.terms.gram(self._matrices, h.arms[rows], h.contexts[rows], h.arms[rows], h.contexts[rows])
-        noise = self._noise_of(len(rows))
-        scale = float(K.diagonal().max()) + noise
-        jitter = max(1e-14, 10.0 * family.jitter / scale)
-        while jitter <= LARGEST_JITTER:
-            M = K.copy()
-            M[np.diag_indices_from(M)] += noise + jitter * scale
+        K[np.diag_indices_from(K)] += self.settings.ridge
+        scale = float(K.diagonal().max())
+
+        def attempt(jitter: float) -> GrowingCholesky:
             factor = GrowingCholesky()
-            try:
-                factor.append(M)
-            except np.linalg.LinAlgError:
-                jitter *= 10.0
-                continue
-            family.factor, family.jitter = factor, jitter * scale
-            self._refreshes += 1
-            warn_singular(len(rows), f"{jitter * scale:.3g} was added to its diagonal")
-            family.warned = True
-            return
-        raise SingularMatrixError(
-            f"the kernel matrix of {len(rows)} rows is not positive definite, even with {LARGEST_JITTER:g} of its "
-            "largest entry added to the diagonal. The kernel may not be positive semidefinite "
-            "(kinbandits.testing.check_kernel tells), or ridge is far too small"
-        )
+            factor.append(K + np.diag(np.full(len(K), jitter)))
+            check_digits(factor.smallest_pivot, scale)
+            return factor
+
+        first = max(1e-12, 10.0 * family.jitter / scale)
+        family.factor, family.jitter = jittered(attempt, scale, len(rows), first)
+        self._refreshes += 1
+        family.warned = True
+        warn_singular(len(rows), f"{family.jitter:.3g} was added to its diagonal")
 
     # -- numbers --------------------------------------------------------------------------------
 
@@ -180,10 +154,6 @@ class AppendRegression(Regression):
                 c = family.factor.forward(k[np.ix_(family.rows, mine)])
                 q[mine] = np.einsum("ij,ij->j", c, c)
         return q
-
-    def _cross(self, arms: Indices, contexts: Matrix) -> Matrix:
-        h = self.history
-        return self.settings.terms.gram(self._matrices, h.arms, h.contexts, arms, contexts)
 
     def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
         prior = self._prior(query)
@@ -210,17 +180,6 @@ class AppendRegression(Regression):
         if not query.shared or self._all_differ:
             return np.arange(k), np.arange(k)
         return different_arms(query, self._matrices, self._cold(query.arms))
-
-    def _columns(self, query: Query) -> Matrix:
-        """k of all points, (t, R * k); a shared context is compared with the history once."""
-        h = self.history
-        rounds, n = query.shape
-        k = np.zeros((len(h), rounds, n))
-        flat = query.contexts.reshape(-1, query.contexts.shape[2])
-        for term, K_arm in zip(self.settings.terms, self._matrices, strict=True):
-            values = term.context_kernel(term.select(h.contexts), term.select(flat)).reshape(len(h), rounds, -1)
-            k += K_arm[np.ix_(h.arms, query.arms)][:, None, :] * values
-        return k.reshape(len(h), rounds * n)
 
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
         covariance = self.settings.terms.gram(self._matrices, arms, contexts, arms, contexts)
@@ -273,5 +232,5 @@ class AppendRegression(Regression):
             "families": len(self._families),
             "refreshes": self._refreshes,
             "jitter": max((f.jitter for f in self._families), default=0.0),
-            "bytes": sum(f.factor.nbytes + f.gram.nbytes for f in self._families),
+            "bytes": sum(f.factor.nbytes for f in self._families),
         }

@@ -1,0 +1,219 @@
+"""The block-diagonal reference: one inverse per arm, grown with the arm, rebuilt when its noise has aged.
+
+Notation (besides `matrix`, `dual`)
+    B        blockdiag over arms of  B_a = K_a + b_a I,  K_a = the kernel among the rows of arm a
+    P[a]     (n_a, n_a)  B_a^-1
+    b_a      the noise of arm a as it will be half-way to the next rebuilding ("per_arm"), or as it is ("uniform")
+    lo, hi   lo B <= M <= hi B
+
+By the Schur product theorem, lo = min(smallest eigenvalue of D^-1/2 K_arm D^-1/2, smallest noise_a / b_a) with D
+the diagonal of K_arm, and hi likewise with the largest: the similarity never lags, only the noise does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kinbandits._types import Matrix, Vector
+from kinbandits.regression.exact.dual import Dual
+from kinbandits.regression.exact.matrix import ArmMatrix
+from kinbandits.regression.exact.probe import Probe
+from kinbandits.regression.exact.reference import Reference, Widths
+from kinbandits.regression.linalg import UNIT, Inverse, inverted, jittered
+
+_AHEAD = 1.12  # b_a over the noise at a rebuilding, and the noise over b_a at the next
+
+
+class BlocksReference(Reference):
+    """One block per arm.
+
+    Attributes:
+        inverses: P[a] of each arm. noise: (N,) b_a. borders: (N,) rows added to each since it was rebuilt.
+    """
+
+    name = "arms"
+    first_steps = 2  # a step costs as much as the widths, and most rounds need one or none
+    apply_is_a_pass = False
+
+    def __init__(self, matrix: ArmMatrix) -> None:
+        self._matrix = matrix
+        counts = matrix.rows.counts.tolist()
+        self.inverses = [Inverse(max(n, 8)) for n in counts]
+        self.noise: Vector = np.ones(len(counts))
+        self.borders: Vector = np.zeros(len(counts))
+        self._diagonals = self._diagonal()
+        self._stale = {a for a, n in enumerate(counts) if n}
+        self._limits: tuple[float, float] | None = None  # of the similarity, until the next row comes
+        self.rebuilds = self.steps_taken = 0
+
+    # -- following the matrix -------------------------------------------------------------------
+
+    def _diagonal(self) -> Matrix:
+        return np.array([K.diagonal() for K in self._matrix.K_arms])
+
+    def reserve(self, arm: int) -> bool:
+        before = self.inverses[arm].buffer
+        self.inverses[arm].reserve(int(self._matrix.rows.counts[arm]) + 1)
+        return self.inverses[arm].buffer is not before
+
+    def start(self, arm: int, values: list[Vector]) -> float:
+        """The multiple of the new unit vector that leaves least of its residual on the arm's rows."""
+        k, corner = self._column(arm, values, self._matrix.rows[arm])
+        corner += self._matrix.noise_after(arm)
+        return 1.0 / (corner + float(k @ k) / corner)
+
+    def _column(self, arm: int, values: list[Vector], rows: Any) -> tuple[Vector, float]:
+        """K of a new row with these rows of its arm, and with itself."""
+        k, corner = np.zeros(len(rows)), 0.0
+        for K_arm, v in zip(self._matrix.K_arms, values, strict=True):
+            k += K_arm[arm, arm] * v[rows]
+            corner += float(K_arm[arm, arm] * v[-1])
+        return k, corner
+
+    def append(self, arm: int, values: list[Vector]) -> None:
+        earlier = self._matrix.rows[arm][:-1]
+        if self.follows(arm, len(earlier)):
+            k, corner = self._column(arm, values, earlier)
+            corner += float(self.noise[arm])
+            self.bordered(arm, self.inverses[arm].border(k, corner, 1e-8 * corner))
+
+    def follows(self, arm: int, earlier: int) -> bool:
+        """Whether the block of ``arm`` can grow by a row beside ``earlier`` ones; else it waits to be rebuilt."""
+        self._limits = None
+        diagonals = self._diagonal()
+        if not np.array_equal(diagonals, self._diagonals):
+            self._stale.update(np.flatnonzero((diagonals != self._diagonals).any(axis=0)).tolist())
+            self._diagonals = diagonals
+        if arm in self._stale or self.inverses[arm].size != earlier or not earlier:
+            self._stale.add(arm)
+            return False
+        return True
+
+    def bordered(self, arm: int, well: bool) -> None:
+        """The block of ``arm`` was to grow by a row, and did so if all went ``well``."""
+        self.borders[arm] += 1
+        aged = self._matrix.noise.per_arm[arm] > _AHEAD * self.noise[arm]
+        if not well or aged or self.borders[arm] > 64 + self.inverses[arm].size // 2:
+            self._stale.add(arm)
+
+    def refresh(self) -> bool:
+        """Rebuild the blocks that need it, n^3 each; whether arrays were replaced."""
+        replaced = False
+        while self._stale:
+            arm = self._stale.pop()
+            inverse, before = self.inverses[arm], self.inverses[arm].buffer
+            K = self._matrix.block(arm)
+            noise = float(self._matrix.noise.per_arm[arm]) * (_AHEAD if self._matrix.per_arm else 1.0)
+            try:
+                P, shift = _inverse(K, noise), 0.0
+            except np.linalg.LinAlgError:  # a little more noise where rounding makes the block indefinite
+                scale = float(K.diagonal().max()) + noise
+                P, shift = jittered(partial(_inverse, K, noise), scale, len(K), 1e-14, most=1.0)
+            inverse.set(P)
+            self.noise[arm], self.borders[arm] = noise + shift, 0
+            self.rebuilds += 1
+            replaced |= inverse.buffer is not before
+        return replaced
+
+    # -- what it says ---------------------------------------------------------------------------
+
+    def spread(self) -> float:
+        """hi / lo of the similarity alone (infinite if it is singular)."""
+        low, high = self.similarity_bounds()
+        return high / low if low > 1e-12 else np.inf
+
+    def similarity_bounds(self) -> tuple[float, float]:
+        """lo and hi of the similarity alone."""
+        if self._limits is None:
+            lows, highs = [], []
+            for K_arm in self._matrix.K_arms:
+                root = np.sqrt(np.maximum(K_arm.diagonal(), 1e-300))
+                eigenvalues = np.linalg.eigvalsh(K_arm / np.outer(root, root))
+                lows.append(float(eigenvalues[0]))
+                highs.append(float(eigenvalues[-1]))
+            slack = 1e-13 * len(self.noise)
+            self._limits = max(min(lows) - slack, 0.0), max(highs) + slack
+        return self._limits
+
+    def bounds(self) -> tuple[float, float]:
+        self.refresh()
+        low, high = self.similarity_bounds()
+        played = self._matrix.rows.counts > 0
+        ratio = self._matrix.noise.per_arm[played] / self.noise[played]
+        return min(low, float(ratio.min())), max(high, float(ratio.max()))
+
+    def worst(self) -> float:
+        """A bound on ||P_a - B_a^-1||_2 for all arms, to first order in the unit roundoff.
+
+        An inverse from a Cholesky factor has ||P - B^-1|| <= 8 n^(3/2) u cond ||B^-1|| (Higham, Accuracy and
+        Stability, sections 10.1 and 14.3); each bordering adds as much as one row of it. ||B^-1|| <= 1 / b and
+        cond <= 1 + n k / b, with k the largest k(x, x).
+        """
+        n = self._matrix.rows.counts
+        cond = 1.0 + n * self._matrix.kernel_bound / self.noise
+        return float((8.0 * n**1.5 * UNIT * cond * (1.0 + self.borders) / self.noise).max())
+
+    def widths(self, probe: Probe) -> Widths:
+        low, high = self.bounds()
+        rows = self._matrix.rows
+        Q = probe.quadratic([rows[a] for a in range(len(self.inverses))], [P.matrix for P in self.inverses])
+        slack = self.worst() * probe.squares_by_arm(np.ones(len(self.inverses)))  # sum ||k_a||^2 ||P_a - B_a^-1||
+        return Widths((Q - slack) / high, (Q + slack) / low if low > 0.0 else np.full(len(Q), np.inf))
+
+    def apply(self, R: Matrix) -> Matrix:
+        """Block by block: sum of n_a^2 a column; arms that R does not touch are left out."""
+        self.refresh()
+        Z = np.zeros_like(R)
+        for a, inverse in enumerate(self.inverses):
+            rows = self._matrix.rows[a]
+            if len(rows) and (part := R[rows]).any():
+                Z[rows] = inverse.matrix @ part
+        return Z
+
+    def tighten(self, dual: Dual) -> None:
+        """M >= lo B, so res' M^-1 res <= res' B^-1 res / lo."""
+        low, _ = self.bounds()
+        if low > 0.0:
+            res, _ = dual.residual()
+            total = self.worst() * float(res @ res)
+            for a in np.flatnonzero(self._matrix.rows.counts).tolist():
+                part = res[self._matrix.rows[a]]
+                total += float(part @ (self.inverses[a].matrix @ part))
+            dual.tighten(math.sqrt(max(total, 0.0) / low) * (1.0 + 1e-6))
+
+    def steps(self, dual: Dual, probe: Probe, f: Vector) -> Iterator[Vector]:
+        """Exact solves on the arm with the largest share of the residual."""
+        self.refresh()
+        for _ in range(self.most_steps):
+            res, error = dual.residual()
+            arm = int(error.shares.argmax())
+            rows = self._matrix.rows[arm]
+            d = self.inverses[arm].matrix @ res[rows]
+            dual.change(arm, d)
+            f = f + probe.dot_arm(arm, rows, d)
+            self.steps_taken += 1
+            yield f
+
+    @property
+    def most_steps(self) -> int:
+        """After so many steps a round is left to other means."""
+        return 3 * len(self.inverses) + 8
+
+    @property
+    def nbytes(self) -> int:
+        return sum(P.buffer.nbytes for P in self.inverses)
+
+    def report(self) -> dict[str, Any]:
+        return {"block steps": self.steps_taken, "refreshes": self.rebuilds}
+
+
+def _inverse(K: Matrix, noise: float, more: float = 0.0) -> Matrix:
+    """(K + noise I)^-1, with more noise."""
+    B = K.copy()
+    B[np.diag_indices_from(B)] += noise + more
+    return inverted(B)

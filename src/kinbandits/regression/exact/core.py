@@ -1,0 +1,110 @@
+"""The ladder's lower rungs and its appends in the compiled core: the same arrays, the same rungs, other loops.
+
+What is here hands arrays over and takes bounds back; the mathematics is in `rungs`, `blocks` and `dual`, and once
+more in ``core.c``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kinbandits._types import Vector
+from kinbandits.regression import compiled
+from kinbandits.regression.base import Ridge
+from kinbandits.regression.exact.blocks import BlocksReference
+from kinbandits.regression.exact.dual import Dual, Error
+from kinbandits.regression.exact.matrix import ArmMatrix
+from kinbandits.regression.exact.reference import Reference
+from kinbandits.regression.exact.rungs import Ladder, Round
+
+_RUNGS = [None, "residual", "steps", "widths"]
+_DRIFTED = 4
+
+
+class Core:
+    """The compiled core on one state."""
+
+    def __init__(self, settings: Ridge, matrix: ArmMatrix, dual: Dual, blocks: BlocksReference) -> None:
+        self._settings = settings
+        self._matrix = matrix
+        self._dual = dual
+        self._blocks = blocks
+        self._shares: Vector = np.zeros(len(matrix.rows.counts))
+        self._handle: Any = None
+
+    @staticmethod
+    def of(settings: Ridge, matrix: ArmMatrix, dual: Dual, reference: Reference) -> Core | None:
+        """Where it is in use, for one term and one block per arm; else None."""
+        if compiled.CORE is None or len(matrix.strips) > 1 or not isinstance(reference, BlocksReference):
+            return None
+        return Core(settings, matrix, dual, reference)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_handle": None}  # memory is bound again where the copy lives
+
+    def _bound(self) -> Any:
+        if self._handle is None:
+            assert compiled.CORE is not None
+            (strips,), (Y,), rows, dual = self._matrix.strips, self._dual.Y, self._matrix.rows, self._dual
+            blocks = [P.buffer for P in self._blocks.inverses]
+            self._handle = compiled.CORE.bind(
+                rows.arms, rows.counts, rows.index, dual.rewards, dual.alpha, dual.res, Y, strips.recent,
+                strips.buffers, blocks, self._shares,
+            )  # fmt: skip
+        return self._handle
+
+    def append(self, arm: int, values: Vector, reward: float) -> None:
+        """A new row of ``arm``, by its context-kernel values to all rows, itself last."""
+        assert compiled.CORE is not None
+        matrix, dual, blocks = self._matrix, self._dual, self._blocks
+        if matrix.reserve(arm) | dual.reserve() | blocks.reserve(arm):
+            self._handle = None
+        border = blocks.follows(arm, int(matrix.rows.counts[arm]))
+        g, well = compiled.CORE.observe(
+            self._bound(), matrix.size, matrix.strips[0].first, arm, matrix.K_arms[0], values, reward,
+            matrix.noise_after(arm), float(blocks.noise[arm]), border,
+        )  # fmt: skip
+        matrix.rows.size += 1
+        matrix.appended(arm, [float(values[-1])])
+        dual.appended(reward, g)
+        if border:
+            blocks.inverses[arm].size += int(well)
+            blocks.bordered(arm, well)
+
+    def climb(self, asked: Round, ladder: Ladder) -> Iterator[str]:
+        """As `Ladder.climb`."""
+        if self._blocks.refresh():
+            self._handle = None
+        taken, most = 0, self._blocks.first_steps
+        for further in (False, True):
+            rung, steps = self._settle(asked, most, further)
+            if rung == _DRIFTED:
+                self._dual.recompute()
+                rung, steps = self._settle(asked, most, further)
+            taken += steps
+            if (name := _RUNGS[rung]) is not None:
+                yield name
+            most = self._blocks.most_steps - taken
+        yield from ladder.conjugate(asked)
+
+    def _settle(self, asked: Round, most_steps: int, further: bool) -> tuple[int, int]:
+        assert compiled.CORE is not None
+        matrix, dual, blocks, noise = self._matrix, self._dual, self._blocks, self._matrix.noise
+        probe, error = asked.probe, dual.error or Error(0.0, 0.0, 0.0, self._shares)
+        least, most = blocks.bounds() if further else (0.0, 0.0)
+        numbers = (
+            self._settings.ridge, asked.exploration, matrix.kernel_bound, matrix.row_sum, dual.largest_reward,
+            noise.lift_root, noise.largest, least, most, dual.ones, dual.drift, error.eta, error.rounding,
+            error.floor,
+        )  # fmt: skip
+        rung, steps, dual.ones, dual.drift, eta, rounding, floor = compiled.CORE.settle(
+            self._bound(), matrix.size, matrix.strips[0].first, matrix.K_arms[0], noise.per_arm, noise.lift,
+            blocks.noise, blocks.borders, probe.kept, len(probe.kept), probe.lent, probe.prior, asked.cold,
+            asked.known, most_steps, further, numbers,
+        )  # fmt: skip
+        dual.error = Error(eta, rounding, floor, self._shares.copy())
+        blocks.steps_taken += steps
+        return rung, steps

@@ -1,0 +1,251 @@
+"""The ladder as an engine: exact decisions from intervals, and exact numbers when they are read.
+
+It is made of the matrix in strips (`matrix`), a dual vector that is nearly right (`dual`), a matrix like M that is
+easy to invert (`blocks` or `lagged`), and the rungs on them (`rungs`). Numbers come from conjugate gradients, or
+from a fresh Cholesky factor where many are read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from kinbandits._types import Indices, Mask, Matrix, Vector
+from kinbandits.history import History
+from kinbandits.kernels import cdist
+from kinbandits.regression.base import Query, Regression, Ridge, best
+from kinbandits.regression.exact.blocks import BlocksReference
+from kinbandits.regression.exact.core import Core
+from kinbandits.regression.exact.dual import Dual
+from kinbandits.regression.exact.lagged import LaggedReference
+from kinbandits.regression.exact.matrix import ArmMatrix
+from kinbandits.regression.exact.probe import Probe, different_arms
+from kinbandits.regression.exact.reference import Reference
+from kinbandits.regression.exact.rungs import Ladder, Round
+from kinbandits.regression.linalg import Solved
+from kinbandits.terms import TermsTracker
+
+_BULK = 32  # more rows than this at once are a fresh start, not single updates
+
+
+class LadderRegression(Regression):
+    """Exact decisions at the cost of a few products; exact numbers when they are read."""
+
+    def __init__(self, settings: Ridge, history: History) -> None:
+        super().__init__(settings, history)
+        self._tracker = TermsTracker(settings.terms, history)
+        one = np.zeros((1, 1))
+        self._stationary = any(
+            t.columns is None and t.context_kernel.from_squares(one) is not None for t in settings.terms
+        )
+        self._counters: Counter[str] = Counter()
+        self._build()
+
+    def _build(self) -> None:
+        """Everything from the history; the dual vector starts at zero."""
+        h = self.history
+        empty = np.zeros((0, 0))
+        grams = [
+            t.context_kernel(X, X) if len(X := t.select(h.contexts) if len(h) else empty) else empty
+            for t in self.settings.terms
+        ]
+        self.matrix = ArmMatrix(self.settings, h.n_arms, h.arms, self._tracker.matrices, grams)
+        self.dual_state = Dual(self.matrix, h.rewards)
+        self._use(self._suitable())
+        self._forget()
+
+    def _suitable(self) -> Reference:
+        """Block-diagonal while the similarity is well away from singular, else the whole M, lagged.
+
+        Asked again when the history has grown by 30 %.
+        """
+        t = len(self.history)
+        blocks = BlocksReference(self.matrix)
+        self._spread = blocks.spread() if t else 1.0
+        self._next_check = int(1.3 * t) + 64
+        fits = self._spread <= 20.0 and self.history.n_arms * 16 <= max(t, 1)
+        return blocks if fits else LaggedReference(self.matrix)
+
+    def _use(self, reference: Reference) -> None:
+        self.reference = reference
+        self.ladder = Ladder(self.settings, self.matrix, self.dual_state, reference)
+        self.core = Core.of(self.settings, self.matrix, self.dual_state, reference)
+
+    def _forget(self) -> None:
+        """What was computed for the present rows is no longer valid."""
+        self._solved: Solved | None = None
+        self._asked: tuple[Matrix, list[Matrix], Vector | None] | None = None
+
+    # -- learning -------------------------------------------------------------------------------
+
+    @property
+    def similarity_matrices(self) -> list[Matrix]:
+        return self.matrix.K_arms
+
+    @property
+    def counts(self) -> Indices:
+        """Rows per arm, n_a (a view)."""
+        return self.matrix.rows.counts
+
+    def _absorb(self, start: int) -> None:
+        h, end = self.history, len(self.history)
+        kept, squares = self._kept_rows(start) if end - start == 1 else (None, None)
+        X = h.contexts
+        rows = kept
+        if rows is None and end - start <= _BULK:
+            rows = [t.context_kernel(t.select(X[start:]), t.select(X)) for t in self.settings.terms]
+        self._tracker.observe(start, squares)
+        if rows is None:
+            self._build()
+            return
+        self.matrix.K_arms = self._tracker.matrices
+        for i in range(start, end):
+            self._append(int(h.arms[i]), [K[i - start, : i + 1] for K in rows], float(h.rewards[i]))
+        self._forget()
+        if end >= self._next_check:
+            suitable = self._suitable()
+            if suitable.name != self.reference.name:
+                self._use(suitable)
+
+    def _kept_rows(self, start: int) -> tuple[list[Matrix] | None, Vector | None]:
+        """Kernel values and squared distances of the new row, if it is a candidate of the last query."""
+        if self._asked is None:
+            return None, None
+        contexts, kx, squares = self._asked
+        x = self.history.contexts[start]
+        for c, candidate in enumerate(contexts):
+            if (candidate == x).all():
+                return [k[c : c + 1] for k in kx], None if squares is None else squares[c]
+        return None, None
+
+    def _append(self, arm: int, values: list[Vector], reward: float) -> None:
+        if self.core is not None:
+            self.core.append(arm, values[0], reward)
+            return
+        self.matrix.reserve(arm)
+        self.dual_state.reserve()
+        self.reference.reserve(arm)
+        self.dual_state.append(arm, values, reward, self.reference.start(arm, values))
+        self.matrix.append(arm, values)
+        self.dual_state.appended(reward, float(self.dual_state.values[-1]))
+        self.reference.append(arm, values)
+
+    # -- deciding -------------------------------------------------------------------------------
+
+    def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
+        """As the base class, but numbers are computed only as far as the argmax needs them."""
+        if query.shape[0] > 1 or not len(self.history):
+            return super().leaders(query, exploration, tolerance)
+        if query.shared and self.reference.name == "whole" and len(query.arms) > 1:
+            different, place = different_arms(query, self.similarity_matrices, self._cold(query.arms))
+            if len(different) < len(query.arms):  # pooled arms, say: ties that nothing can settle
+                return self.leaders(Query(query.arms[different], query.contexts), exploration, tolerance)[:, place]
+        asked = self.asked(query, float(exploration[0]))
+        core = self.core
+        for rung in self.ladder.climb(asked) if core is None else core.climb(asked, self.ladder):
+            leaders = asked.leaders(tolerance)
+            if leaders is not None:
+                self._counters[f"settled: {rung}"] += 1
+                return leaders
+        self._counters["settled: dense"] += 1
+        return best(self._scores(query, exploration), tolerance)
+
+    def asked(self, query: Query, exploration: float) -> Round:
+        """A single round, at the foot of the ladder."""
+        return Round(self._probe(query), self._cold(query.arms), exploration)
+
+    def _probe(self, query: Query) -> Probe:
+        X, flat = self.history.contexts, query.contexts[0]
+        t = len(X)
+        squares: Matrix | None = None
+        if self._stationary:
+            squares = np.zeros((len(flat), t + 1))  # last, the distance to itself
+            squares[:, :t] = cdist(flat, X, "sqeuclidean")
+        rows = []
+        prior = np.zeros(len(query.arms))
+        for term, K_arm in zip(self.settings.terms, self.similarity_matrices, strict=True):
+            kernel = term.context_kernel
+            K = kernel.from_squares(squares) if squares is not None and term.columns is None else None
+            if K is None:
+                K = np.empty((len(flat), t + 1))
+                K[:, :t], K[:, t] = kernel(term.select(flat), term.select(X)), kernel.diag(term.select(flat))
+            rows.append(K)
+            prior += K_arm.diagonal()[query.arms] * K[:, t]
+        self._asked = (flat, rows, squares)  # what a new row needs, if it is one of these
+        return Probe(query, rows, self.similarity_matrices, self.matrix.rows.labels, prior)
+
+    # -- numbers --------------------------------------------------------------------------------
+
+    def _scores(self, query: Query, exploration: Vector) -> Matrix:
+        mean, explained = self._moments(query)
+        return self._scores_of(query, mean, self._prior(query), explained, exploration)
+
+    def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
+        points, t = query.shape[0] * query.shape[1], len(self.history)
+        if self._solved is None and query.shape[0] == 1 and t > 400 and points * 30 < t:
+            refined = self._refined_posterior(query)
+            if refined is not None:
+                return refined
+        mean, explained = self._moments(query)
+        return mean, self.settings.width(self._prior(query), explained)
+
+    def _refined_posterior(self, query: Query) -> tuple[Matrix, Matrix] | None:
+        """Mean and width of one round by conjugate gradients, to rounding; None if they do not get there."""
+        probe, noise = self._probe(query), self.matrix.row_noise
+        if not self.ladder.refine():
+            return None
+        k = probe.columns(np.arange(len(query.arms)))
+        for V, R, _ in self.ladder.conjugate_gradients(k):
+            remainder = (R**2 / noise[:, None]).sum(axis=0)
+            q = np.einsum("ij,ij->j", V, k + R)
+            if (remainder <= 1e-12 * np.maximum(probe.prior - q, 1e-4 * probe.prior)).all():
+                width = self.settings.width(probe.prior, q)
+                return probe.dot(self.dual_state.values)[None, :], width[None, :]
+        return None
+
+    def _factor(self) -> Solved:
+        """A fresh Cholesky factor of M: the definition of the answer."""
+        if self._solved is None:
+            self._counters["dense factors"] += 1
+            self._solved = Solved.of(self.matrix.dense(), self.history.rewards)
+        return self._solved
+
+    def _moments(self, query: Query) -> tuple[Matrix, Matrix]:
+        """Mean and k' M^-1 k of every candidate, from the fresh factor."""
+        if not len(self.history):
+            return np.zeros(query.shape), np.zeros(query.shape)
+        mean, explained = self._factor().moments(self._cross(*query.points()))
+        return mean.reshape(query.shape), explained.reshape(query.shape)
+
+    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
+        gram = self.settings.terms.gram(self.similarity_matrices, arms, contexts, arms, contexts)
+        return self._factor().remaining(gram, self._cross(arms, contexts)) if len(self.history) else gram
+
+    def dual(self) -> Vector:
+        """M^-1 y."""
+        if not len(self.history):
+            return np.zeros(0)
+        if self._solved is None and self.ladder.refine():
+            return self.dual_state.values.copy()
+        return self._factor().dual()
+
+    def log_det(self) -> float:
+        """log det M - sum log noise."""
+        return self._factor().log_det() - float(np.log(self.matrix.row_noise).sum()) if len(self.history) else 0.0
+
+    def report(self) -> dict[str, Any]:
+        """What the ladder did until now."""
+        return {
+            "reference": self.reference.name,
+            "condition bound": self._spread,
+            **dict(sorted(self._counters.items())),
+            "cg steps": self.ladder.cg_steps,
+            "Y recomputed": self.dual_state.recomputed,
+            **self.reference.report(),
+            "bytes": sum(s.nbytes for s in self.matrix.strips)
+            + sum(Y.nbytes for Y in self.dual_state.Y)
+            + self.reference.nbytes
+            + (self._solved.L.nbytes if self._solved else 0),
+        }

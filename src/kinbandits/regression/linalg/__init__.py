@@ -1,0 +1,35 @@
+"""Linear algebra that has never heard of arms: factors and inverses that grow, and what rounding does to them."""
+
+from kinbandits.regression.linalg.cholesky import (
+    SMALL_PIVOT,
+    UNIT,
+    Solved,
+    backward,
+    check_digits,
+    factor,
+    forward,
+    jittered,
+    warn_singular,
+)
+from kinbandits.regression.linalg.growing_factor import GrowingCholesky
+from kinbandits.regression.linalg.inverse import GrowingInverse, Inverse, inverted
+from kinbandits.regression.linalg.low_rank import low_rank_forms, low_rank_root, posterior_inverse
+
+__all__ = [
+    "SMALL_PIVOT",
+    "UNIT",
+    "GrowingCholesky",
+    "GrowingInverse",
+    "Inverse",
+    "Solved",
+    "backward",
+    "check_digits",
+    "factor",
+    "forward",
+    "inverted",
+    "jittered",
+    "low_rank_forms",
+    "low_rank_root",
+    "posterior_inverse",
+    "warn_singular",
+]

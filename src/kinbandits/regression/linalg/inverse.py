@@ -1,0 +1,209 @@
+"""Explicit inverses of symmetric positive definite matrices that grow.
+
+Notation
+    P      (n, n)  the inverse
+    u      P m of a new row with values m to the earlier ones;  s = corner - m'u, its Schur complement
+
+The inverse of the grown matrix is [[P + u u'/s, -u/s], [-u'/s, 1/s]]. `Inverse` writes that down at once; it also
+shrinks and takes rank-one terms. `GrowingInverse` keeps the vectors (-u, 1) apart, where P is too large to be
+written with each row. Rounding accumulates in both, so the owner sets them afresh now and then.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dger
+from scipy.linalg.lapack import dpotrf, dpotri
+
+from kinbandits._types import Matrix, Vector
+
+
+def inverted(M: Matrix) -> Matrix:
+    """The inverse of a positive definite M (C order), in its memory: n^3. Raises LinAlgError if M is not.
+
+    >>> inverted(np.array([[4.0, 2.0], [2.0, 5.0]]))
+    array([[ 0.3125, -0.125 ],
+           [-0.125 ,  0.25  ]])
+    """
+    L, info = dpotrf(M.T, lower=1, clean=0, overwrite_a=1)
+    if info:
+        raise np.linalg.LinAlgError("not positive definite")
+    inverse, _ = dpotri(L, lower=1, overwrite_c=1)
+    P: Matrix = inverse.T  # its upper triangle, row by row
+    block = 64  # made symmetric in place, block by block (a block fits the cache)
+    for low in range(0, len(P), block):
+        high = min(low + block, len(P))
+        own = P[low:high, low:high]
+        own[:] = np.triu(own) + np.triu(own, 1).T
+        P[high:, low:high] = P[low:high, high:].T
+    return P
+
+
+class Inverse:
+    """P in a buffer that grows when it must. Rows are slots: when one is removed, the last takes its place."""
+
+    def __init__(self, capacity: int) -> None:
+        self.buffer: Matrix = np.zeros((capacity, capacity))
+        self._scratch: Matrix = np.empty(0)  # fresh memory each time costs more than the sum
+        self.size = 0
+
+    @property
+    def matrix(self) -> Matrix:
+        """P (a view)."""
+        return self.buffer[: self.size, : self.size]
+
+    def set(self, P: Matrix) -> None:
+        """Start again from a known inverse."""
+        self.size = 0
+        self.reserve(len(P))
+        self.size = len(P)
+        self.buffer[: self.size, : self.size] = P
+
+    def reserve(self, n: int) -> None:
+        """Room for n rows."""
+        if n > len(self.buffer):
+            grown = np.zeros((max(n, int(1.1 * len(self.buffer)), 16),) * 2)
+            grown[: self.size, : self.size] = self.matrix
+            self.buffer = grown
+
+    def border(self, column: Vector, corner: float, least: float) -> bool:
+        """M gains a row: ``column`` and ``corner``. False, and nothing changed, if the Schur complement < least."""
+        n = self.size
+        u = self.matrix @ column
+        s = float(corner - column @ u)
+        if not s >= least:
+            return False
+        self.reserve(n + 1)
+        self._add_outer(u, u / s)
+        self.buffer[n, :n] = self.buffer[:n, n] = -u / s
+        self.buffer[n, n] = 1.0 / s
+        self.size = n + 1
+        return True
+
+    def remove(self, j: int) -> None:
+        """M loses row and column j: the rest of P minus g g' / g_j, g the column of j."""
+        g = self.matrix[:, j].copy()
+        self._add_outer(g, -g / g[j])
+        last = self.size - 1
+        move_last(self.buffer, j, last, axes=(0, 1))
+        self.size = last
+
+    def add(self, k: Vector, weight: float = 1.0, u: Vector | None = None) -> bool:
+        """M gains weight * k k' (Sherman and Morrison). False, and nothing changed, if rounding has taken over.
+
+        ``u`` is P k, if it is known. Rounding has taken over when k'P k is negative, or, with a negative weight,
+        when M would no longer be positive definite.
+        """
+        u = self.matrix @ k if u is None else u
+        q = float(k @ u)
+        s = 1.0 + weight * q
+        if not (q >= -1e-9 and s > 1e-8):
+            return False
+        self._add_outer(u, (-weight / s) * u)
+        return True
+
+    def _add_outer(self, left: Vector, right: Vector) -> None:
+        n, room = self.size, len(self.buffer)
+        if 2 * n * n > room * room:  # one pass over the whole buffer, which BLAS takes without a copy
+            padded = np.zeros((2, room))
+            padded[0, :n], padded[1, :n] = left, right
+            dger(1.0, padded[1], padded[0], a=self.buffer.T, overwrite_a=1)
+            return
+        if len(self._scratch) < n * n:
+            self._scratch = np.empty(room * room)
+        add_outer(self.matrix, left, right, self._scratch)
+
+
+def add_outer(M: Matrix, left: Vector, right: Vector, scratch: Vector) -> None:
+    """M += left right', in place: one pass by BLAS where M is contiguous, else by way of ``scratch``."""
+    if M.size and M.flags.c_contiguous:
+        dger(1.0, right, left, a=M.T, overwrite_a=1)  # M.T is what Fortran calls a matrix
+        return
+    product = scratch[: M.size].reshape(M.shape)
+    np.multiply(left[:, None], right, out=product)
+    M += product
+
+
+def move_last(array: NDArray[np.float64], j: int, last: int, axes: tuple[int, ...]) -> None:
+    """Slot ``last`` takes the place of slot j, along each of the axes, in place."""
+    for axis in axes:
+        view = np.moveaxis(array, axis, 0)
+        view[j] = view[last]
+
+
+class GrowingInverse:
+    """P of a matrix that is given once, and then grows: [P 0; 0 0] + sum_j G_j G_j' / s_j, G_j = (-u, 1, 0 ..).
+
+    A new row costs one product and no update of P, and a product with the inverse is one pass over P and one over G
+    (m, t), m the rows appended.
+
+    Example:
+        >>> B = GrowingInverse(np.array([[4.0]]))
+        >>> B.append(np.array([2.0]), 5.0)
+        >>> B.times(np.array([[4.0], [7.0]])).ravel()
+        array([0.375, 1.25 ])
+    """
+
+    def __init__(self, M: Matrix) -> None:
+        """Of M, which is overwritten: n^3. Raises LinAlgError if it is not positive definite in floating point."""
+        self.P: Matrix = inverted(M)
+        self.given = self.size = len(M)
+        self._G: Matrix = np.zeros((0, 0))
+        self._s: Vector = np.zeros(0)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return self.P.nbytes + self._G.nbytes
+
+    @property
+    def appended(self) -> int:
+        """Rows appended since."""
+        return self.size - self.given
+
+    def append(self, k: Vector, corner: float, least: float = 0.0, u: Vector | None = None) -> None:
+        """Grow by a row with values k (t,) and ``corner``; ``u`` is P k if it is known: t^2 if not.
+
+        Raises LinAlgError, and changes nothing, if the Schur complement is not above ``least``, because rounding
+        has taken over.
+        """
+        u = self.times(k[:, None])[:, 0] if u is None else u
+        s = float(corner - k @ u)
+        if not s > least:
+            raise np.linalg.LinAlgError("not safely positive definite")
+        m = self.appended
+        if m == len(self._G):
+            grown = np.zeros((2 * m + 16, self.given + 2 * m + 16))
+            grown[:m, : self._G.shape[1]] = self._G
+            self._G, self._s = grown, np.append(self._s, np.ones(m + 16))
+        np.negative(u, out=self._G[m, : self.size])
+        self._G[m, self.size] = 1.0
+        self._s[m] = s
+        self.size += 1
+
+    def times(self, R: Matrix) -> Matrix:
+        """P R for R (t, m)."""
+        Z = np.zeros_like(R)
+        Z[: self.given] = self.P @ R[: self.given]
+        return self._with_rows(Z, R)
+
+    def times_parts(self, parts: Vector, starts: list[int], masked: Matrix) -> Matrix:
+        """P times the columns of ``masked`` (t, N), whose given rows are those of ``parts`` slice by slice.
+
+        Column a is zero among the given rows but for starts[a] to starts[a + 1]: one pass over P in all.
+        """
+        W = np.zeros_like(masked)
+        out = np.empty((masked.shape[1], self.given))
+        for a in range(masked.shape[1]):
+            mine = slice(starts[a], starts[a + 1])
+            np.matmul(parts[mine], self.P[mine], out=out[a])
+        W[: self.given] = out.T
+        return self._with_rows(W, masked)
+
+    def _with_rows(self, Z: Matrix, R: Matrix) -> Matrix:
+        m = self.appended
+        if m:
+            G = self._G[:m, : self.size]
+            Z += G.T @ ((G @ R) / self._s[:m, None])
+        return Z
