@@ -2,7 +2,7 @@
 
     python benchmarks/paper_time.py runs/paper-paper-streams
 
-The first from the times that the runs wrote down. The second from single rounds of the engine ``refactorise``
+The first from the times that the runs wrote down. The second from single rounds of the baseline ``refactorise``
 (kernel matrix kept, one Cholesky factor a round) with t = 250 to 4000 rows, on one thread, interpolated in between
 and added up over all rounds of all runs. Answers are equal: the report compares every run with the dense reference.
 """
@@ -18,6 +18,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import kinbandits as kb
+from engine import make_policy
 from kinbandits.experiments import Store
 from kinbandits.progress import clock
 

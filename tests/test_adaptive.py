@@ -211,7 +211,7 @@ def test_exact_engine_follows_the_definition(kernel: kb.Kernel, weighting: str, 
 
 
 def test_rows_are_appended_between_milestones(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kinbandits.regression import append
+    from kinbandits.regression.exact import append
 
     built: list[int] = []
     plain = append.AppendRegression.__init__
