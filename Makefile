@@ -8,10 +8,10 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: demo test test-quick lint types imports bench bench-service paper compare soak soak-service browser docs clean help
+.PHONY: demo test test-quick test-kernels lint types imports bench bench-service paper compare soak soak-service browser docs clean help
 
 help:  ## what there is
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(STAMP): pyproject.toml constraints.txt setup.py src/kinbandits/regression/core.c
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "kinbandits needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
@@ -28,6 +28,9 @@ test: $(STAMP)  ## all tests
 
 test-quick: $(STAMP)  ## the tests that take no time
 	$(BIN)/python -m pytest -n auto -m 'not slow'
+
+test-kernels: $(STAMP)  ## the numerical tests as on other processors, and with two BLAS threads
+	$(BIN)/python tools/kernels.py
 
 lint: $(STAMP)  ## style, formatting, and the direction of imports
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""What all tests share: the Hypothesis profile, and `pytest --update-golden`."""
+"""What all tests share: the Hypothesis profile, `pytest --update-golden`, and a last line on what was left out."""
 
 from __future__ import annotations
 
@@ -28,3 +28,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of tests/regression is numerical; other files say so themselves."""
+    for item in items:
+        if "regression" in item.path.parts:
+            item.add_marker("numerical")

@@ -22,6 +22,8 @@ from kinbandits.terms import as_terms
 from kinbandits.testing import check_similarity
 from strategies import negative_similarity, random_rows
 
+pytestmark = pytest.mark.numerical
+
 RBF = kb.RBF(length_scale=0.9)
 EAGER = Adaptive(margin=0.0, guard=False, first=6, growth=1.3)  # shares whenever the likelihood says so
 

@@ -18,6 +18,8 @@ import pytest
 import kinbandits as kb
 from kinbandits.environments import Classification, HiddenDescriptors, SyntheticNews
 
+pytestmark = pytest.mark.numerical
+
 GOLDEN = Path(__file__).parent / "golden"
 ROUNDS, SEEDS = 200, (0, 1, 2)
 

@@ -16,6 +16,8 @@ from kinbandits import kernels as kernel_names
 from kinbandits.history import History
 from kinbandits.kernels import Foreign, Median, Product, Scaled, Sum, as_kernel
 
+pytestmark = pytest.mark.numerical
+
 NAMESPACE = {name: getattr(kernel_names, name) for name in kernel_names.__all__}
 
 

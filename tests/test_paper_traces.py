@@ -18,6 +18,8 @@ from sklearn.datasets import load_digits
 import kinbandits as kb
 from strategies import EXACT_ENGINES
 
+pytestmark = pytest.mark.numerical
+
 GOLDEN = Path(__file__).parent / "golden"
 TRACES = sorted((GOLDEN / "paper").glob("*.json"))
 

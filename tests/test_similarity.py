@@ -16,6 +16,8 @@ from kinbandits.history import History
 from kinbandits.similarity import embedding_distances, estimated
 from strategies import SIMILARITIES, Rows, negative_similarity, random_rows, ring
 
+pytestmark = pytest.mark.numerical
+
 NAMESPACE = {
     **{name: getattr(kernels, name) for name in kernels.__all__},
     **{name: getattr(similarity, name) for name in similarity.__all__},

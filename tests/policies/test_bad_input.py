@@ -13,6 +13,8 @@ import kinbandits as kb
 from kinbandits import errors
 from strategies import EXACT_ENGINES, SIMILARITIES, laplacian_of_differences, ring
 
+pytestmark = pytest.mark.numerical
+
 X = [0.1, 0.2, 0.3]
 NAN, INF = float("nan"), float("inf")
 engines = pytest.mark.parametrize("engine", ["naive", *EXACT_ENGINES])

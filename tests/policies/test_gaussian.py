@@ -13,6 +13,8 @@ from kinbandits.errors import InvalidInputError
 from kinbandits.testing import check_policy
 from strategies import EXACT_ENGINES
 
+pytestmark = pytest.mark.numerical
+
 N, NOISE, DELTA, BOUND = 5, 0.05, 0.2, 1.5
 DESCRIPTORS = np.random.default_rng(0).uniform(-1.0, 1.0, (N, 2))
 

@@ -21,6 +21,8 @@ from kinbandits import errors
 from kinbandits.trace import Trace
 from strategies import EXACT_ENGINES, SIMILARITIES, laplacian_of_differences
 
+pytestmark = pytest.mark.numerical
+
 FORMATS = Path(__file__).parents[1] / "formats"
 engines = pytest.mark.parametrize("engine", ["naive", *EXACT_ENGINES])
 

@@ -163,6 +163,7 @@ def test_tokens_are_in_the_log_without_their_secret(engine: Engine) -> None:
     assert "h" * 64 not in str(engine.store.read())
 
 
+@pytest.mark.numerical
 def test_propensities_are_what_is_played(store: Store) -> None:
     engine = Engine(store, settings())
     engine.start()
@@ -285,6 +286,7 @@ def everything(engine: Engine) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.numerical
 def test_stopped_at_any_point_it_continues_as_if_it_had_not(tmp_path: Path) -> None:
     """At 50 random points the files are copied as they are, as a crash leaves them, and continued from there."""
     length, points = 150, sorted(random.Random(1).sample(range(4, 150), 50))
