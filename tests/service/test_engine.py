@@ -254,7 +254,7 @@ def script(length: int, seed: int) -> list[Callable[[list[str]], Request]]:
 def play(engine: Engine, clock: Clock, steps: Any, ids: list[str], start: int, stop: int) -> None:
     for i in range(start, stop):
         clock.now = 1000.0 + 3.0 * i  # decisions are overdue after 60 seconds: 20 steps
-        engine._next_sweep = 0.0
+        engine.sequencer.next_sweep = 0.0
         try:
             answer = engine.ask(steps[i](ids))
         except Problem:
@@ -274,7 +274,7 @@ def everything(engine: Engine) -> dict[str, Any]:
         "counters": store.counters(),
         "state": {k: v for k, v in engine.learner.state.to_data().items() if k != "curve"},
         "curve": np.array(engine.learner.state.curve.buckets),
-        "number": engine._number,
+        "number": engine.sequencer.number,
         "observations": engine.serving.policy.n_observations,
     }
     rng = np.random.default_rng(0)
@@ -295,7 +295,7 @@ def test_stopped_at_any_point_it_continues_as_if_it_had_not(tmp_path: Path) -> N
     clock = Clock()
     store = open_store(str(tmp_path / "whole.sqlite3"))
     engine = Engine(store, options, clock)
-    engine._sweep = lambda: None  # type: ignore[method-assign]  # defaults come with late rewards, in order
+    engine.sequencer.sweep = lambda: None  # type: ignore[method-assign]  # defaults come with late rewards, in order
     engine.start()
     ids: list[str] = []
     copies: list[tuple[int, Path, list[str]]] = []
@@ -316,7 +316,7 @@ def test_stopped_at_any_point_it_continues_as_if_it_had_not(tmp_path: Path) -> N
     for i, folder, earlier in copies:
         again = open_store(str(folder / "whole.sqlite3"))
         resumed = Engine(again, options, clock)
-        resumed._sweep = lambda: None  # type: ignore[method-assign]
+        resumed.sequencer.sweep = lambda: None  # type: ignore[method-assign]
         resumed.start()
         play(resumed, clock, steps, earlier, i, length)
         clock.now = 10_000.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import sys
 import time
 from pathlib import Path
 
@@ -85,7 +86,11 @@ def test_the_life_of_a_log(tmp_path: Path, config: Path, run: Run) -> None:
     [
         ("arm,reward,context\nz,1,0.5\n", "row 1: there is no column or arm 'z'"),
         ("arm,context\na,0.5\n", "no column or arm 'reward'"),
-        ("arm,reward,context\na,1,0.5\na,nan,0.5\n", "row 2: numbers must be finite"),
+        ("arm,reward,context\na,1,0.5\na,nan,0.5\n", "row 2: a reward is finite"),
+        ("arm,reward,context\na,1e300,0.5\n", "row 1: a reward is finite and at most 1e+12"),
+        ("arm,reward,context\na,1,[]\n", "row 1: a context has 1 to 100,000 numbers, got 0"),
+        ("arm,reward,context\na,1,1e200\n", "row 1: numbers of a context are finite"),
+        ('arm,reward,context\na,1,0.5\nb,1,"[0.5, 1]"\n', "has 1 numbers, got 2"),
         ("arm,reward,context\na,much,0.5\n", "could not convert"),
     ],
 )
@@ -176,3 +181,49 @@ def test_decisions_without_any_reward_are_left_out_and_said(tmp_path: Path, conf
     said = run("evaluate", tmp_path / "log.sqlite3", config)
     assert "Left out: 12 decisions, open" in said
     assert "12 decisions have no reward" in " ".join(said.split())
+
+
+def test_a_file_is_imported_once(tmp_path: Path, config: Path, run: Run) -> None:
+    (tmp_path / "old.csv").write_text("arm,reward,context\na,1,0.5\nb,0,0.25\n")
+    command = ("log", "import", tmp_path / "log.sqlite3", tmp_path / "old.csv", "--config", config)
+    assert "2 rounds" in run(*command)
+    assert "was imported into this log before" in " ".join(run(*command, code=1).split())
+    assert "2 rounds" in run(*command, "--again")
+    assert "8 events, all in order" in run("log", "verify", tmp_path / "log.sqlite3")
+
+
+def test_parquet_without_pyarrow(tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    fill(str(tmp_path / "log.sqlite3"), config, rounds=3)
+    (tmp_path / "old.parquet").write_bytes(b"")
+    assert "needs pyarrow" in run("log", "export", tmp_path / "log.sqlite3", tmp_path / "x.parquet", code=1)
+    command = ("log", "import", tmp_path / "log.sqlite3", tmp_path / "old.parquet", "--config", config)
+    assert "needs pyarrow" in run(*command, code=1)
+
+
+def test_lines_that_are_not_json(tmp_path: Path, config: Path, run: Run) -> None:
+    (tmp_path / "old.jsonl").write_text('{"arm": "a"\n')
+    command = ("log", "import", tmp_path / "log.sqlite3", tmp_path / "old.jsonl", "--config", config)
+    assert "line 1 is not JSON" in run(*command, code=1)
+
+
+@pytest.mark.parametrize(
+    ("arms", "said"),
+    [
+        ('["a/b", "c"]', "arm 'a/b' cannot be served"),
+        ('["", "c"]', "arm ''"),
+        ('[1, "1"]', "look the same in a path"),
+        ('["a\\u0007", "c"]', "no control characters"),
+    ],
+)
+def test_arms_that_cannot_stand_in_a_path(tmp_path: Path, run: Run, arms: str, said: str) -> None:
+    (tmp_path / "bad.toml").write_text(f"[policy]\narms = {arms}\n")
+    assert said in " ".join(run("serve", tmp_path / "bad.toml", code=1).split())
+
+
+def test_addresses_that_cannot_be(tmp_path: Path, config: Path, run: Run) -> None:
+    assert "there is no log of the kind mysql://" in run("serve", config, "--store", "mysql://x/y", code=1)
+    said = run("serve", config, "--store", tmp_path / "log.sqlite3", "--port", 99999, code=1)
+    assert "--port must be between 0 and 65535" in said
+    assert not list(tmp_path.glob("*sqlite3*"))

@@ -52,6 +52,9 @@ def import_(
     context: Annotated[str, typer.Option(help="Columns of the context, with commas.")] = "context",
     propensity: Annotated[str, typer.Option(help="Column of the propensity; empty: arms were drawn evenly.")] = "",
     at: Annotated[str, typer.Option(help="Column of the time, seconds since 1970; empty: now.")] = "",
+    again: Annotated[
+        bool, typer.Option("--again", help="Import a file once more.")
+    ] = False,
 ) -> None:
     """Append the rounds of an existing log, which the service then learns. Stop the service first (SQLite).
 
@@ -64,11 +67,11 @@ def import_(
     from kinbandits.service.config import load_settings
     from kinbandits.service.store import open_store
 
-    arms = load_settings(config).build().arms
+    settings = load_settings(config)
     mapping = exchange.Mapping(arm, reward, tuple(context.split(",")), propensity or None, at or None)
     log = open_store(store)
     try:
-        print(f"{exchange.import_log(log, path, mapping, arms):,} rounds imported into {store}")
+        print(f"{exchange.import_log(log, path, mapping, settings, again):,} rounds imported into {store}")
     finally:
         log.close()
 

@@ -35,6 +35,7 @@ from kinbandits.service.store import StoreUnavailableError
 from kinbandits.service.tokens import Keyring, hash_token, new_token
 
 log = logging.getLogger("kinbandits.service")
+_TO_START = 1.0  # seconds that a start in progress is waited for when the service ends
 
 
 def create_app(engine: Engine, trusted_proxies: str = "127.0.0.1") -> Guard:
@@ -49,7 +50,9 @@ def create_app(engine: Engine, trusted_proxies: str = "127.0.0.1") -> Guard:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         starter = threading.Thread(target=_start, args=(engine,), daemon=True)
         starter.start()  # reading a long log must not keep /healthz waiting
+        threading.Thread(target=keyring.keep_fresh, name="kinbandits_keyring", daemon=True).start()
         yield
+        keyring.close()
         await asyncio.to_thread(_stop, engine, starter)
 
     app = FastAPI(
@@ -89,12 +92,16 @@ def _start(engine: Engine) -> None:
     try:
         engine.start()
         log.info("ready", extra={"events": engine.learner.seq})
-    except Exception:
-        log.exception("the engine could not start")
+    except BaseException as error:
+        log.critical("the engine could not start", exc_info=True)
+        engine.fail(f"the service could not start: {error}")
 
 
 def _stop(engine: Engine, starter: threading.Thread) -> None:
-    starter.join()
+    starter.join(_TO_START)
+    if starter.is_alive():
+        log.warning("ended while starting; nothing is lost")
+        return
     engine.stop()
     engine.store.close()
     log.info("stopped")
@@ -232,7 +239,7 @@ def _add_tokens(app: FastAPI, engine: Engine, batcher: Batcher, keyring: Keyring
         secret, roles = new_token(), tuple(dict.fromkeys(body.roles))
         by = request.scope["kinbandits.token"].name
         await _ask(batcher, AddToken(body.name, hash_token(secret), roles, by))
-        keyring.forget()
+        await asyncio.to_thread(keyring.refresh)
         return _reply(s.TokenAnswer(name=body.name, roles=list(roles), token=secret))
 
     @app.delete("/v1/tokens/{name}", **operation("revoke_token", s.TokenState, None, 404))
@@ -240,7 +247,7 @@ def _add_tokens(app: FastAPI, engine: Engine, batcher: Batcher, keyring: Keyring
         """Revoke a token: refused from now on (within two seconds by other processes)."""
         given = request.path_params["name"]
         await _ask(batcher, RevokeToken(given, request.scope["kinbandits.token"].name))
-        keyring.forget()
+        await asyncio.to_thread(keyring.refresh)
         t = next(t for t in await asyncio.to_thread(engine.store.tokens) if t.name == given)
         roles: Any = list(t.roles)
         return _reply(s.TokenState(name=t.name, roles=roles, created=t.at, revoked=t.revoked))
@@ -285,12 +292,13 @@ def _add_reading(app: FastAPI, engine: Engine, metrics: Metrics) -> None:
 
     @app.get("/healthz", **operation("healthz", s.Health, None, secured=False))
     async def healthz(request: Request) -> Response:
-        """Whether the process is alive."""
+        """Whether the process is alive, and nothing more."""
         return _reply(s.Health(status="ok"))
 
     @app.get("/readyz", **operation("readyz", s.Health, None, secured=False))
     async def readyz(request: Request) -> Response:
-        """Whether requests are taken and can be written; 503 if not."""
-        if engine.ready:
+        """Whether requests are taken and can be written; 503 with the reason if not."""
+        trouble = engine.trouble
+        if trouble is None:
             return _reply(s.Health(status="ok"))
-        raise unavailable("the service is starting, stopping, or cannot write its log")
+        raise unavailable(trouble)

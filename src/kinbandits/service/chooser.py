@@ -28,7 +28,7 @@ def check(request: Decide, serving: Serving, n_features: int | None, max_candida
         candidates = len(request.arms)
         if not candidates:
             raise Problem(422, "no_candidates", "arms is empty; leave it out to choose among all")
-        known = policy._index
+        known = serving.arms
         for arm in request.arms:
             if arm not in known:
                 raise Problem(404, "unknown_arm", "arms names an arm that this policy does not have")

@@ -37,6 +37,8 @@ def run_serve(
 
     if log_level not in ("debug", "info", "warning", "error"):
         raise InvalidInputError(f"--log-level must be debug, info, warning or error, got {log_level!r}")
+    if not 0 <= port <= 65535:
+        raise InvalidInputError(f"--port must be between 0 and 65535, got {port}")
     port = port or _free_port(host)
     if demo:
         from kinbandits.service.demo import run_demo
@@ -52,6 +54,8 @@ def run_serve(
             "epsilon is 0: decisions are deterministic, so this log cannot be used to evaluate other policies "
             "(their choices have no support in it). Set epsilon = 0.05 in [policy] to keep that possible."
         )
+    if settings.service.features is None:
+        _say("features is not set: the first decision settles how many numbers a context has.")
     log = open_store(store)
     token = first_token(log)
     if token is not None:

@@ -24,9 +24,9 @@ from kinbandits._spec import from_spec
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.policies import KMTLUCB
 from kinbandits.policies.published import defaults_as_data
+from kinbandits.service.rules import LARGEST, MOST_FEATURES, check_arms
 
 EPSILON = 0.05  # the service's default floor: every candidate is played, so that the log can be evaluated
-LARGEST = 1e12  # of a context entry or a reward, in magnitude
 
 
 class ServiceSettings(BaseModel):
@@ -36,7 +36,7 @@ class ServiceSettings(BaseModel):
         reward_wait: seconds after which a decision without a reward is defaulted; 0 waits for ever.
         default_reward: what is then learned; nothing if left out.
         features: columns of a context; left out, the first decision settles it.
-        snapshot_every: events between two snapshots.
+        snapshot_every: rows learned between two snapshots (or more, where they are large).
         max_candidates: most candidates of one decision.
         max_body: largest request body, in bytes.
         rate: requests per second of one token, on average; 0 is no limit.
@@ -47,7 +47,7 @@ class ServiceSettings(BaseModel):
 
     reward_wait: float = Field(default=600.0, ge=0.0, le=1e9)
     default_reward: float | None = Field(default=None, ge=-LARGEST, le=LARGEST)
-    features: int | None = Field(default=None, ge=1, le=100_000)
+    features: int | None = Field(default=None, ge=1, le=MOST_FEATURES)
     snapshot_every: int = Field(default=1000, ge=1)
     max_candidates: int = Field(default=1000, ge=1)
     max_body: int = Field(default=1_000_000, ge=1000)
@@ -65,11 +65,14 @@ class Settings(BaseModel):
 
     def build(self) -> KMTLUCB:
         """A new policy. Without a word about epsilon, it has the service's floor."""
-        return build_policy({"epsilon": EPSILON, **self.policy})
+        policy = build_policy({"epsilon": EPSILON, **self.policy})
+        check_arms(policy.arms)
+        return policy
 
     def fingerprint(self) -> str:
         """A digest of what the model depends on, defaults too; a snapshot of other settings is not used."""
-        text = json.dumps([{"epsilon": EPSILON, **self.policy}, defaults_as_data()], sort_keys=True)
+        built_with = [{"epsilon": EPSILON, **self.policy}, defaults_as_data(), self.service.features]
+        text = json.dumps(built_with, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import math
+import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,8 +15,10 @@ from typing import Any
 
 from kinbandits._files import replacing
 from kinbandits.errors import InvalidInputError
+from kinbandits.service.config import Settings
 from kinbandits.service.events import Draft, decision_id
 from kinbandits.service.rounds import decisions_with_rewards
+from kinbandits.service.rules import check_context, check_reward
 from kinbandits.service.store import Store
 
 FORMATS = (".jsonl", ".csv", ".parquet")
@@ -82,11 +86,9 @@ def _text(value: Any) -> Any:
 
 
 def _parquet(found: Iterator[dict[str, Any]], path: Path) -> int:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise InvalidInputError("Parquet needs pyarrow: pip install pyarrow; or export .jsonl or .csv") from error
+    pq = _pyarrow()
+    import pyarrow as pa
+
     # Arms may be numbers or text, contexts lists or lists of lists: text holds them all.
     flat = [
         {k: json.dumps(v) if isinstance(v, list) else str(v) if k == "arm" else v for k, v in r.items()}
@@ -124,29 +126,45 @@ class Mapping:
     at: str | None = None
 
 
-def import_log(store: Store, path: Path, mapping: Mapping, arms: Sequence[str | int]) -> int:
-    """Append decisions and rewards of a .csv, .jsonl or .parquet file to a log; how many rounds. All, or none."""
-    names = {str(a): a for a in arms}
-    number = store.last_number()
-    now = time.time()
+def import_log(store: Store, path: Path, mapping: Mapping, settings: Settings, again: bool = False) -> int:
+    """Append decisions and rewards of a .csv, .jsonl or .parquet file to a log; how many rounds. All, or none.
+
+    Args:
+        store: the log.
+        path: the file.
+        mapping: which of its columns hold what.
+        settings: of the service, which name the arms and limit contexts and rewards.
+        again: import a file that was imported before once more.
+    """
+    policy = settings.build()
+    names = {str(a): a for a in policy.arms}
+    mark = f"import-{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}-{secrets.token_hex(4) if again else 0}"
+    if store.known_keys([f"{mark}-1"]):
+        raise InvalidInputError(f"{path} was imported into this log before; --again imports it once more")
+    features = settings.service.features
+    number, now = store.last_number(), time.time()
     drafts: list[Draft] = []
     for line, row in enumerate(_read(path), 1):
         try:
             arm = names[str(row[mapping.arm])]
             context = _context(row, mapping.context)
             reward = float(row[mapping.reward])
-            propensity = 1.0 / len(arms) if mapping.propensity is None else float(row[mapping.propensity])
+            propensity = 1.0 / len(names) if mapping.propensity is None else float(row[mapping.propensity])
             at = now if mapping.at is None else float(row[mapping.at])
+            check_context(context, features)
+            check_reward(reward, policy.reward_range)
         except KeyError as error:
             raise InvalidInputError(f"{path}, row {line}: there is no column or arm {error}") from None
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"{path}, row {line}: {error}") from None
-        if not all(map(math.isfinite, (*context, reward, at))) or not 0.0 < propensity <= 1.0:
-            raise InvalidInputError(f"{path}, row {line}: numbers must be finite, and propensities in (0, 1]")
+        if not math.isfinite(at) or not 0.0 < propensity <= 1.0:
+            raise InvalidInputError(f"{path}, row {line}: times must be finite, and propensities in (0, 1]")
+        features = len(context)
         number += 1
-        body = {"context": context, "candidates": list(arms), "arm": arm, "index": list(arms).index(arm)}
+        body = {"context": context, "candidates": policy.arms, "arm": arm, "index": policy.arms.index(arm)}
         name = decision_id(store.slot, number)
-        drafts.append(Draft("decision", at, {**body, "propensity": propensity, "imported": True}, name))
+        body = {**body, "propensity": propensity, "imported": True}
+        drafts.append(Draft("decision", at, body, name, key=f"{mark}-{line}", request=mark))
         drafts.append(Draft("reward", at, {"reward": reward, "arm": arm, "context": context, "delay": 0.0}, name))
     with store.transaction() as tx:
         for start in range(0, len(drafts), _BATCH):
@@ -168,12 +186,28 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
             yield from csv.DictReader(file)
     elif path.suffix == ".jsonl":
         with path.open(encoding="utf-8") as file:
-            for line in file:
+            for number, line in enumerate(file, 1):
                 if line.strip():
-                    yield json.loads(line)
+                    yield _object(path, number, line)
     elif path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        yield from pq.read_table(path).to_pylist()
+        yield from _pyarrow().read_table(path).to_pylist()
     else:
         raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}")
+
+
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise InvalidInputError(f"{path}, line {number} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidInputError(f"{path}, line {number} is not a JSON object")
+    return found
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise InvalidInputError("Parquet needs pyarrow: pip install pyarrow; or use .jsonl or .csv") from error
+    return parquet

@@ -1,31 +1,33 @@
 """The model, following the log: rewards are learned here, away from decisions.
 
-`Learner` folds events into the `State` and teaches the policy, row by row, in the order of the log: so the model
-is a function of the log alone, however often the process was stopped. What decisions read is a frozen copy
-(`Serving`), put in place in one step when it is ready; nobody waits for it.
+`Learner` folds events into the `State` and teaches the policy in the order of the log: so the model is a function
+of the log alone, however often the process was stopped. Rows that stand together are learned together, which costs
+less than one by one and comes to the same. What decisions read is a frozen copy (`Serving`), put in place in one
+step when it is ready; nobody waits for it.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import logging
-import tempfile
-import zipfile
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
+from typing import Any
 
 from kinbandits.errors import FormatError, KinbanditsError
-from kinbandits.policies import KMTLUCB, load
+from kinbandits.policies import KMTLUCB
+from kinbandits.service import snapshots
 from kinbandits.service.config import Settings
 from kinbandits.service.events import Event
+from kinbandits.service.rules import check_context
 from kinbandits.service.state import State
 from kinbandits.service.store import Store
 
 log = logging.getLogger("kinbandits.service")
 
-SNAPSHOT_VERSION = 1
+_TOGETHER = 256  # rows that are learned at once, at most
+_PROGRESS = 2.0  # seconds between two lines about a long start
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,11 @@ class Serving:
 
     policy: KMTLUCB
     seq: int
+
+    @cached_property
+    def arms(self) -> frozenset[str | int]:
+        """All arms, to look one up in."""
+        return frozenset(self.policy.arms)
 
 
 class Learner:
@@ -44,6 +51,7 @@ class Learner:
         self.policy = settings.build()
         self.state = State(list(self.policy.arms))
         self.refused = 0  # rows the policy would not learn
+        self.restored = (0, 0)  # event and rows of the snapshot that it started from
         self.serving = Serving(self.policy.frozen(), 0)
 
     @property
@@ -54,92 +62,108 @@ class Learner:
     def apply(self, events: Iterable[Event]) -> bool:
         """Take in the next events; whether the model has changed."""
         changed = False
+        rows: list[Event] = []
         for event in events:
             self.state.apply(event)
             if event.is_learned:
-                changed |= self._learn(event)
+                rows.append(event)
+                if len(rows) >= _TOGETHER:
+                    changed |= self._learn(rows)
+                    rows = []
             elif event.kind in ("arm_added", "arm_retired"):
+                self._learn(rows)
+                rows = []
                 self._arms(event)
                 changed = True
-        return changed
+        return self._learn(rows) or changed
 
     def publish(self) -> None:
         """Let decisions see what was learned."""
         self.serving = Serving(self.policy.frozen(), self.seq)
 
-    def _learn(self, event: Event) -> bool:
-        body = event.body
-        try:
-            own = bool(body.get("own_contexts"))
-            self.policy.observe([body["arm"]], [body["context"]], [body["reward"]], own_contexts=own)
-        except KinbanditsError as error:
-            # A row that cannot be learned (say, the settings now have another reward range) is left out, and
-            # stays in the log. It must not stop the others.
-            self.refused += 1
-            log.warning("event not learned", extra={"seq": event.seq, "reason": str(error)})
+    def _learn(self, events: Sequence[Event]) -> bool:
+        """Teach the policy rows that follow each other; whether there were any that it took."""
+        if not events:
             return False
-        return True
+        own = [bool(e.body.get("own_contexts")) for e in events]
+        features = self.settings.service.features
+        if len(set(own)) == len({len(e.body["context"]) for e in events}) == 1:
+            try:
+                check_context(events[0].body["context"], features)
+                self.policy.observe(
+                    [e.body["arm"] for e in events],
+                    [e.body["context"] for e in events],
+                    [e.body["reward"] for e in events],
+                    own_contexts=own[0],
+                )
+            except KinbanditsError as error:
+                if len(events) == 1:
+                    # A row that cannot be learned (say, the settings now have another reward range) is left out,
+                    # and stays in the log. It must not stop the others.
+                    self.refused += 1
+                    log.warning("event not learned", extra={"seq": events[0].seq, "reason": str(error)})
+                    return False
+            else:
+                return True
+        return sum(self._learn([event]) for event in events) > 0
 
     def _arms(self, event: Event) -> None:
-        body = event.body
         try:
-            if event.kind == "arm_retired":
-                self.policy.retire_arm(body["arm"])
-            elif body["arm"] not in self.policy.arms:
-                self.policy.add_arm(
-                    body["arm"],
-                    body.get("descriptor"),
-                    similarity=body.get("similarity"),
-                    neighbours=body.get("neighbours"),
-                )
+            change_arms(self.policy, event.kind, event.body)
         except KinbanditsError as error:
             log.warning("arm not changed", extra={"seq": event.seq, "reason": str(error)})
 
     # -- snapshots ------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """A snapshot: the saved policy, and the state as JSON."""
-        data = {"version": SNAPSHOT_VERSION, "settings": self.settings.fingerprint(), "state": self.state.to_data()}
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "policy"
-            self.policy.save(path)
-            saved = path.read_bytes()
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            archive.writestr("state.json", json.dumps(data))
-            archive.writestr("policy", saved, zipfile.ZIP_STORED)
-        return buffer.getvalue()
+        """A snapshot."""
+        return snapshots.pack(self.policy, self.state, self.settings.fingerprint())
 
     def restore(self, snapshot: bytes) -> None:
-        """Continue from a snapshot of the same settings; any other is a `FormatError`."""
+        """Continue from a snapshot of the same settings; any other, or a damaged one, is a `FormatError`."""
         try:
-            with zipfile.ZipFile(io.BytesIO(snapshot)) as archive:
-                data = json.loads(archive.read("state.json"))
-                saved = archive.read("policy")
-        except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as error:
-            raise FormatError(f"the snapshot is damaged ({error})") from error
-        if data["version"] != SNAPSHOT_VERSION:
-            raise FormatError(f"the snapshot has version {data['version']}")
-        if data["settings"] != self.settings.fingerprint():
-            raise FormatError("the policy settings have changed since the snapshot")
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "policy"
-            path.write_bytes(saved)
-            self.policy = load(path)
-        self.state = State.from_data(data["state"])
+            self.policy, self.state = snapshots.unpack(snapshot, self.settings.fingerprint())
+        except FormatError:
+            raise
+        except Exception as error:  # whatever a file of another release may hold
+            raise FormatError(f"the snapshot cannot be read ({type(error).__name__}: {error})") from error
+        self.restored = (self.state.seq, self.state.learned)
 
 
-def follow(store: Store, settings: Settings) -> Learner:
-    """The learner after the whole log: the latest snapshot that fits, and the events after it."""
+def change_arms(policy: KMTLUCB, kind: str, body: dict[str, Any]) -> None:
+    """Do what an event of kind arm_added or arm_retired says."""
+    if kind == "arm_retired":
+        policy.retire_arm(body["arm"])
+    elif body["arm"] not in policy.arms:
+        details = {name: body.get(name) for name in ("similarity", "neighbours")}
+        policy.add_arm(body["arm"], body.get("descriptor"), **details)
+
+
+Progress = Callable[[int, int], None]
+
+
+def follow(store: Store, settings: Settings, progress: Progress = lambda done, of: None) -> Learner:
+    """The learner after the whole log: the latest snapshot that fits, and the events after it.
+
+    Args:
+        store: the log.
+        settings: of the policy.
+        progress: told the last event taken in, and the last there is.
+    """
     learner = Learner(settings)
     for seq, snapshot in store.snapshots():
         try:
             learner.restore(snapshot)
-        except (FormatError, TypeError) as error:
+        except FormatError as error:
             log.warning("snapshot not used", extra={"seq": seq, "reason": str(error)})
-            learner = Learner(settings)
         else:
             break
-    learner.apply(store.read_all(learner.seq))
+    last, told = store.last_seq(), time.monotonic()
+    while events := store.read(learner.seq, 2000):
+        learner.apply(events)
+        progress(learner.seq, last)
+        if time.monotonic() > told + _PROGRESS:
+            told = time.monotonic()
+            log.info("reading the log", extra={"event": learner.seq, "of": last, "rows": learner.state.learned})
     learner.publish()
     return learner

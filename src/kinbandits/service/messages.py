@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from kinbandits.service.config import LARGEST
 from kinbandits.service.problems import Problem
+from kinbandits.service.rules import ARM, LARGEST, LARGEST_ARM, MOST_FEATURES
 
 Model = TypeVar("Model", bound=BaseModel)
 ID = r"^[0-9a-f]{1,2}-[0-9a-f]{12}$"
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
-Row = Annotated[list[Number], Field(min_length=1, max_length=100_000)]
-Name = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f/]{1,200}$")]
+Row = Annotated[list[Number], Field(min_length=1, max_length=MOST_FEATURES)]
+Name = Annotated[str, Field(pattern=ARM)]
 
 
 def _whole(value: object) -> object:
@@ -24,7 +24,7 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-ArmName = Name | Annotated[int, Field(ge=-(2**53), le=2**53), BeforeValidator(_whole)]
+ArmName = Name | Annotated[int, Field(ge=-LARGEST_ARM, le=LARGEST_ARM), BeforeValidator(_whole)]
 Role = Literal["decide", "reward", "read", "admin"]
 
 

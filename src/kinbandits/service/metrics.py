@@ -39,7 +39,16 @@ class EngineCollector(Collector):
         yield GaugeMetricFamily(
             "kinbandits_model_observations", "Rows the model has learned.", engine.serving.policy.n_observations
         )
-        yield GaugeMetricFamily("kinbandits_learn_seconds", "Last round of learning.", engine.learn_seconds)
+        follower = engine.follower
+        yield GaugeMetricFamily(
+            "kinbandits_behind_seconds",
+            "How long the oldest event waits that the serving model does not know.",
+            follower.behind_seconds,
+        )
+        yield GaugeMetricFamily("kinbandits_learn_seconds", "Last slice of learning.", follower.slice_seconds)
+        yield GaugeMetricFamily("kinbandits_publish_seconds", "Last copy of the model.", follower.publish_seconds)
+        yield GaugeMetricFamily("kinbandits_snapshot_seconds", "Last snapshot.", follower.snapshot_seconds)
+        yield GaugeMetricFamily("kinbandits_snapshot_bytes", "Size of the last snapshot.", follower.snapshot_bytes)
         yield GaugeMetricFamily("kinbandits_rows_refused", "Rows the model would not learn.", learner.refused)
         yield GaugeMetricFamily("kinbandits_waiting_requests", "Requests that wait to be written.", engine.waiting)
         yield GaugeMetricFamily("kinbandits_ready", "Whether requests are taken.", float(engine.ready))

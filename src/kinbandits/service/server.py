@@ -10,12 +10,17 @@ import time
 
 import uvicorn
 
+from kinbandits.errors import KinbanditsError
 from kinbandits.service.app import create_app
 from kinbandits.service.config import Settings
 from kinbandits.service.engine import Engine
 from kinbandits.service.store import Store
 
 _PLAIN = set(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "asctime", "taskName"}
+
+
+class ServiceFailedError(KinbanditsError, RuntimeError):
+    """The service could not go on, and has ended."""
 
 
 class JSONLines(logging.Formatter):
@@ -57,7 +62,8 @@ def run(
     """Serve until stopped (SIGINT, SIGTERM): requests that were taken are answered first."""
     set_up_logs(log_level)
     sys.setswitchinterval(0.001)  # the threads of engine and server hand over to each other often
-    app = create_app(Engine(store, settings), trusted_proxies=forwarded_allow_ips)
+    engine = Engine(store, settings)
+    app = create_app(engine, trusted_proxies=forwarded_allow_ips)
     gc.freeze()  # what is there now stays; and what requests leave behind is mostly not garbage in circles
     gc.set_threshold(20_000, 20, 20)
     config = uvicorn.Config(
@@ -70,4 +76,12 @@ def run(
         timeout_graceful_shutdown=10,
         proxy_headers=False,  # the application sees to them where they matter
     )
-    uvicorn.Server(config).run()
+    server = uvicorn.Server(config)
+
+    def end(message: str) -> None:
+        server.should_exit = True
+
+    engine.on_failure = end
+    server.run()
+    if engine.failure is not None:
+        raise ServiceFailedError(engine.failure)

@@ -7,6 +7,7 @@ keeps clear of a fault of SQLite before 3.51.3 that needs two connections that w
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -18,10 +19,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kinbandits._files import atomic_write
 from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.service import tables
 from kinbandits.service.events import Head
-from kinbandits.service.store import Store, StoreLockedError, StoreUnavailableError
+from kinbandits.service.store import (
+    KEPT_SNAPSHOTS,
+    Store,
+    StoreDamagedError,
+    StoreLockedError,
+    StoreUnavailableError,
+)
 
 
 class SQLiteStore(Store):
@@ -103,14 +111,14 @@ class SQLiteStore(Store):
             raise StoreUnavailableError(f"{self.path} was opened for reading only, or is closed")
         try:
             self._writer.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            raise StoreUnavailableError(f"{self.path} cannot be written now ({error})") from error
-        try:
             yield
             self._writer.execute("COMMIT")
-        except sqlite3.OperationalError as error:  # disk full, I/O error
+        except sqlite3.IntegrityError:
             self._rollback()
-            raise StoreUnavailableError(f"{self.path} cannot be written now ({error})") from error
+            raise
+        except sqlite3.DatabaseError as error:  # disk full, I/O error, damage
+            self._rollback()
+            raise self._trouble("written", error) from error
         except BaseException:
             self._rollback()
             raise
@@ -118,7 +126,13 @@ class SQLiteStore(Store):
     def _rollback(self) -> None:
         assert self._writer is not None
         if self._writer.in_transaction:
-            self._writer.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.Error):
+                self._writer.execute("ROLLBACK")
+
+    def _trouble(self, what: str, error: sqlite3.DatabaseError) -> StoreUnavailableError:
+        if isinstance(error, sqlite3.OperationalError):
+            return StoreUnavailableError(f"{self.path} cannot be {what} now ({error})")
+        return StoreDamagedError(f"{self.path} is not a kinbandits log, or it is damaged ({error})")
 
     def _write(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         assert self._writer is not None
@@ -138,10 +152,8 @@ class SQLiteStore(Store):
                 raise StoreUnavailableError(f"{self.path} is closed")
             try:
                 return self._reader.execute(sql, params).fetchall()
-            except sqlite3.OperationalError as error:
-                raise StoreUnavailableError(f"{self.path} cannot be read ({error})") from error
             except sqlite3.DatabaseError as error:
-                raise FormatError(f"{self.path} is not a kinbandits log, or it is damaged ({error})") from error
+                raise self._trouble("read", error) from error
 
     def lead(self) -> bool:
         """Yes: there is only one."""
@@ -166,6 +178,40 @@ class SQLiteStore(Store):
                 copy.execute("PRAGMA journal_mode = DELETE")  # or readers would leave files beside it
             finally:
                 copy.close()
+
+    # -- snapshots: files in a folder beside the log, so that writing one keeps no decision waiting -----------
+
+    @property
+    def _snapshots(self) -> Path:
+        return self.path.with_name(self.path.name + ".snapshots")
+
+    def save_snapshot(self, seq: int, data: bytes, keep: int = KEPT_SNAPSHOTS) -> None:
+        """Keep a snapshot of the state after event ``seq``, and drop all but the latest ``keep``."""
+        try:
+            self._snapshots.mkdir(mode=0o700, exist_ok=True)
+            atomic_write(self._snapshots / f"{seq:015d}", data)
+            for old in self.snapshot_seqs()[keep:]:
+                (self._snapshots / f"{old:015d}").unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreUnavailableError(f"{self._snapshots} cannot be written ({error.strerror})") from error
+
+    def snapshot_seqs(self) -> list[int]:
+        """The events after which there are snapshots, latest first."""
+        if not self._snapshots.is_dir():
+            return []
+        return sorted((int(p.name) for p in self._snapshots.iterdir() if p.name.isdecimal()), reverse=True)
+
+    def snapshot(self, seq: int) -> bytes | None:
+        """The snapshot after event ``seq``, if it can be read."""
+        try:
+            return (self._snapshots / f"{seq:015d}").read_bytes()
+        except OSError:
+            return None
+
+    def drop_snapshots(self) -> None:
+        """Forget all snapshots; the next start reads the whole log."""
+        for seq in self.snapshot_seqs():
+            (self._snapshots / f"{seq:015d}").unlink(missing_ok=True)
 
     def keep_head(self, head: Head) -> None:
         """Beside the log, in a file of its own."""

@@ -22,9 +22,16 @@ from kinbandits.errors import FormatError, InvalidInputError, KinbanditsError
 from kinbandits.service import tables
 from kinbandits.service.events import OUTCOMES, Draft, Event, Head, Record, digest, number_of, to_text
 
+KEPT_SNAPSHOTS = 3
+_PROBE = 65_536  # characters: a nearly full disk may have room for a few
+
 
 class StoreUnavailableError(KinbanditsError, RuntimeError):
     """The log cannot be written or read now; nothing is known to be lost. Try again."""
+
+
+class StoreDamagedError(FormatError, StoreUnavailableError):
+    """The log's files are damaged: stop, and restore a backup."""
 
 
 class StoreLockedError(KinbanditsError, RuntimeError):
@@ -42,6 +49,16 @@ class Token:
     revoked: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A login to the dashboard: the hash of its secret, the token's name, and until when it is valid."""
+
+    hash: str
+    token: str
+    until: float
+
+
+_EVENT = "SELECT seq, kind, decision, at, body, digest FROM events"
 _RECORD = (
     "SELECT d.id, d.seq, d.at, e.body, d.state, d.reward, d.key, d.request "
     "FROM decisions d JOIN events e ON e.seq = d.seq"
@@ -82,13 +99,14 @@ class Transaction:
             rows.append((seq, draft.kind, draft.decision, draft.at, text, mark))
             self._seq, self._digest = seq, mark
             if draft.kind == "decision":
-                opened.append((draft.decision, seq, draft.at, "open", draft.key, draft.request))
+                arm = str(draft.body["arm"])
+                opened.append((draft.decision, seq, draft.at, "open", draft.key, draft.request, arm))
             elif draft.kind in OUTCOMES:
                 delivered = draft.body["reward"] if draft.kind in ("reward", "late") else None
                 closed.append((OUTCOMES[draft.kind], delivered, draft.decision))
         write = self._store._write_many
         write("INSERT INTO events (seq, kind, decision, at, body, digest) VALUES (?, ?, ?, ?, ?, ?)", rows)
-        write("INSERT INTO decisions (id, seq, at, state, key, request) VALUES (?, ?, ?, ?, ?, ?)", opened)
+        write("INSERT INTO decisions (id, seq, at, state, key, request, arm) VALUES (?, ?, ?, ?, ?, ?, ?)", opened)
         write("UPDATE decisions SET state = ?, reward = ? WHERE id = ?", closed)
         return events
 
@@ -117,6 +135,19 @@ class Transaction:
             return False
         self._store._write_many("UPDATE tokens SET revoked = ? WHERE name = ?", [(at, name)])
         return True
+
+    def arm_events(self, after: int) -> list[Event]:
+        """Arms added and retired after event ``seq``, by whichever process."""
+        sql = f"{_EVENT} WHERE seq > ? AND kind IN ('arm_added', 'arm_retired') ORDER BY seq"
+        return [_event(row) for row in self._store._write(sql, (after,))]
+
+    def open_session(self, session: Session, now: float) -> None:
+        """Keep a session; those that have ended are forgotten."""
+        self._store._write_many("DELETE FROM sessions WHERE until < ?", [(now,)])
+        self._store._write_many(
+            "INSERT INTO sessions (hash, token, until) VALUES (?, ?, ?)",
+            [(session.hash, session.token, session.until)],
+        )
 
     def set_meta(self, name: str, value: str) -> None:
         """Keep a text under a name."""
@@ -242,8 +273,8 @@ class Store(ABC):
 
     def read(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events after ``seq``, in order."""
-        sql = "SELECT seq, kind, decision, at, body, digest FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
-        return [Event(s, k, d, t, json.loads(b), g) for s, k, d, t, b, g in self._query(sql, (after, limit))]
+        sql = f"{_EVENT} WHERE seq > ? ORDER BY seq LIMIT ?"
+        return [_event(row) for row in self._query(sql, (after, limit))]
 
     def read_all(self, after: int = 0, batch: int = 5000) -> Iterator[Event]:
         """All events after ``seq``, in order."""
@@ -304,33 +335,49 @@ class Store(ABC):
         """All tokens, revoked ones included."""
         return [_token(row) for row in self._query(_TOKENS)]
 
+    def sessions(self) -> list[Session]:
+        """All logins to the dashboard that were kept."""
+        return [Session(*row) for row in self._query("SELECT hash, token, until FROM sessions")]
+
     def meta(self, name: str) -> str | None:
         """The text kept under this name."""
         rows = self._query("SELECT value FROM meta WHERE name = ?", (name,))
         return str(rows[0][0]) if rows else None
 
-    def save_snapshot(self, seq: int, data: bytes, keep: int = 2) -> None:
+    def probe(self) -> None:
+        """Write something and flush it, to see whether that can be done."""
+        with self.transaction() as tx:
+            tx.set_meta("probe", f"{time.time()} {'-' * _PROBE}")
+
+    # -- snapshots: kept where they are in nobody's way ------------------------------------------
+
+    @abstractmethod
+    def save_snapshot(self, seq: int, data: bytes, keep: int = KEPT_SNAPSHOTS) -> None:
         """Keep a snapshot of the state after event ``seq``, and drop all but the latest ``keep``."""
-        with self._writer_lock, self._begin():
-            self._write_many(
-                "INSERT INTO snapshots (seq, at, data) VALUES (?, ?, ?) ON CONFLICT (seq) DO NOTHING",
-                [(seq, time.time(), data)],
-            )
-            self._write_many(
-                "DELETE FROM snapshots WHERE seq NOT IN (SELECT seq FROM snapshots ORDER BY seq DESC LIMIT ?)",
-                [(keep,)],
-            )
+
+    @abstractmethod
+    def snapshot_seqs(self) -> list[int]:
+        """The events after which there are snapshots, latest first."""
+
+    @abstractmethod
+    def snapshot(self, seq: int) -> bytes | None:
+        """The snapshot after event ``seq``, if it can be had."""
+
+    @abstractmethod
+    def drop_snapshots(self) -> None:
+        """Forget all snapshots; the next start reads the whole log."""
 
     def snapshots(self) -> Iterator[tuple[int, bytes]]:
         """Snapshots as (seq, data), latest first."""
-        for (seq,) in self._query("SELECT seq FROM snapshots ORDER BY seq DESC"):
-            for (data,) in self._query("SELECT data FROM snapshots WHERE seq = ?", (seq,)):
-                yield int(seq), bytes(data)
+        for seq in self.snapshot_seqs():
+            data = self.snapshot(seq)
+            if data is not None:
+                yield seq, data
 
-    def drop_snapshots(self) -> None:
-        """Forget all snapshots; the next start reads the whole log."""
-        with self._writer_lock, self._begin():
-            self._write("DELETE FROM snapshots")
+
+def _event(row: tuple[Any, ...]) -> Event:
+    seq, kind, decision, at, body, mark = row
+    return Event(seq, kind, decision, at, json.loads(body), mark)
 
 
 def _record(row: tuple[Any, ...]) -> Record:

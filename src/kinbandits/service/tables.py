@@ -6,8 +6,20 @@ Words that differ between SQLite and PostgreSQL are written in braces. A step is
 
 from __future__ import annotations
 
-SQLITE = {"real": "REAL", "blob": "BLOB", "text": "TEXT", "int": "INTEGER"}
-POSTGRES = {"real": "DOUBLE PRECISION", "blob": "BYTEA", "text": 'TEXT COLLATE "C"', "int": "BIGINT"}
+SQLITE = {
+    "real": "REAL",
+    "blob": "BLOB",
+    "text": "TEXT",
+    "int": "INTEGER",
+    "arm": "CAST(json_extract(e.body, '$.arm') AS TEXT)",
+}
+POSTGRES = {
+    "real": "DOUBLE PRECISION",
+    "blob": "BYTEA",
+    "text": 'TEXT COLLATE "C"',
+    "int": "BIGINT",
+    "arm": "e.body::jsonb ->> 'arm'",
+}
 
 STEPS: dict[int, tuple[str, ...]] = {
     1: (
@@ -26,6 +38,15 @@ STEPS: dict[int, tuple[str, ...]] = {
     ),
     # Repeated and dangling rewards are not events (nothing happened), but operators want them counted.
     2: ("CREATE TABLE counters (name {text} PRIMARY KEY, value {int} NOT NULL)",),
+    # Decisions are listed in order and by arm. Sessions are kept as hashes; the secret that signed them goes.
+    3: (
+        "CREATE UNIQUE INDEX decisions_in_order ON decisions (seq)",
+        "ALTER TABLE decisions ADD COLUMN arm {text}",
+        "UPDATE decisions SET arm = (SELECT {arm} FROM events e WHERE e.seq = decisions.seq)",
+        "CREATE TABLE sessions (hash {text} PRIMARY KEY, token {text} NOT NULL, until {real} NOT NULL)",
+        "DELETE FROM meta WHERE name = 'session_secret'",
+        "DELETE FROM snapshots",  # of an older format
+    ),
 }
 VERSION = max(STEPS)
 

@@ -6,15 +6,17 @@ A token holds 256 random bits, so a plain SHA-256 is a safe way to keep it; ther
 from __future__ import annotations
 
 import hashlib
-import hmac
+import logging
 import secrets
 import threading
 import time
 
-from kinbandits.service.store import Store, Token
+from kinbandits.service.store import Session, Store, StoreUnavailableError, Token
+
+log = logging.getLogger("kinbandits.service")
 
 ROLES = ("decide", "reward", "read", "admin")
-_REFRESH = 2.0  # seconds after which a token revoked by another process is refused here
+_REFRESH = 1.0  # seconds between two looks at what other processes have made and revoked
 _SESSION = 12 * 3600.0
 
 
@@ -29,61 +31,62 @@ def hash_token(token: str) -> str:
 
 
 class Keyring:
-    """The valid tokens, read again now and then; and signed sessions of the dashboard."""
+    """The valid tokens and the logins to the dashboard, as they were read last.
+
+    Nothing here waits for the database but `refresh`, which a thread of its own calls: a database that hangs must
+    not keep the server from answering.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._tokens: dict[str, Token] = {}
-        self._names: dict[str, Token] = {}
-        self._read_at = float("-inf")
+        self._by_hash: dict[str, Token] = {}
+        self._by_name: dict[str, Token] = {}
+        self._sessions: dict[str, Session] = {}
         self._lock = threading.Lock()
-        self._secret: bytes | None = None
+        self._closed = threading.Event()
+        self.refresh()
 
     def find(self, token: str) -> Token | None:
         """The token with this secret, if it is valid."""
-        self._refresh()
-        return self._tokens.get(hash_token(token))
+        return self._by_hash.get(hash_token(token))
 
-    def forget(self) -> None:
-        """Read the tokens again when next asked."""
-        self._read_at = float("-inf")
-
-    def _refresh(self) -> None:
-        if time.monotonic() - self._read_at < _REFRESH:
-            return
+    def refresh(self) -> None:
+        """Read tokens and sessions again."""
         with self._lock:
             valid = [t for t in self._store.tokens() if t.revoked is None]
-            self._tokens = {t.hash: t for t in valid}
-            self._names = {t.name: t for t in valid}
-            self._read_at = time.monotonic()
+            sessions = {s.hash: s for s in self._store.sessions()}
+            self._by_hash, self._by_name = {t.hash: t for t in valid}, {t.name: t for t in valid}
+            self._sessions = sessions
 
-    # -- sessions of the dashboard: the name of a token and a time, signed ----------------------
+    def keep_fresh(self) -> None:
+        """Refresh now and then, until closed; for a thread."""
+        while not self._closed.wait(_REFRESH):
+            try:
+                self.refresh()
+            except StoreUnavailableError as error:
+                log.warning("tokens not read again", extra={"reason": str(error)})
+
+    def close(self) -> None:
+        """End `keep_fresh`."""
+        self._closed.set()
+
+    # -- logins to the dashboard ----------------------------------------------------------------
 
     def open_session(self, token: Token) -> str:
         """A cookie's value that stands for this token until it expires or the token is revoked."""
-        text = f"{token.name}.{int(time.time() + _SESSION)}"
-        return f"{text}.{self._sign(text)}"
+        secret, now = secrets.token_urlsafe(32), time.time()
+        session = Session(hash_token(secret), token.name, now + _SESSION)
+        with self._store.transaction() as tx:
+            tx.open_session(session, now)
+        self._sessions = {**self._sessions, session.hash: session}
+        return secret
 
     def session(self, cookie: str) -> Token | None:
         """The token that this cookie stands for, if it still does."""
-        text, _, signature = cookie.rpartition(".")
-        name, _, until = text.rpartition(".")
-        if not hmac.compare_digest(signature.encode(), self._sign(text).encode()):
+        found = self._sessions.get(hash_token(cookie))
+        if found is None or found.until < time.time():
             return None
-        if float(until) < time.time():
-            return None
-        self._refresh()
-        return self._names.get(name)
-
-    def _sign(self, text: str) -> str:
-        if self._secret is None:
-            kept = self._store.meta("session_secret")
-            if kept is None:
-                with self._store.transaction() as tx:
-                    kept = self._store.meta("session_secret") or secrets.token_hex(32)
-                    tx.set_meta("session_secret", kept)
-            self._secret = bytes.fromhex(kept)
-        return hmac.new(self._secret, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+        return self._by_name.get(found.token)
 
 
 def first_token(store: Store) -> str | None:

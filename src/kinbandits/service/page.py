@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kinbandits.errors import KinbanditsError
+from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.policies import KMTLUCB
 from kinbandits.service.chooser import learned_row
 from kinbandits.service.config import ServiceSettings
 from kinbandits.service.events import Draft, Record
+from kinbandits.service.learner import Serving, change_arms
 from kinbandits.service.problems import Problem, unknown_decision
 from kinbandits.service.requests import (
     AddArm,
@@ -26,6 +27,7 @@ from kinbandits.service.requests import (
     Reward,
     Void,
 )
+from kinbandits.service.rules import LARGEST, check_arms, check_reward
 from kinbandits.service.store import Token, Transaction
 
 Chosen = tuple[str, dict[str, Any]] | Problem
@@ -35,13 +37,14 @@ _ANSWER = ("arm", "index", "mean", "width", "score", "propensity")
 class Page:
     """The drafts of one transaction."""
 
-    def __init__(self, tx: Transaction, now: float, settings: ServiceSettings, policy: KMTLUCB) -> None:
-        self.tx, self.now, self.settings, self.policy = tx, now, settings, policy
+    def __init__(self, tx: Transaction, now: float, settings: ServiceSettings, serving: Serving) -> None:
+        self.tx, self.now, self.settings = tx, now, settings
+        self.policy, self._seq = serving.policy, serving.seq
         self.drafts: list[Draft] = []
-        self.arms_changed = False
+        self.changed_arms: set[Request] = set()  # requests that have
         self._records: dict[str, Record] = {}
         self._keys: dict[str, Record] = {}
-        self._arms: dict[str | int, bool] | None = None  # arm -> retired, once one is changed
+        self._trial: KMTLUCB | None = None  # with all arms there are, and no rows
 
     def fill(self, requests: Sequence[Request], chosen: Mapping[Decide, Chosen]) -> list[Outcome]:
         """Write down all requests; the outcome of each."""
@@ -110,9 +113,13 @@ class Page:
             return {"id": record.id, "state": record.state, "reward": request.value}
         if record.state == "void":
             raise Problem(409, "void", "this decision is void; it takes no reward")
-        low, high = self.policy.reward_range or (None, None)
-        if low is not None and high is not None and not low <= request.value <= high:
-            raise Problem(409, "reward_range", f"a reward of this service is between {low:g} and {high:g}")
+        limits = self.policy.reward_range
+        try:
+            check_reward(request.value, limits)
+        except InvalidInputError:
+            low, high = limits or (-LARGEST, LARGEST)
+            detail = f"a reward of this service is between {low:g} and {high:g}"
+            raise Problem(409, "reward_range", detail) from None
         delay = self.now - record.at
         wait = self.settings.reward_wait
         if record.state == "open" and wait and delay > wait:
@@ -142,23 +149,32 @@ class Page:
 
     # -- arms and tokens ------------------------------------------------------------------------
 
-    def _arm_states(self) -> dict[str | int, bool]:
-        if self._arms is None:
-            self._arms = {arm: arm in self.policy.retired for arm in self.policy.arms}
-        return self._arms
+    def _arms(self) -> KMTLUCB:
+        """The arms there are, in a policy without rows: those served, and what was changed since."""
+        if self._trial is None:
+            self._trial = type(self.policy)(**self.policy.get_params())
+            for arm in self.policy.retired:
+                self._trial.retire_arm(arm)
+            for event in self.tx.arm_events(self._seq):
+                change_arms(self._trial, event.kind, event.body)
+        return self._trial
 
     def _add_arm(self, request: AddArm) -> dict[str, Any]:
-        arms = self._arm_states()
-        if request.arm in arms:
+        arms = self._arms()
+        if request.arm in arms.arms:
             raise Problem(409, "arm_exists", "there is an arm of this name (it may be retired); choose another")
+        try:
+            check_arms([*arms.arms, request.arm])
+        except InvalidInputError:
+            raise Problem(409, "arm_exists", "there is an arm that looks the same in a path") from None
         details = {
             "descriptor": request.descriptor,
             "similarity": request.similarity,
             "neighbours": request.neighbours,
         }
-        try:  # on a copy: does the similarity take such an arm?
-            trial = self.policy.frozen()
-            trial.add_arm(request.arm, **details)  # type: ignore[arg-type]
+        body = {"arm": request.arm, "by": request.by, **details}
+        try:  # does the similarity take such an arm?
+            change_arms(arms, "arm_added", body)
         except KinbanditsError:
             raise Problem(
                 409,
@@ -166,21 +182,20 @@ class Page:
                 "the similarity of this policy cannot take this arm: give the descriptor, similarity or neighbours "
                 "it needs, of the right length",
             ) from None
-        self._add("arm_added", {"arm": request.arm, "by": request.by, **details})
-        arms[request.arm] = False
-        self.arms_changed = True
+        self._add("arm_added", body)
+        self.changed_arms.add(request)
         return {"arm": request.arm, "retired": False}
 
     def _retire_arm(self, request: RetireArm) -> dict[str, Any]:
-        arms = self._arm_states()
-        if request.arm not in arms:
+        arms = self._arms()
+        if request.arm not in arms.arms:
             raise Problem(404, "unknown_arm", "there is no arm of this name")
-        if not arms[request.arm]:
-            if sum(not retired for retired in arms.values()) == 1:
+        if request.arm not in arms.retired:
+            if len(arms.active_arms) == 1:
                 raise Problem(409, "last_arm", "this is the last active arm; add another before retiring it")
+            arms.retire_arm(request.arm)
             self._add("arm_retired", {"arm": request.arm, "by": request.by})
-            arms[request.arm] = True
-            self.arms_changed = True
+            self.changed_arms.add(request)
         return {"arm": request.arm, "retired": True}
 
     def _add_token(self, request: AddToken) -> dict[str, Any]:

@@ -1,0 +1,268 @@
+"""The thread that follows the log and teaches the model, in slices.
+
+How it keeps up
+    - Rows are learned in slices of about `_SLICE` seconds; between slices a new copy of the model is published, no
+      more often than copying takes half of the time.
+    - While it keeps up it leaves half of the core to others.
+
+What gives way when it does not (in this order; the lag is in metrics, dashboard and log)
+    1. Behind for `_BEHIND` seconds: it no longer pauses, and publishes at most once a second.
+    2. Snapshots are put off.
+    3. Decisions go on, from an older model. No row is dropped: what was not learned is learned later, or at the
+       next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kinbandits.service.events import Event
+from kinbandits.service.learner import Serving
+from kinbandits.service.requests import Outcome, Request, deliver
+from kinbandits.service.store import StoreUnavailableError
+
+if TYPE_CHECKING:
+    from kinbandits.service.engine import Engine
+
+log = logging.getLogger("kinbandits.service")
+
+_POLL = 0.25  # seconds to wait for news at most
+_SLICE = 0.05  # seconds that a slice should take
+_MOST_IN_SLICE = 2000  # events
+_MOST_HELD = 20_000  # events that wait in memory; beyond that they are read from the log again
+_BEHIND = 2.0  # seconds behind the log from which other things give way
+_HEAD_EVERY = 1.0  # seconds between two notes of the last event outside the log
+_SNAPSHOT_SHARE = 50.0  # a snapshot may take one part in so many of the time
+_SNAPSHOT_RATE = 2e6  # bytes a second that snapshots may write on average
+_EVENTS_PER_SNAPSHOT = 50_000  # even if nothing was learned: reading so many again takes a while
+_RETRY_SNAPSHOT = 30.0  # seconds, if one could not be kept
+_TO_LEARN = 3.0  # seconds that are left for learning when the service ends
+_TO_ANSWER = 10.0  # seconds after which a change of arms is answered even if it is not yet in force
+
+
+class Follower:
+    """Learns what was written."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._store = engine.store
+        self._news = threading.Condition()
+        self._written: deque[Event] = deque()  # by this process, where no other process writes
+        self._marks: deque[tuple[int, float]] = deque()  # (seq, when it came): what is not published yet
+        self._held: list[tuple[int, float, Sequence[tuple[Request, Outcome]]]] = []
+        self._stopping = threading.Event()
+        self._per_event = 0.001  # seconds, as the last slices had it
+        self._published = 0.0  # when
+        self.publish_seconds = 0.0
+        self.slice_seconds = 0.0
+        self._next_head = 0.0
+        self._warned = 0.0
+        self.snapshot_seq = 0
+        self._snapshot_rows = 0
+        self._snapshot_after = 0.0  # when the next one may be made
+        self.snapshot_seconds = 0.0
+        self.snapshot_bytes = 0
+
+    def begin(self) -> None:
+        """Take up where the learner stands."""
+        self.snapshot_seq, self._snapshot_rows = self._engine.learner.restored
+
+    # -- asked by other threads -----------------------------------------------------------------
+
+    def hand_over(self, events: Sequence[Event]) -> None:
+        """Events that this process has written."""
+        if not events:
+            return
+        with self._news:
+            self._marks.append((events[-1].seq, time.monotonic()))
+            if not self._store.shared:
+                self._written.extend(events)
+                if len(self._written) > _MOST_HELD:
+                    self._written.clear()
+            self._news.notify_all()
+
+    def answer_after(self, seq: int, answers: Sequence[tuple[Request, Outcome]]) -> None:
+        """Answer these when the model has taken in event ``seq``."""
+        with self._news:
+            self._held.append((seq, time.monotonic() + _TO_ANSWER, answers))
+
+    def wait_for(self, seq: int, timeout: float) -> bool:
+        """Whether the model has taken in the log up to event ``seq``, within this time."""
+        with self._news:
+            return self._news.wait_for(lambda: self._engine.serving.seq >= seq, timeout)
+
+    def stop(self) -> None:
+        """Learn what there is time for, and end."""
+        self._stopping.set()
+        with self._news:
+            self._news.notify_all()
+
+    @property
+    def behind_seconds(self) -> float:
+        """How long the oldest event has waited that the serving model does not know."""
+        with self._news:
+            return max(0.0, time.monotonic() - self._marks[0][1]) if self._marks else 0.0
+
+    @property
+    def behind_events(self) -> int:
+        """How many events of this process the serving model does not know."""
+        with self._news:
+            return max(0, max(seq for seq, _ in self._marks) - self._engine.serving.seq) if self._marks else 0
+
+    # -- the thread -----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """The thread."""
+        end = float("inf")
+        while True:
+            stopping = self._stopping.is_set()
+            if stopping and end == float("inf"):
+                end = time.monotonic() + _TO_LEARN
+            try:
+                events = self._next(0.0 if stopping else _POLL)
+                if events:
+                    self._take(events, stopping)
+                self._answer_held()
+                self._keep_house()
+            except StoreUnavailableError as error:
+                log.warning("following the log failed", extra={"reason": str(error)})
+                events = []
+                self._stopping.wait(_POLL)
+            if stopping and (not events or time.monotonic() > end):
+                break
+        self._finish()
+
+    def _next(self, seconds: float) -> list[Event]:
+        """The next slice of events."""
+        seq = self._engine.learner.seq
+        n = max(1, min(_MOST_IN_SLICE, int(_SLICE / self._per_event)))
+        if self._store.shared:
+            events = self._store.read(seq, n)
+            if not events and seconds:
+                self._publish_if_due(True)
+                self._store.wait(seconds)
+                events = self._store.read(seq, n)
+            if events:
+                with self._news:
+                    self._marks.append((events[-1].seq, time.monotonic()))
+            return events
+        with self._news:
+            if not self._marks and not self._pending_publish:
+                self._news.wait_for(lambda: self._marks or self._stopping.is_set(), seconds)
+            while self._written and self._written[0].seq <= seq:
+                self._written.popleft()
+            if self._written and self._written[0].seq == seq + 1:
+                return [self._written.popleft() for _ in range(min(n, len(self._written)))]
+            missing = bool(self._marks) and self._marks[-1][0] > seq
+        if missing:
+            return self._store.read(seq, n)
+        if self._pending_publish and not self._publish_if_due(self._stopping.is_set()):
+            self._stopping.wait(min(seconds, 0.02))
+        return []
+
+    def _take(self, events: Sequence[Event], stopping: bool) -> None:
+        learner = self._engine.learner
+        started = time.monotonic()
+        changed = learner.apply(events)
+        seconds = time.monotonic() - started
+        self.slice_seconds = seconds
+        self._per_event = 0.5 * self._per_event + 0.5 * max(1e-6, seconds / len(events))
+        self._changed |= changed
+        self._publish_if_due(stopping)
+        behind = self.behind_seconds
+        if behind > _BEHIND and time.monotonic() > self._warned + 10.0:
+            self._warned = time.monotonic()
+            log.warning("learning is behind", extra={"seconds": round(behind, 1), "events": self.behind_events})
+        if seconds > 0.005 and behind < _BEHIND and not stopping:
+            self._stopping.wait(min(seconds, 1.0))  # leave half of the core to others
+
+    _changed = False  # whether the policy knows more than what is published
+
+    @property
+    def _pending_publish(self) -> bool:
+        return self._engine.serving.seq < self._engine.learner.seq
+
+    def _publish_if_due(self, now: bool) -> bool:
+        """Let decisions see what was learned, unless copying would take more than half of the time."""
+        learner = self._engine.learner
+        if not self._pending_publish:
+            return True
+        pause = max(self.publish_seconds, 1.0 if self.behind_seconds > _BEHIND else 0.0)
+        if self._changed and not now and time.monotonic() < self._published + pause:
+            return False
+        started = time.monotonic()
+        if self._changed:
+            learner.publish()
+            self._changed = False
+            self.publish_seconds = time.monotonic() - started
+            self._published = time.monotonic()
+        else:
+            learner.serving = Serving(learner.serving.policy, learner.seq)
+        with self._news:
+            while self._marks and self._marks[0][0] <= learner.seq:
+                self._marks.popleft()
+            self._news.notify_all()
+        return True
+
+    def _answer_held(self) -> None:
+        with self._news:
+            now, seq = time.monotonic(), self._engine.serving.seq
+            due = [answers for after, end, answers in self._held if after <= seq or end < now]
+            self._held = [h for h in self._held if not (h[0] <= seq or h[1] < now)]
+        for answers in due:
+            deliver(answers)
+
+    # -- head and snapshots ---------------------------------------------------------------------
+
+    def _keep_house(self) -> None:
+        if time.monotonic() > self._next_head:
+            self._next_head = time.monotonic() + _HEAD_EVERY
+            self._keep_head()
+        learner = self._engine.learner
+        rows = learner.state.learned - self._snapshot_rows
+        events = learner.seq - self.snapshot_seq
+        if rows < self._engine.settings.service.snapshot_every and events < _EVENTS_PER_SNAPSHOT:
+            return
+        if time.monotonic() > self._snapshot_after and self.behind_seconds < _BEHIND:
+            self._snapshot()
+
+    def _keep_head(self) -> None:
+        head = self._store.head()
+        if head != self._store.kept_head():
+            self._store.keep_head(head)
+
+    def _snapshot(self) -> None:
+        learner = self._engine.learner
+        started = time.monotonic()
+        try:
+            if self._store.lead():
+                data = learner.to_bytes()
+                self.snapshot_bytes = len(data)
+                self._store.save_snapshot(learner.seq, data)
+        except StoreUnavailableError as error:
+            log.warning("snapshot not kept", extra={"reason": str(error)})
+            self._snapshot_after = time.monotonic() + _RETRY_SNAPSHOT
+            return
+        self.snapshot_seconds = time.monotonic() - started
+        pause = max(_SNAPSHOT_SHARE * self.snapshot_seconds, self.snapshot_bytes / _SNAPSHOT_RATE)
+        self._snapshot_after = time.monotonic() + pause
+        self.snapshot_seq, self._snapshot_rows = learner.seq, learner.state.learned
+
+    def _finish(self) -> None:
+        try:
+            self._publish_if_due(True)
+            self._keep_head()
+            if self._engine.learner.state.learned > self._snapshot_rows and self.snapshot_seconds < _TO_LEARN:
+                self._snapshot()
+        except StoreUnavailableError as error:
+            log.warning("no snapshot at the end", extra={"reason": str(error)})
+        finally:
+            with self._news:
+                held, self._held = self._held, []
+            for _, _, answers in held:
+                deliver(answers)

@@ -1,0 +1,222 @@
+"""The thread that puts requests in order, chooses, writes and answers.
+
+Every request is answered, whatever happens: a request that cannot be written must not take others with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kinbandits.service import chooser
+from kinbandits.service.events import Draft, Record, decision_id, number_of
+from kinbandits.service.page import Chosen, Page
+from kinbandits.service.problems import Problem, unavailable
+from kinbandits.service.requests import Decide, Outcome, Request, deliver
+from kinbandits.service.store import StoreDamagedError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from kinbandits.service.engine import Engine
+
+log = logging.getLogger("kinbandits.service")
+
+_MOST_AT_ONCE = 256
+_SWEPT = 1000  # decisions that are defaulted at once, at most
+
+
+class Sequencer:
+    """Takes requests from a queue; one transaction for all that wait."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._store = engine.store
+        self._settings = engine.settings.service
+        self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self.number = 0  # of this slot's last decision: the random state of the service
+        self.n_features = self._settings.features
+        self.last_error: str | None = None
+        self._damaged = False
+        self.next_sweep = 0.0
+
+    def begin(self) -> None:
+        """Take up where the log ends."""
+        self.n_features = self._settings.features or self._engine.learner.state.n_features
+        self.number = self._store.last_number()
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return self._requests.qsize()
+
+    def put(self, request: Request) -> None:
+        """Hand in a request."""
+        self._requests.put(request)
+
+    def stop(self) -> None:
+        """End when all that was handed in is answered."""
+        self._requests.put(None)
+
+    def drain(self, problem: Problem) -> None:
+        """Answer all that wait with a problem."""
+        while True:
+            try:
+                request = self._requests.get_nowait()
+            except queue.Empty:
+                return
+            if request is not None:
+                deliver([(request, problem)])
+
+    def run(self) -> None:
+        """The thread."""
+        running = True
+        while running:
+            batch = self._next_batch()
+            if batch and batch[-1] is None:
+                running = False
+            self._answer([r for r in batch if r is not None])
+            self.sweep()
+
+    def refusal(self, request: Decide) -> Problem | None:
+        """Why this request cannot be decided, if so."""
+        try:
+            chooser.check(request, self._engine.serving, self.n_features, self._settings.max_candidates)
+        except Problem as problem:
+            return problem
+        return None
+
+    def _next_batch(self) -> list[Request | None]:
+        batch: list[Request | None] = []
+        try:
+            batch.append(self._requests.get(timeout=self._sweep_interval))
+            while batch[-1] is not None and len(batch) < _MOST_AT_ONCE:
+                batch.append(self._requests.get_nowait())
+        except queue.Empty:
+            pass
+        return batch
+
+    def _answer(self, requests: Sequence[Request]) -> None:
+        if not requests:
+            return
+        try:
+            answers = self._write(requests)
+        except StoreUnavailableError as error:
+            self._trouble(error)
+            answers = [(r, unavailable()) for r in requests]
+        except Exception:
+            if len(requests) > 1:  # one of them is bad; the others must not suffer
+                for request in requests:
+                    self._answer([request])
+                return
+            log.exception("request failed")
+            answers = [(requests[0], Problem(500, "internal", "the request could not be carried out"))]
+        deliver(answers)
+
+    def _write(self, requests: Sequence[Request]) -> list[tuple[Request, Outcome]]:
+        """Choose, write, flush. Nothing is remembered unless all of it is on disk.
+
+        Who has changed an arm is answered by the follower, when the change is in force: nobody else waits for that.
+        """
+        self._recover()
+        bodies = self._choose([r for r in requests if isinstance(r, Decide)])
+        with self._store.transaction() as tx:
+            page = Page(tx, self._engine.clock(), self._settings, self._engine.serving)
+            outcomes = page.fill(requests, bodies)
+            events = tx.append(page.drafts) if page.drafts else []
+        made = [e.decision for e in events if e.kind == "decision" and e.decision is not None]
+        if made:
+            self.number = number_of(max(made))[1]
+        if made and self.n_features is None:
+            first = next(e.body["context"] for e in events if e.kind == "decision")
+            self.n_features = len(first[0]) if isinstance(first[0], list) else len(first)
+        self._engine.follower.hand_over(events)
+        answers = list(zip(requests, outcomes, strict=True))
+        if page.changed_arms:
+            held = [a for a in answers if a[0] in page.changed_arms]
+            answers = [a for a in answers if a[0] not in page.changed_arms]
+            self._engine.follower.answer_after(events[-1].seq, held)
+        return answers
+
+    def _trouble(self, error: StoreUnavailableError) -> None:
+        if self.last_error is None:
+            log.error("log not available", extra={"reason": str(error)})
+        self.last_error = str(error)
+        self._damaged |= isinstance(error, StoreDamagedError)
+
+    def _recover(self) -> None:
+        """After the log was away: show that it can be written, and ask again what we remember of it."""
+        if self._damaged:
+            raise StoreDamagedError(self.last_error or "the log is damaged")
+        if self.last_error is not None:
+            self._store.reconnect()
+            self._store.probe()
+            self.number = self._store.last_number()
+            self.last_error = None
+            log.info("log available again")
+
+    def _choose(self, decides: Sequence[Decide]) -> dict[Decide, Chosen]:
+        """An id and a body for each decision that is not a repeat, by request."""
+        keys = {r.key for r in decides if r.key is not None}
+        known = self._store.known_keys(keys) if keys else set()
+        fresh: list[Decide] = []
+        chosen: dict[Decide, Chosen] = {}
+        for request in decides:
+            if request.key is not None and request.key in known:
+                continue
+            if request.key is not None:
+                known.add(request.key)
+            problem = self.refusal(request)  # the arms may have changed since it was asked
+            if problem is None:
+                fresh.append(request)
+            else:
+                chosen[request] = problem
+        if self.n_features is None and fresh:  # the first decision settles the length of a context
+            length = _length(fresh[0])
+            wrong = Problem(409, "context_length", f"a context of this service has {length} numbers")
+            chosen.update({r: wrong for r in fresh if _length(r) != length})
+            fresh = [r for r in fresh if _length(r) == length]
+        ids = [decision_id(self._store.slot, self.number + 1 + i) for i in range(len(fresh))]
+        bodies = chooser.choose(fresh, ids, self._engine.serving)
+        for request, identifier, body in zip(fresh, ids, bodies, strict=True):
+            chosen[request] = body if isinstance(body, Problem) else (identifier, body)
+        return chosen
+
+    # -- overdue decisions ----------------------------------------------------------------------
+
+    @property
+    def _sweep_interval(self) -> float:
+        wait = self._settings.reward_wait
+        return min(1.0, max(0.05, wait / 4)) if wait else 1.0
+
+    def sweep(self) -> None:
+        """Default the decisions whose wait time is over; the leader's duty. Also see whether the log is back."""
+        settings = self._settings
+        if time.monotonic() < self.next_sweep or not (settings.reward_wait or self.last_error):
+            return
+        self.next_sweep = time.monotonic() + self._sweep_interval
+        try:
+            self._recover()
+            if not settings.reward_wait or not self._store.lead():
+                return
+            now = self._engine.clock()
+            with self._store.transaction() as tx:
+                overdue = tx.overdue(now - settings.reward_wait, _SWEPT)
+                events = tx.append([defaulted(r, settings.default_reward, now) for r in overdue]) if overdue else []
+            self._engine.follower.hand_over(events)
+            if len(overdue) >= _SWEPT:
+                self.next_sweep = 0.0
+        except StoreUnavailableError as error:
+            self._trouble(error)
+
+
+def defaulted(record: Record, reward: float | None, now: float) -> Draft:
+    """The event that a decision's wait time is over."""
+    body = {"reward": reward, **chooser.learned_row(record.body)}
+    return Draft("default", now, body, record.id)
+
+
+def _length(request: Decide) -> int:
+    first = request.context[0]
+    return len(first) if isinstance(first, list) else len(request.context)
