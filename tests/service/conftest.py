@@ -11,9 +11,8 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the service needs the extra: pip install 'kinbandits[serve]'")
 
+from commands import TOML, Run
 from postgres_server import Server, binaries
-
-from logs import TOML, Run
 
 with warnings.catch_warnings():  # newer Starlettes would rather have httpx2; httpx does
     warnings.simplefilter("ignore")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import Clock
 
 import kinbandits as kb
 from kinbandits.policies import published
@@ -19,7 +20,6 @@ from kinbandits.service.events import uniform_draws
 from kinbandits.service.problems import Problem
 from kinbandits.service.requests import AddArm, AddToken, Decide, Request, RetireArm, RevokeToken, Reward, Void
 from kinbandits.service.store import Store, Transaction, open_store
-from logs import Clock
 
 POLICY: dict[str, Any] = {
     "arms": ["a", "b", "c"],

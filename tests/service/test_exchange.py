@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from commands import Clock, Run, fill
 
 import kinbandits as kb
 from kinbandits.service import exchange
@@ -17,7 +18,6 @@ from kinbandits.service.config import load_settings
 from kinbandits.service.engine import Engine
 from kinbandits.service.requests import Decide, Reward, Void
 from kinbandits.service.store import open_store
-from logs import Clock, Run, fill
 
 
 def test_the_life_of_a_log(tmp_path: Path, config: Path, run: Run) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Clock, fill
 from harness import Service, Wire, free_port
-from logs import Clock, fill
 from postgres_server import Server
 
 from kinbandits.errors import FormatError

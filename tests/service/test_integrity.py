@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Run, fill
 from harness import fork_server
 
 from kinbandits.errors import InvalidInputError
 from kinbandits.service.events import Draft, Head
 from kinbandits.service.integrity import parse_head, verify
 from kinbandits.service.store import open_store
-from logs import Run, fill
 
 
 @pytest.mark.parametrize(
