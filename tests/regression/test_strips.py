@@ -55,3 +55,12 @@ def test_an_arm_that_comes_late_has_all_columns() -> None:
     for i in range(600):
         grow(rows, strips, int(i in (0, 599)), K[i, : i + 1])
     assert (strips.strip(1) == K[[0, 599]]).all()
+
+
+def test_a_strip_can_outgrow_its_height_and_width_at_once() -> None:
+    K = matrix(300, np.random.default_rng(5))
+    rows = Rows(1, np.zeros(128, dtype=np.intp))
+    strips = Strips(rows, K[:128, :128])
+    for i in range(128, 300):
+        grow(rows, strips, 0, K[i, : i + 1])
+    assert (strips.strip(0) == K).all()

@@ -33,7 +33,7 @@ from kinbandits.regression.frozen import FrozenRegression
 from kinbandits.similarity import RULE, Choice
 from kinbandits.terms import TermsTracker
 
-SMALL = 200  # rows below which a fresh factor is the cheapest thing there is
+SMALL = 100  # rows below which a fresh factor is the cheapest thing there is
 
 
 class ExactRegression(Regression):

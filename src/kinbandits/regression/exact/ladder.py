@@ -65,7 +65,7 @@ class LadderRegression(Regression):
         blocks = BlocksReference(self.matrix)
         self._spread = blocks.spread() if t else 1.0
         self._next_check = int(1.3 * t) + 64
-        fits = self._spread <= 20.0 and self.history.n_arms * 16 <= max(t, 1)
+        fits = self._spread <= 20.0 and self.history.n_arms * 8 <= max(t, 1)
         return blocks if fits else LaggedReference(self.matrix)
 
     def _use(self, reference: Reference) -> None:

@@ -120,7 +120,7 @@ class Strips:
             self.flush()
             self.recent = np.empty((RECENT, room))
             for a, buffer in enumerate(self.buffers):
-                self._replace(a, len(buffer), room)
+                self._replace(a, 2 * n if a == arm and n == len(buffer) else len(buffer), room)
             return True
         if n == len(self.buffers[arm]):
             self._replace(arm, 2 * n, room)
