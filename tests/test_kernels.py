@@ -13,7 +13,6 @@ from sklearn.gaussian_process import kernels as sk
 import kinbandits as kb
 import strategies as own
 from kinbandits import kernels as kernel_names
-from kinbandits.history import History
 from kinbandits.kernels import Foreign, Median, Product, Scaled, Sum, as_kernel
 
 pytestmark = pytest.mark.numerical
@@ -162,7 +161,7 @@ def test_median_reads_the_first_rows_and_then_stands_still() -> None:
     kernel = kb.Median(rows=10)
 
     def after(n: int) -> kb.Kernel:
-        return kernel.fitted(History.of(1, np.zeros(n, dtype=int), X[:n], np.zeros(n)))
+        return kernel.fit(X[:n])
 
     distances = [np.linalg.norm(X[i] - X[j]) for i in range(10) for j in range(i)]
     assert after(10) == after(100) == kb.RBF(length_scale=float(np.median(distances)))
@@ -170,10 +169,15 @@ def test_median_reads_the_first_rows_and_then_stands_still() -> None:
     assert after(0) == kb.RBF()
     assert kernel.refits(9, 10)
     assert not kernel.refits(10, 11)
-    coinciding = History.of(1, np.zeros(3, dtype=int), np.ones((3, 2)), np.zeros(3))
-    assert Median().fitted(coinciding) == kb.RBF()
-    mixed = (kb.Median(rows=10) + kb.Linear()).fitted(History.of(1, np.zeros(10, dtype=int), X[:10], np.zeros(10)))
+    assert kb.Median().fit(np.ones((3, 2))) == kb.RBF()
+    mixed = (kb.Median(rows=10) + kb.Linear()).fit(X[:10])
     assert mixed == after(10) + kb.Linear()
+    assert (2.0 * kernel).fit(X) == (kernel * 2.0).fit(X) == 2.0 * after(10)
+    assert (kb.Linear() * kernel + kernel).fit(X) == kb.Linear() * after(10) + after(10)
+    assert (kb.Linear() + kernel).refits(3, 4)
+    assert not callable(kernel)
+    with pytest.raises(TypeError):
+        kernel + 3
 
 
 @pytest.mark.parametrize(
@@ -198,7 +202,6 @@ def test_median_reads_the_first_rows_and_then_stands_still() -> None:
         (lambda: kb.RBF.median([1.0, 2.0]), ValueError, "contexts must be 2-D"),
         (lambda: Median(kernel=kb.Linear()), TypeError, "must have a length scale"),
         (lambda: kb.RationalQuadratic(alpha=0.0), ValueError, "alpha"),
-        (lambda: Median()(np.zeros((1, 1)), np.zeros((1, 1))), TypeError, "has no length scale yet"),
     ],
 )
 def test_bad_values_are_refused(make: object, error: type[Exception], text: str) -> None:
@@ -222,10 +225,10 @@ def test_a_callable_that_returns_the_wrong_thing_is_named() -> None:
 
 
 def test_median_is_the_unit_of_its_kernels_length_scale() -> None:
-    history = History.of(1, np.array([0, 0]), np.array([[0.0, 0.0], [3.0, 4.0]]), np.zeros(2))
-    assert Median(kernel=kb.Matern(0.5, nu=1.5)).fitted(history) == kb.Matern(2.5, nu=1.5)
+    X = np.array([[0.0, 0.0], [3.0, 4.0]])
+    assert Median(kernel=kb.Matern(0.5, nu=1.5)).fit(X) == kb.Matern(2.5, nu=1.5)
     per_feature = Median(kernel=kb.RBF((1.0, 2.0)))
-    assert per_feature.fitted(history) == kb.RBF((5.0, 10.0))
+    assert per_feature.fit(X) == kb.RBF((5.0, 10.0))
     with pytest.raises(ValueError, match="one per feature"):
         kb.KMTLUCB(2, context_kernel=per_feature).choose([0.0, 0.0, 0.0])
     K, D = kb.RationalQuadratic(0.7), np.random.default_rng(0).random((3, 4))
@@ -234,11 +237,9 @@ def test_median_is_the_unit_of_its_kernels_length_scale() -> None:
 
 def test_a_coarse_median_seldom_changes() -> None:
     rows = np.random.default_rng(0).normal(size=(80, 3))
-    history = History.of(1, np.zeros(80, dtype=int), rows, np.zeros(80))
-    fitted = [Median(coarse=True).fitted(history.head(n)) for n in range(81)]
+    fitted = [Median(coarse=True).fit(rows[:n]) for n in range(81)]
     assert len(set(fitted[:60])) <= 8
     for n in range(2, 60):  # never further from the median than half a step
         assert abs(np.log2(fitted[n].length_scale / kb.RBF.median(rows[:n]).length_scale)) <= 0.126
     assert fitted[60] == fitted[80] == kb.RBF.median(rows[:60])
-    backwards = History.of(1, np.zeros(20, dtype=int), rows[19::-1], np.zeros(20))
-    assert Median(coarse=True).fitted(backwards) == fitted[20]  # in any order
+    assert Median(coarse=True).fit(rows[19::-1]) == fitted[20]  # in any order

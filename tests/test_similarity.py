@@ -13,7 +13,7 @@ import kinbandits as kb
 import strategies as own
 from kinbandits import errors, kernels, similarity
 from kinbandits.history import History
-from kinbandits.similarity import embedding_distances, estimated
+from kinbandits.similarity import ArmInfo, embedding_distances, estimated
 from strategies import SIMILARITIES, Rows, negative_similarity, random_rows, ring
 
 pytestmark = pytest.mark.numerical
@@ -144,7 +144,7 @@ NEW_ARM = {
 def test_with_arm_keeps_what_the_others_had(kind: str) -> None:
     """...except on a graph, where an edge changes everybody's kin."""
     value = SIMILARITIES[kind](4)
-    larger = value.with_arm(4, **NEW_ARM.get(kind, {}))
+    larger = value.with_arm(4, ArmInfo(**NEW_ARM.get(kind, {})))
     larger.check_arms(5)
     rows = random_rows(seed=2, n_arms=4, t=12)
     wider = History.of(5, rows.arms, rows.contexts, rows.rewards)
@@ -158,7 +158,7 @@ def test_with_arm_keeps_what_the_others_had(kind: str) -> None:
 @pytest.mark.parametrize("kind", [k for k in SIMILARITIES if k != "mixed-negative"])
 def test_without_arm_undoes_with_arm(kind: str) -> None:
     value = SIMILARITIES[kind](4)
-    back = value.with_arm(4, **NEW_ARM.get(kind, {})).without_arm(4)
+    back = value.with_arm(4, ArmInfo(**NEW_ARM.get(kind, {}))).without_arm(4)
     assert back == value
 
 
@@ -175,7 +175,7 @@ def test_without_arm_takes_out_its_row_and_column() -> None:
 
 
 def test_a_new_arm_may_bring_its_own_variance() -> None:
-    K = kb.Known(np.eye(2)).with_arm(2, similarity=[0.5, 0.0, 2.0]).matrix(History(3))
+    K = kb.Known(np.eye(2)).with_arm(2, ArmInfo(similarity=[0.5, 0.0, 2.0])).matrix(History(3))
     assert K[2].tolist() == [0.5, 0.0, 2.0]
 
 
@@ -222,20 +222,48 @@ def test_a_new_arm_may_bring_its_own_variance() -> None:
             "descriptors has 1 rows, but there are 2 arms",
         ),
         (lambda: kb.Graph(ring(3)).check_arms(2), ValueError, "adjacency has 3 rows, but there are 2 arms"),
-        (lambda: kb.Pooled().with_arm(2, descriptor=1.0), ValueError, "Pooled similarity takes no descriptor="),
-        (lambda: kb.Known(np.eye(2)).with_arm(2), ValueError, "needs similarity= with 2 entries"),
-        (lambda: kb.Known(np.eye(2)).with_arm(2, similarity=[1.0]), ValueError, r"2 entries .* got shape \(1,\)"),
-        (lambda: kb.Known(np.eye(2)).with_arm(2, similarity=[2.0, 0.0]), ValueError, "smallest eigenvalue"),
         (
-            lambda: kb.Known(np.eye(2)).with_arm(2, similarity=[np.nan, 0.0]),
+            lambda: kb.Pooled().with_arm(2, ArmInfo(descriptor=1.0)),
+            ValueError,
+            "Pooled similarity takes no descriptor=",
+        ),
+        (lambda: kb.Known(np.eye(2)).with_arm(2), ValueError, "needs similarity= with 2 entries"),
+        (
+            lambda: kb.Known(np.eye(2)).with_arm(2, ArmInfo(similarity=[1.0])),
+            ValueError,
+            r"2 entries .* got shape \(1,\)",
+        ),
+        (
+            lambda: kb.Known(np.eye(2)).with_arm(2, ArmInfo(similarity=[2.0, 0.0])),
+            ValueError,
+            "smallest eigenvalue",
+        ),
+        (
+            lambda: kb.Known(np.eye(2)).with_arm(2, ArmInfo(similarity=[np.nan, 0.0])),
             ValueError,
             "similarity must be finite",
         ),
-        (lambda: kb.Known(np.eye(2)).with_arm(2, neighbours=[0]), ValueError, "takes no neighbours=.*similarity="),
+        (
+            lambda: kb.Known(np.eye(2)).with_arm(2, ArmInfo(neighbours=[0])),
+            ValueError,
+            "takes no neighbours=.*similarity=",
+        ),
         (lambda: kb.Known(kb.RBF(), [0.0]).with_arm(1), ValueError, "needs descriptor="),
-        (lambda: kb.Known(kb.RBF(), [0.0]).with_arm(1, descriptor=[1, 2]), ValueError, "descriptor has 2 entries"),
-        (lambda: kb.Known(kb.RBF(), [0.0]).with_arm(1, descriptor="a"), TypeError, "descriptor must be numbers"),
-        (lambda: kb.Graph(ring(2)).with_arm(2, descriptor=1.0), ValueError, "takes no descriptor=.*neighbours="),
+        (
+            lambda: kb.Known(kb.RBF(), [0.0]).with_arm(1, ArmInfo(descriptor=[1, 2])),
+            ValueError,
+            "descriptor has 2 entries",
+        ),
+        (
+            lambda: kb.Known(kb.RBF(), [0.0]).with_arm(1, ArmInfo(descriptor="a")),
+            TypeError,
+            "descriptor must be numbers",
+        ),
+        (
+            lambda: kb.Graph(ring(2)).with_arm(2, ArmInfo(descriptor=1.0)),
+            ValueError,
+            "takes no descriptor=.*neighbours=",
+        ),
     ],
 )
 def test_bad_values_are_refused(make: object, error: type[Exception], text: str) -> None:

@@ -102,7 +102,7 @@ class _Reader:
         kind = _kind(data["type"], where)
         fields = self._fields(kind, data, where)
         try:
-            return kind(**fields)
+            return kind.made(**fields)
         except KinbanditsError as error:
             raise InvalidInputError(f"{where}: {error}") from error
         except TypeError as error:

@@ -60,6 +60,11 @@ class Value:
                 shown.append(f"{field.name}={_repr(value)}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
+    @classmethod
+    def made(cls, **fields: Any) -> Any:
+        """The value of these fields, as a file has them."""
+        return cls(**fields)
+
     # scikit-learn's conventions: values are immutable, so a clone is the value itself.
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The fields by name, as scikit-learn's ``get_params``; with ``deep`` also ``field__inner``."""

@@ -1,8 +1,7 @@
 """Kernels on learned features: a representation of contexts, fitted to the rows learned, again on a schedule.
 
-The paper leaves representation learning to the future. Here it is a value: a kernel that refits itself. The
-features after a history are a function of its first rows up to the last milestone, so a policy that has them is
-still a pure function of its data.
+The paper leaves representation learning to the future. Here it is a value: a rule that gives a kernel (see
+`kinbandits.kernels.rules`). The features are a function of the rows up to the last milestone.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._types import Matrix
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import Value, frozen_array, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
-from kinbandits.history import History
-from kinbandits.kernels import DEFAULT_KERNEL, Kernel, as_kernel
+from kinbandits.kernels import DEFAULT_KERNEL, RBF, Kernel, KernelRule, as_kernel_or_rule
 
 __all__ = ["OnFeatures", "PrincipalComponents", "Projection", "Represented", "RewardDirections", "Stretch"]
 
@@ -28,7 +26,7 @@ class Representation(Value, ABC):
     """How features are learned, with no package but NumPy, so that a policy that has it can be saved."""
 
     @abstractmethod
-    def fit(self, history: History) -> Projection:
+    def fit(self, X: Matrix, arms: Indices, rewards: Vector) -> Projection:
         """The features after these rows."""
 
 
@@ -82,9 +80,8 @@ class PrincipalComponents(Representation):
 
     n_components: int = 20
 
-    def fit(self, history: History) -> Projection:
+    def fit(self, X: Matrix, arms: Indices, rewards: Vector) -> Projection:
         """By singular values."""
-        X = history.contexts
         centre = X.mean(axis=0)
         _, _, V = np.linalg.svd(X - centre, full_matrices=False)
         return Projection(centre, V[: self.n_components])
@@ -100,11 +97,10 @@ class RewardDirections(Representation):
 
     stretch: float = 2.0
 
-    def fit(self, history: History) -> Stretch:
+    def fit(self, X: Matrix, arms: Indices, rewards: Vector) -> Stretch:
         """One direction per arm played, made orthogonal."""
-        X = history.contexts
         centre = X.mean(axis=0)
-        weights = np.eye(history.n_arms)[history.arms] * (history.rewards - history.rewards.mean())[:, None]
+        weights = np.eye(arms.max() + 1)[arms] * (rewards - rewards.mean())[:, None]
         means = weights.T @ (X - centre)
         _, values, V = np.linalg.svd(means, full_matrices=False)
         kept = V[values > 1e-9 * max(float(values.max(initial=0.0)), 1e-300)] if values.size else V[:0]
@@ -118,7 +114,8 @@ class OnFeatures(Kernel):
     kernel: Any
     features_of: Any
 
-    def _phi(self, X: Matrix) -> Matrix:
+    def transformed(self, X: Matrix) -> Matrix:
+        """The features of these contexts."""
         transform = getattr(self.features_of, "transform", self.features_of)
         phi = np.asarray(transform(X), dtype=np.float64)
         phi = phi[:, None] if phi.ndim == 1 else phi
@@ -130,15 +127,15 @@ class OnFeatures(Kernel):
         return phi
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        return np.asarray(self.kernel(self._phi(A), self._phi(B)))
+        return np.asarray(self.kernel(self.transformed(A), self.transformed(B)))
 
     def diag(self, A: Matrix) -> Matrix:
         """Of the features."""
-        return np.asarray(self.kernel.diag(self._phi(A)))
+        return np.asarray(self.kernel.diag(self.transformed(A)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Represented(Kernel):
+class Represented(KernelRule):
     """A kernel on features that are learned from the rows, and learned again as they grow.
 
     Args:
@@ -166,7 +163,7 @@ class Represented(Kernel):
     until: int = 5000
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kernel", as_kernel(self.kernel))
+        object.__setattr__(self, "kernel", as_kernel_or_rule(self.kernel))
         learns = hasattr(self.representation, "fit")
         if not (learns or callable(self.representation)) or isinstance(self.representation, type):
             raise InvalidTypeError(
@@ -178,13 +175,6 @@ class Represented(Kernel):
         if self.first < 2:
             raise InvalidInputError(f"first must be at least 2 rows, got {self.first!r}")
 
-    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        raise InvalidTypeError("Represented(...) has no features yet; .fitted(history) is the kernel")
-
-    def diag(self, A: Matrix) -> Matrix:
-        """Not known before it is fitted."""
-        raise InvalidTypeError("Represented(...) has no features yet; .fitted(history) is the kernel")
-
     def milestone(self, rows: int) -> int:
         """The last size of the history at which features are learned; 0 before the first."""
         last, n = 0, self.first
@@ -194,28 +184,34 @@ class Represented(Kernel):
 
     def refits(self, before: int, after: int) -> bool:
         """When a milestone is passed, and while the kernel on top follows the rows."""
-        return self.milestone(before) != self.milestone(after) or self.kernel.refits(before, after)
+        follows = isinstance(self.kernel, KernelRule) and self.kernel.refits(before, after)
+        return follows or self.milestone(before) != self.milestone(after)
 
-    def fitted(self, history: History) -> Kernel:
+    def fit(self, X: Matrix, arms: Indices | None = None, rewards: Vector | None = None) -> Kernel:
         """The kernel on the features learned at the last milestone."""
-        n = self.milestone(len(history))
+        n = self.milestone(len(X))
         if not n:
-            kernel: Kernel = self.kernel.fitted(history)
-            return kernel
-        learned = self._learn(history.head(n))
-        on = OnFeatures(self.kernel, learned)
-        seen = History.of(history.n_arms, history.arms, on._phi(history.contexts), history.rewards)
-        return OnFeatures(self.kernel.fitted(seen), learned)
+            return self._on(X, arms, rewards)
+        learned = self._learn(X[:n], None if arms is None else arms[:n], None if rewards is None else rewards[:n])
+        features = OnFeatures(RBF(), learned).transformed(X)
+        return OnFeatures(self._on(features, arms, rewards), learned)
 
-    def _learn(self, history: History) -> Any:
-        if isinstance(self.representation, Representation):
-            return self.representation.fit(history)
+    def _on(self, X: Matrix, arms: Indices | None, rewards: Vector | None) -> Kernel:
+        """The kernel on top, fitted if it is a rule."""
+        kernel: Kernel | KernelRule = self.kernel
+        return kernel.fit(X, arms, rewards) if isinstance(kernel, KernelRule) else kernel
+
+    def _learn(self, X: Matrix, arms: Indices | None, rewards: Vector | None) -> Any:
         if not hasattr(self.representation, "fit"):
             return self.representation
         transformer = copy.deepcopy(self.representation)
-        if not self.supervised:
-            return transformer.fit(history.contexts)
-        good = history.rewards > history.rewards.mean()
-        if len(np.unique(history.arms[good])) < 2:  # nothing to tell apart yet
-            good = np.ones(len(history), dtype=bool)
-        return transformer.fit(history.contexts[good], history.arms[good])
+        if isinstance(transformer, Representation) or self.supervised:
+            if arms is None or rewards is None:
+                raise InvalidInputError(f"{self!r} learns from rewards too; fit needs X, arms and rewards")
+            if isinstance(transformer, Representation):
+                return transformer.fit(X, arms, rewards)
+            good = rewards > rewards.mean()
+            if len(np.unique(arms[good])) < 2:  # nothing to tell apart yet
+                good = np.ones(len(X), dtype=bool)
+            return transformer.fit(X[good], arms[good])
+        return transformer.fit(X)

@@ -19,7 +19,7 @@ from kinbandits._types import Indices, Matrix
 from kinbandits._value import Value
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
-from kinbandits.kernels import as_kernel
+from kinbandits.kernels import KernelRule, as_kernel_or_rule
 from kinbandits.similarity import Choice, Settled, Similarity, StepTracker, Stepwise, Tracker, Weighting
 
 __all__ = ["Term", "Terms", "as_terms"]
@@ -47,7 +47,7 @@ class Term(Value):
             raise InvalidTypeError(
                 f"similarity must be a value such as kb.Independent() or kb.Estimated(), got {self.similarity!r}"
             )
-        object.__setattr__(self, "context_kernel", as_kernel(self.context_kernel))
+        object.__setattr__(self, "context_kernel", as_kernel_or_rule(self.context_kernel))
         if self.columns is not None:
             object.__setattr__(self, "columns", _columns(self.columns))
 
@@ -69,6 +69,14 @@ class Term(Value):
         selected = History.of(history.n_arms, history.arms, self.select(history.contexts), history.rewards)
         selected.apart = history.apart
         return selected
+
+    def fitted(self, history: History) -> Term:
+        """The term with the kernel to use after this history."""
+        rule = self.context_kernel
+        if not isinstance(rule, KernelRule):
+            return self
+        seen = self.select_history(history)
+        return self.replace(context_kernel=rule.fit(seen.contexts, seen.arms, seen.rewards))
 
     def check_features(self, n_features: int) -> None:
         """Raise if contexts of ``n_features`` columns do not fit."""
@@ -98,15 +106,15 @@ class Terms(Value):
 
     def refits(self, before: int, after: int) -> bool:
         """Whether a kernel is to be read off the data again when the history grows so."""
-        for term in self.terms:  # noqa: SIM110 (asked at every row, and three times as fast)
-            if term.context_kernel.refits(before, after):
+        for term in self.terms:
+            kernel = term.context_kernel
+            if isinstance(kernel, KernelRule) and kernel.refits(before, after):
                 return True
         return False
 
     def fitted(self, history: History) -> Terms:
         """The terms with the kernels to use after this history."""
-        kernels = [t.context_kernel.fitted(t.select_history(history)) for t in self.terms]
-        return Terms(tuple(t.replace(context_kernel=k) for t, k in zip(self.terms, kernels, strict=True)))
+        return Terms(tuple(t.fitted(history) for t in self.terms))
 
     def same_kernels(self, other: Terms) -> bool:
         """Whether the context kernels are equal, term by term."""

@@ -10,7 +10,7 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.errors import InvalidInputError
-from kinbandits.similarity import block_graph, components, macro_graph
+from kinbandits.similarity import ArmInfo, block_graph, components, macro_graph
 from kinbandits.testing import check_policy, check_similarity
 from strategies import EXACT_ENGINES
 
@@ -103,7 +103,7 @@ def test_graph_helpers_and_clustered() -> None:
     np.testing.assert_allclose(macro_graph(GRAPH, range(N)).matrix(None), kb.Graph(GRAPH).matrix(None))  # type: ignore[arg-type]
     for value in (kb.Clustered(LABELS), macro_graph(GRAPH, LABELS), kb.Clustered([1, 0, 3, 1, 1, 0])):
         check_similarity(value, n_arms=N)
-    assert kb.Clustered(LABELS).with_arm(N, neighbours=[4]).labels.tolist() == [0, 0, 1, 1, 2, 2, 2]
+    assert kb.Clustered(LABELS).with_arm(N, ArmInfo(neighbours=[4])).labels.tolist() == [0, 0, 1, 1, 2, 2, 2]
     assert kb.Clustered(LABELS).with_arm(N).labels[-1] == 3
     assert macro_graph(GRAPH, LABELS).without_arm(5).without_arm(4).labels.tolist() == [0, 0, 1, 1]
     for attempt, text in [
@@ -111,7 +111,7 @@ def test_graph_helpers_and_clustered() -> None:
         (lambda: kb.Clustered([-1, 0]), "count clusters from 0"),
         (lambda: kb.Clustered([0, 2], kb.Graph(np.zeros((2, 2)))), "between knows 2 clusters"),
         (lambda: kb.Clustered([0], kb.Estimated()), "known beforehand"),
-        (lambda: kb.Clustered(LABELS).with_arm(N, neighbours=[0, 5]), "different clusters"),
+        (lambda: kb.Clustered(LABELS).with_arm(N, ArmInfo(neighbours=[0, 5])), "different clusters"),
         (lambda: macro_graph(GRAPH, LABELS).with_arm(N), "name neighbours="),
         (lambda: kb.GOBLin(N, graph=GRAPH, variant="macro"), "clusters= goes with"),
         (lambda: kb.GOBLin(N, graph=GRAPH, variant="odd", clusters=LABELS), "variant must be"),  # type: ignore[arg-type]

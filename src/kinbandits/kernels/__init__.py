@@ -5,6 +5,8 @@ each row and never builds a matrix. Kernels add, multiply and scale::
 
     kb.RBF(length_scale=1.5) + 0.1 * kb.Linear()
 
+What is read off the data, such as a median length scale, is a rule whose `fit` gives a kernel (`rules`).
+
 Notation
     A       (n, d)  rows            ell  length_scale, one number or one per feature
     B       (m, d)  rows            r    distance of two rows after division by ell
@@ -17,24 +19,25 @@ by a matrix product), so that a matrix grown row by row equals one computed at o
 
 from kinbandits.kernels.algebra import Foreign, Kernel, Product, Scaled, Sum, as_kernel
 from kinbandits.kernels.functions import (
-    DEFAULT_KERNEL,
     RBF,
     Constant,
     Linear,
     Matern,
-    Median,
     RationalQuadratic,
     Stationary,
     cdist,
     median_distance,
 )
+from kinbandits.kernels.rules import DEFAULT_KERNEL, Combined, KernelRule, Median, as_kernel_or_rule
 
 __all__ = [
     "DEFAULT_KERNEL",
     "RBF",
+    "Combined",
     "Constant",
     "Foreign",
     "Kernel",
+    "KernelRule",
     "Linear",
     "Matern",
     "Median",
@@ -44,6 +47,7 @@ __all__ = [
     "Stationary",
     "Sum",
     "as_kernel",
+    "as_kernel_or_rule",
     "cdist",
     "median_distance",
 ]

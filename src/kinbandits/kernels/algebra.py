@@ -13,7 +13,6 @@ import numpy as np
 from kinbandits._types import Matrix
 from kinbandits._value import Value, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
-from kinbandits.history import History
 
 
 class Kernel(Value, ABC):
@@ -41,27 +40,27 @@ class Kernel(Value, ABC):
         """Raise if contexts of ``n_features`` columns do not fit this kernel."""
         return
 
-    def refits(self, before: int, after: int) -> bool:
-        """Whether `fitted` changes when a history of ``before`` rows grows to ``after``."""
-        return any(part.refits(before, after) for part in self._parts())
+    def frequencies(self, n: int, d: int, rng: np.random.Generator) -> tuple[Matrix, float] | None:
+        """n draws (n, d) from the spectral density and the root of k(x, x), where k is a function of x - x'.
 
-    def fitted(self, history: History) -> Kernel:
-        """The kernel to use after this history: itself, unless some part of it is read off the data."""
-        parts = {name: v.fitted(history) for name, v in self._fields().items() if isinstance(v, Kernel)}
-        return self.replace(**parts) if parts else self
+        The kernel is then near the mean of cos(w . (x - x')) over the draws w, times k(x, x).
+        """
+        return None
 
-    def _parts(self) -> list[Kernel]:
+    @property
+    def parts(self) -> list[Kernel]:
+        """The kernels it is made of."""
         return [v for v in self._fields().values() if isinstance(v, Kernel)]
 
     def __add__(self, other: object) -> Kernel:
-        return Sum(self, as_kernel(other)) if _kernel_like(other) else NotImplemented
+        return Sum(self, as_kernel(other)) if callable(other) else NotImplemented
 
     __radd__ = __add__
 
     def __mul__(self, other: object) -> Kernel:
-        if _is_number(other):
+        if is_number(other):
             return Scaled(float(other), self)  # type: ignore[arg-type]
-        return Product(self, as_kernel(other)) if _kernel_like(other) else NotImplemented
+        return Product(self, as_kernel(other)) if callable(other) else NotImplemented
 
     __rmul__ = __mul__
 
@@ -103,6 +102,25 @@ class Sum(Pair):
         first, second = self.first.features(A), self.second.features(A)
         return None if first is None or second is None else np.hstack([first, second])
 
+    def from_squares(self, squares: Matrix) -> Matrix | None:
+        """The sum of both."""
+        first, second = self.first.from_squares(squares), self.second.from_squares(squares)
+        return None if first is None or second is None else first + second
+
+    def frequencies(self, n: int, d: int, rng: np.random.Generator) -> tuple[Matrix, float] | None:
+        """Each draw from one of the two, in proportion to k(x, x)."""
+        first, second = self.first.frequencies(n, d, rng), self.second.frequencies(n, d, rng)
+        if first is None or second is None:
+            return None
+        (one, a), (other, b) = first, second
+        share = a * a / (a * a + b * b)
+        return np.where((rng.random(n) < share)[:, None], one, other), math.sqrt(a * a + b * b)
+
+    @classmethod
+    def made(cls, **fields: Any) -> Any:
+        """Also where one of the two is a rule (`kernels.rules`)."""
+        return fields["first"] + fields["second"]
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Product(Pair):
@@ -121,6 +139,23 @@ class Product(Pair):
         if first is None or second is None:
             return None
         return np.asarray(np.einsum("ip,iq->ipq", first, second).reshape(len(A), -1))
+
+    def from_squares(self, squares: Matrix) -> Matrix | None:
+        """The product of both."""
+        first, second = self.first.from_squares(squares), self.second.from_squares(squares)
+        return None if first is None or second is None else first * second
+
+    def frequencies(self, n: int, d: int, rng: np.random.Generator) -> tuple[Matrix, float] | None:
+        """The sums of the frequencies of both."""
+        first, second = self.first.frequencies(n, d, rng), self.second.frequencies(n, d, rng)
+        if first is None or second is None:
+            return None
+        return first[0] + second[0], first[1] * second[1]
+
+    @classmethod
+    def made(cls, **fields: Any) -> Any:
+        """Also where one of the two is a rule."""
+        return fields["first"] * fields["second"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,6 +179,21 @@ class Scaled(Kernel):
         """The features times the root of the factor."""
         features = self.kernel.features(A)
         return None if features is None else math.sqrt(self.factor) * features
+
+    def from_squares(self, squares: Matrix) -> Matrix | None:
+        """Times the factor."""
+        K = self.kernel.from_squares(squares)
+        return None if K is None else self.factor * K
+
+    def frequencies(self, n: int, d: int, rng: np.random.Generator) -> tuple[Matrix, float] | None:
+        """The same draws."""
+        found = self.kernel.frequencies(n, d, rng)
+        return None if found is None else (found[0], found[1] * math.sqrt(self.factor))
+
+    @classmethod
+    def made(cls, **fields: Any) -> Any:
+        """Also a multiple of a rule."""
+        return fields["factor"] * fields["kernel"]
 
     def check_features(self, n_features: int) -> None:
         """Check the kernel inside."""
@@ -200,9 +250,6 @@ def as_kernel(kernel: object) -> Kernel:
     )
 
 
-def _kernel_like(other: object) -> bool:
-    return isinstance(other, Kernel) or callable(other)
-
-
-def _is_number(other: object) -> bool:
+def is_number(other: object) -> bool:
+    """Whether it is a number that a kernel can be multiplied by."""
     return isinstance(other, int | float | np.integer | np.floating) and not isinstance(other, bool)

@@ -1,4 +1,4 @@
-"""The kernels themselves: of distances, of inner products, and those whose length scale is read off the data.
+"""The kernels themselves: of distances and of inner products.
 
 Notation as in `kinbandits.kernels`.
 """
@@ -6,16 +6,16 @@ Notation as in `kinbandits.kernels`.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kinbandits._types import Matrix
 from kinbandits._value import positive
-from kinbandits.errors import InvalidInputError, InvalidTypeError
-from kinbandits.history import History
+from kinbandits.errors import InvalidInputError
 from kinbandits.kernels.algebra import Kernel
 
 
@@ -50,9 +50,15 @@ class Stationary(Kernel):
         """One for every row."""
         return np.ones(len(A))
 
-    def refits(self, before: int, after: int) -> bool:
-        """Never."""
-        return False
+    def frequencies(self, n: int, d: int, rng: np.random.Generator) -> tuple[Matrix, float] | None:
+        """Normal with deviation 1/ell, each draw times `_spread`."""
+        draws = rng.standard_normal((n, d)) / np.asarray(self.length_scale)
+        draws *= self._spread(n, rng)
+        return draws, 1.0
+
+    @abstractmethod
+    def _spread(self, n: int, rng: np.random.Generator) -> Matrix:
+        """What makes the spectral density wider than normal, (n, 1)."""
 
     def check_features(self, n_features: int) -> None:
         """Raise if there is one length scale per feature and their number differs."""
@@ -89,6 +95,9 @@ class RBF(Stationary):
         K: Matrix = squares * self.length_scale**-2.0
         K *= -0.5
         return np.exp(K, out=K)
+
+    def _spread(self, n: int, rng: np.random.Generator) -> Matrix:
+        return np.ones((n, 1))
 
     @classmethod
     def from_precision(cls, precision: float) -> RBF:
@@ -135,75 +144,16 @@ class RationalQuadratic(Stationary):
         """As a call, to the last bit, unless there is a length scale per feature."""
         return None if isinstance(self.length_scale, tuple) else self._of(squares * self.length_scale**-2.0)
 
+    def _spread(self, n: int, rng: np.random.Generator) -> Matrix:
+        """The root of a gamma variable of shape alpha and mean 1."""
+        return np.asarray(np.sqrt(rng.gamma(self.alpha, size=(n, 1)) / self.alpha))
+
     def _of(self, K: Matrix) -> Matrix:
         K *= 0.5 / self.alpha
         K += 1.0
         if self.alpha == 1.0:
             return np.reciprocal(K, out=K)
         return np.power(K, -self.alpha, out=K)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Median(Kernel):
-    """A kernel whose length scale is the median distance of the first contexts learned from.
-
-    The length scale follows the data until ``rows`` rows have been learned, and is fixed from then on. It is no
-    kernel by itself: `fitted` gives the one with the length scale.
-
-    Args:
-        rows: how many are looked at.
-        kernel: `RBF`, `RationalQuadratic` or `Matern`; its length scale is in units of the median.
-        coarse: while it follows the data, round it to a power of 2^(1/4). It then seldom changes, which saves time.
-
-    Example:
-        >>> history = History.of(1, np.array([0, 0]), np.array([[0.0], [3.0]]), np.zeros(2))
-        >>> Median().fitted(history)
-        RBF(length_scale=3.0)
-        >>> Median(kernel=RationalQuadratic(0.5)).fitted(history)
-        RationalQuadratic(length_scale=1.5)
-        >>> Median(coarse=True).fitted(history)
-        RBF(length_scale=2.82...)
-    """
-
-    rows: int = 60
-    kernel: Any = RBF()
-    coarse: bool = False
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.kernel, Stationary):
-            raise InvalidTypeError(
-                f"kernel must have a length scale (in units of the median), such as kb.RBF(); got {self.kernel!r}"
-            )
-
-    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        raise InvalidTypeError("Median() has no length scale yet; Median().fitted(history) is the kernel")
-
-    def diag(self, A: Matrix) -> Matrix:
-        """One for every row, whatever the length scale."""
-        return np.ones(len(A))
-
-    def refits(self, before: int, after: int) -> bool:
-        """While fewer than ``rows`` rows have been learned."""
-        return before < self.rows
-
-    def fitted(self, history: History) -> Stationary:
-        """The kernel of the first rows; its median is taken as 1 while no two of them differ."""
-        rows = history.contexts[: self.rows]
-        median = median_distance(rows) if len(rows) else 1.0
-        if self.coarse and len(rows) < self.rows:
-            median = 2.0 ** (round(4.0 * math.log2(median)) / 4.0)
-        scale = self.kernel.length_scale
-        scaled = tuple(s * median for s in scale) if isinstance(scale, tuple) else scale * median
-        fitted: Stationary = self.kernel.replace(length_scale=scaled)
-        return fitted
-
-    def check_features(self, n_features: int) -> None:
-        """As the kernel does."""
-        self.kernel.check_features(n_features)
-
-
-DEFAULT_KERNEL = Median(kernel=RationalQuadratic(alpha=2.0), coarse=True)
-"""Where nothing else is said. Why this one: see the ablation page of the documentation."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -234,6 +184,10 @@ class Matern(Stationary):
         elif self.nu == 2.5:
             K *= 1.0 + s + s * s / 3.0
         return K
+
+    def _spread(self, n: int, rng: np.random.Generator) -> Matrix:
+        """One over the root of a chi-square of 2 nu degrees over 2 nu."""
+        return np.asarray(1.0 / np.sqrt(rng.chisquare(2.0 * self.nu, size=(n, 1)) / (2.0 * self.nu)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -283,6 +237,14 @@ class Constant(Kernel):
     def features(self, A: Matrix) -> Matrix:
         """One column, the root of the value."""
         return np.full((len(A), 1), math.sqrt(self.value))
+
+    def from_squares(self, squares: Matrix) -> Matrix:
+        """The value everywhere."""
+        return np.full(squares.shape, self.value)
+
+    def frequencies(self, n: int, d: int, rng: np.random.Generator) -> tuple[Matrix, float]:
+        """Zeros."""
+        return np.zeros((n, d)), math.sqrt(self.value)
 
 
 def cdist(A: Matrix, B: Matrix, metric: str = "euclidean") -> Matrix:

@@ -37,7 +37,7 @@ from kinbandits.regression import (
 from kinbandits.regression.base import ColdStart
 from kinbandits.regression.budget_model import MOST_SUMS
 from kinbandits.sampling import PosteriorSampling
-from kinbandits.similarity import Settled, Similarity, Weighting
+from kinbandits.similarity import ArmInfo, Settled, Similarity, Weighting
 from kinbandits.terms import Term, Terms, as_terms
 
 Exploration = float | Callable[[int], float] | PosteriorSampling
@@ -194,8 +194,8 @@ class KMTLUCB(RegressionPolicy):
         (arm,) = listed("arm", [arm])  # a NumPy scalar is a plain name
         self._check_new_arm(arm)
         edges = None if neighbours is None else self._arm_indices(list(neighbours)).tolist()
-        given = {"descriptor": descriptor, "similarity": similarity, "neighbours": edges}
-        terms = self.terms.with_similarities([self._with_arm(t.similarity, given) for t in self.terms])
+        info = ArmInfo(descriptor, similarity, edges)
+        terms = self.terms.with_similarities([self._with_arm(t.similarity, info) for t in self.terms])
         fitted = self._same_kernels(terms, lambda settled: settled.with_arm(self.n_arms))
         self.regression = self.regression.with_arm(self._settings(fitted))
         self.terms = terms
@@ -213,10 +213,10 @@ class KMTLUCB(RegressionPolicy):
         self.terms, self._rewards = terms, rewards
         self._drop_arm(arm)
 
-    def _with_arm(self, value: Similarity, given: dict[str, Any]) -> Similarity:
-        """``value`` for one arm more, told what it takes of ``given``; what no term takes, it refuses."""
+    def _with_arm(self, value: Similarity, info: ArmInfo) -> Similarity:
+        """``value`` for one arm more, told what other terms do not take; what no term takes, it refuses."""
         taken = {t.similarity.arm_argument for t in self.terms} - {value.arm_argument}
-        return value.with_arm(self.n_arms, **{k: v for k, v in given.items() if k not in taken})
+        return value.with_arm(self.n_arms, info.without(taken))
 
     # -- saving ---------------------------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class KMTLUCB(RegressionPolicy):
         settings = self._settings(terms.fitted(history))
         self.regression = make_regression(self.engine, settings, history)
 
-    def _same_kernels(self, terms: Terms, change: Callable[[Settled], Settled]) -> Terms:
+    def _same_kernels(self, terms: Terms, change: Callable[[Settled], Similarity]) -> Terms:
         """Other arms, same kernels: those read off the data stay as they are, and so do settled similarities."""
         changed = []
         for term, fitted in zip(terms, self.regression.settings.terms, strict=True):

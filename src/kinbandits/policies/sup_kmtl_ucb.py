@@ -26,7 +26,7 @@ from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import HorizonReachedError, InvalidInputError
 from kinbandits.history import History
-from kinbandits.kernels import RBF
+from kinbandits.kernels import RBF, KernelRule
 from kinbandits.policies.decision import ArmName
 from kinbandits.policies.drawing import TieBreak
 from kinbandits.policies.reading import KernelPolicy
@@ -350,7 +350,7 @@ def _fixed(terms: Terms, n_arms: int) -> Terms:
                 f"similarity must be known beforehand (Theorem 1 assumes it), but {term.similarity!r} follows the "
                 "data; give kb.Known(matrix), kb.Mixed(mu), kb.Independent() or kb.Pooled()"
             )
-        if term.context_kernel.refits(0, 1):
+        if isinstance(term.context_kernel, KernelRule):
             raise InvalidInputError(
                 f"context_kernel must be known beforehand, but {term.context_kernel!r} follows the data; give "
                 "kb.RBF(length_scale=...), for example kb.RBF.median(contexts)"

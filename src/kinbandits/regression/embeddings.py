@@ -254,7 +254,7 @@ def has_features(kernel: Kernel, n_features: int) -> bool:
 
 
 def _has_linear(kernel: Kernel) -> bool:
-    return isinstance(kernel, Linear) or any(_has_linear(part) for part in kernel._parts())
+    return isinstance(kernel, Linear) or any(_has_linear(part) for part in kernel.parts)
 
 
 def make_follower(term: Term, n_arms: int, n_features: int) -> FixedFollower:

@@ -13,7 +13,7 @@ Notation
 """
 
 from kinbandits.similarity.adaptive import Adaptive
-from kinbandits.similarity.base import Similarity, Tracker, Weighting
+from kinbandits.similarity.base import ArmInfo, Similarity, Tracker, Weighting
 from kinbandits.similarity.clusters import Clustered, OnlineClusters, block_graph, components, macro_graph
 from kinbandits.similarity.estimated import Estimated, embedding_distances, nearest_similarity
 from kinbandits.similarity.evidence import Evidence, Problem, finished
@@ -24,6 +24,7 @@ __all__ = [
     "RULE",
     "SAMPLE",
     "Adaptive",
+    "ArmInfo",
     "Choice",
     "Clustered",
     "Estimated",

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from kinbandits._types import Matrix
 from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import Kernel
-from kinbandits.similarity.base import Similarity, Weighting
+from kinbandits.similarity.base import ArmInfo, Similarity, Weighting
 from kinbandits.similarity.estimated import Estimated
 from kinbandits.similarity.evidence import Evidence, Problem, Work, finished, race
 from kinbandits.similarity.stepwise import Choice, Stepwise
@@ -101,17 +99,9 @@ class Adaptive(Stepwise):
         """As the base."""
         self.base.check_arms(n_arms)
 
-    def with_arm(
-        self,
-        n_arms: int,
-        *,
-        descriptor: ArrayLike | None = None,
-        similarity: ArrayLike | None = None,
-        neighbours: Sequence[int] | None = None,
-    ) -> Similarity:
+    def _with_arm(self, n_arms: int, info: ArmInfo) -> Similarity:
         """As the base."""
-        given: dict[str, Any] = {"descriptor": descriptor, "similarity": similarity, "neighbours": neighbours}
-        return self.replace(base=self.base.with_arm(n_arms, **given))
+        return self.replace(base=self.base.with_arm(n_arms, info))
 
     def without_arm(self, arm: int) -> Similarity:
         """As the base."""

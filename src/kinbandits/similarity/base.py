@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from numpy.typing import ArrayLike
@@ -15,6 +16,25 @@ from kinbandits.history import History
 from kinbandits.kernels import Kernel
 
 Weighting = Literal["per_arm", "uniform"]
+
+
+@dataclass(frozen=True)
+class ArmInfo:
+    """What is known of a new arm; each kind of similarity takes one of these (`Similarity.arm_argument`), or none.
+
+    Attributes:
+        descriptor: for similarities that are a kernel over descriptors.
+        similarity: to each arm in order, for those that are a matrix; one number more for the arm itself.
+        neighbours: numbers of the arms it is linked to, for graphs and clusters.
+    """
+
+    descriptor: ArrayLike | None = None
+    similarity: ArrayLike | None = None
+    neighbours: Sequence[int] | None = None
+
+    def without(self, names: Iterable[str | None]) -> ArmInfo:
+        """The rest."""
+        return replace(self, **{name: None for name in names if name is not None})
 
 
 class Tracker:
@@ -68,7 +88,7 @@ class Similarity(Value, ABC):
 
     @property
     def arm_argument(self) -> str | None:
-        """What `with_arm` takes for a new arm: "descriptor", "similarity", "neighbours", or nothing."""
+        """What it takes of an `ArmInfo`: "descriptor", "similarity", "neighbours", or nothing."""
         return None
 
     @abstractmethod
@@ -98,26 +118,21 @@ class Similarity(Value, ABC):
     def check_arms(self, n_arms: int) -> None:
         """Raise if this similarity does not fit ``n_arms`` arms."""
 
-    def with_arm(
-        self,
-        n_arms: int,
-        *,
-        descriptor: ArrayLike | None = None,
-        similarity: ArrayLike | None = None,
-        neighbours: Sequence[int] | None = None,
-    ) -> Similarity:
+    def with_arm(self, n_arms: int, info: ArmInfo | None = None) -> Similarity:
         """This similarity for one arm more, which becomes number ``n_arms`` (counted from 0)."""
-        self._take(descriptor=descriptor, similarity=similarity, neighbours=neighbours)
-        self.check_arms(n_arms + 1)
+        info = ArmInfo() if info is None else info
+        for name, value in vars(info).items():
+            if value is not None and name != self.arm_argument:
+                instead = f"; it takes {self.arm_argument}=" if self.arm_argument else "; leave it out"
+                raise InvalidInputError(f"{type(self).__name__} similarity takes no {name}= for a new arm{instead}")
+        larger = self._with_arm(n_arms, info)
+        larger.check_arms(n_arms + 1)
+        return larger
+
+    def _with_arm(self, n_arms: int, info: ArmInfo) -> Similarity:
+        """The same; ``info`` has nothing that this similarity does not take."""
         return self
 
     def without_arm(self, arm: int) -> Similarity:
         """This similarity with arm number ``arm`` taken out."""
         return self
-
-    def _take(self, **given: object) -> None:
-        """Raise if something is given that this similarity has no use for."""
-        for name, value in given.items():
-            if value is not None and name != self.arm_argument:
-                instead = f"; it takes {self.arm_argument}=" if self.arm_argument else "; leave it out"
-                raise InvalidInputError(f"{type(self).__name__} similarity takes no {name}= for a new arm{instead}")

@@ -9,7 +9,6 @@ Notation
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,7 +20,7 @@ from kinbandits._value import frozen_array, positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import Kernel
-from kinbandits.similarity.base import Similarity, Tracker, Weighting
+from kinbandits.similarity.base import ArmInfo, Similarity, Tracker, Weighting
 from kinbandits.similarity.given import Graph, Independent
 
 Labels = NDArray[np.intp]
@@ -74,17 +73,9 @@ class Clustered(Similarity):
         K = self.between.matrix(History(int(self._labels.max()) + 1))
         return K[np.ix_(self._labels, self._labels)]
 
-    def with_arm(
-        self,
-        n_arms: int,
-        *,
-        descriptor: ArrayLike | None = None,
-        similarity: ArrayLike | None = None,
-        neighbours: Sequence[int] | None = None,
-    ) -> Clustered:
+    def _with_arm(self, n_arms: int, info: ArmInfo) -> Clustered:
         """One more arm, in the cluster of its neighbours; without any, a cluster of its own."""
-        self._take(descriptor=descriptor, similarity=similarity)
-        found = np.unique(self._labels[list(neighbours or ())])
+        found = np.unique(self._labels[list(info.neighbours or ())])
         if len(found) > 1:
             raise InvalidInputError(f"neighbours are of different clusters ({found.tolist()}); name those of one")
         if not len(found) and not isinstance(self.between, Independent):
@@ -180,19 +171,12 @@ class OnlineClusters(Similarity):
         """A new row costs d^3 and a distance to each neighbour."""
         return _ClusterTracker(self, history)
 
-    def with_arm(
-        self,
-        n_arms: int,
-        *,
-        descriptor: ArrayLike | None = None,
-        similarity: ArrayLike | None = None,
-        neighbours: Sequence[int] | None = None,
-    ) -> OnlineClusters:
+    def _with_arm(self, n_arms: int, info: ArmInfo) -> OnlineClusters:
         """One more node, joined to its neighbours if a graph was given, or to all; then all rows are gone over."""
-        self._take(descriptor=descriptor, similarity=similarity, neighbours=neighbours)
         if self.adjacency is None:
             return self
-        return self.replace(adjacency=Graph(self.adjacency).with_arm(n_arms, neighbours=neighbours).adjacency)
+        grown = Graph(self.adjacency)._with_arm(n_arms, info)
+        return self.replace(adjacency=grown.adjacency)
 
     def without_arm(self, arm: int) -> OnlineClusters:
         """The node and its edges leave."""

@@ -20,7 +20,7 @@ from kinbandits._types import Matrix
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
-from kinbandits.kernels import RBF, Kernel, as_kernel
+from kinbandits.kernels import RBF, Kernel, KernelRule, as_kernel
 from kinbandits.similarity.base import Similarity, Tracker, Weighting
 
 _BLOCK = 1024  # rows of kernel values computed at a time
@@ -64,12 +64,12 @@ class Estimated(Similarity):
     def __post_init__(self) -> None:
         object.__setattr__(self, "length_scale", positive("length_scale", self.length_scale))
         if self.embedding_kernel is not None:
-            object.__setattr__(self, "embedding_kernel", as_kernel(self.embedding_kernel))
-            if self.embedding_kernel.refits(0, 1):
+            if isinstance(self.embedding_kernel, KernelRule):
                 raise InvalidInputError(
                     "embedding_kernel must not be read off the data; give it a length scale, such as "
                     "kb.RBF.median(contexts), or None for the context kernel of the policy"
                 )
+            object.__setattr__(self, "embedding_kernel", as_kernel(self.embedding_kernel))
         if self.embed not in ("context", "context_reward"):
             raise InvalidInputError(f'embed must be "context" or "context_reward", got {self.embed!r}')
         if self.reward_length_scale is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from kinbandits._value import frozen_array, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError, NotPositiveSemidefiniteError
 from kinbandits.history import History
 from kinbandits.kernels import Kernel, as_kernel
-from kinbandits.similarity.base import Similarity
+from kinbandits.similarity.base import ArmInfo, Similarity
 
 TOLERANCE = 1e-10  # how far a matrix may be from symmetric and positive semidefinite
 
@@ -157,31 +156,23 @@ class Known(Similarity):
         """The matrix given, or the kernel's over the descriptors."""
         return self._matrix
 
-    def with_arm(
-        self,
-        n_arms: int,
-        *,
-        descriptor: ArrayLike | None = None,
-        similarity: ArrayLike | None = None,
-        neighbours: Sequence[int] | None = None,
-    ) -> Known:
+    def _with_arm(self, n_arms: int, info: ArmInfo) -> Known:
         """One more descriptor, or one more row and column (``similarity``: to each arm, then to itself)."""
-        self._take(descriptor=descriptor, similarity=similarity, neighbours=neighbours)
         if self.descriptors is not None:
-            if descriptor is None:
+            if info.descriptor is None:
                 raise InvalidInputError("this policy knows arms by descriptor; add_arm needs descriptor=")
-            row = np.atleast_1d(number_array("descriptor", descriptor))[None, :]
+            row = np.atleast_1d(number_array("descriptor", info.descriptor))[None, :]
             if row.shape[1] != self.descriptors.shape[1]:
                 raise InvalidInputError(
                     f"descriptor has {row.shape[1]} entries, but the other arms' have {self.descriptors.shape[1]}"
                 )
             return Known(self.kernel, np.vstack([self.descriptors, row]))
-        if similarity is None:
+        if info.similarity is None:
             raise InvalidInputError(
                 f"this policy has a known similarity matrix; add_arm needs similarity= with {n_arms} entries "
                 "(to each arm in order), or one more for the arm itself (1 if left out)"
             )
-        row = np.atleast_1d(number_array("similarity", similarity))
+        row = np.atleast_1d(number_array("similarity", info.similarity))
         if row.shape not in ((n_arms,), (n_arms + 1,)):
             raise InvalidInputError(
                 f"similarity must have {n_arms} entries (to each arm in order), or one more for the arm "
@@ -241,19 +232,11 @@ class Graph(Similarity):
         inverse: Matrix = np.linalg.inv(np.eye(len(laplacian)) + laplacian)
         return (inverse + inverse.T) / 2.0
 
-    def with_arm(
-        self,
-        n_arms: int,
-        *,
-        descriptor: ArrayLike | None = None,
-        similarity: ArrayLike | None = None,
-        neighbours: Sequence[int] | None = None,
-    ) -> Graph:
+    def _with_arm(self, n_arms: int, info: ArmInfo) -> Graph:
         """One more node, with an edge of weight 1 to each neighbour (none given: alone)."""
-        self._take(descriptor=descriptor, similarity=similarity)
         adjacency = np.zeros((n_arms + 1, n_arms + 1))
         adjacency[:-1, :-1] = self.adjacency
-        edges = list(neighbours or ())
+        edges = list(info.neighbours or ())
         adjacency[-1, edges] = adjacency[edges, -1] = 1.0
         return self.replace(adjacency=adjacency)
 
@@ -291,14 +274,7 @@ class Settled(Similarity):
         """The matrix."""
         return np.array(self.chosen)
 
-    def with_arm(
-        self,
-        n_arms: int,
-        *,
-        descriptor: ArrayLike | None = None,
-        similarity: ArrayLike | None = None,
-        neighbours: Sequence[int] | None = None,
-    ) -> Settled:
+    def _with_arm(self, n_arms: int, info: ArmInfo) -> Settled:
         """One arm more, which learns alone."""
         grown = np.pad(self.chosen, (0, 1))
         grown[-1, -1] = 1.0

@@ -143,4 +143,4 @@ class ExactRegression(Regression):
 
 def _has_function(kernel: Kernel) -> bool:
     """Whether a plain function is in it, which may be another one when the rows are read again."""
-    return isinstance(kernel, Foreign) or any(_has_function(part) for part in kernel._parts())
+    return isinstance(kernel, Foreign) or any(_has_function(part) for part in kernel.parts)

@@ -1,0 +1,143 @@
+"""Kernels that are read off the data: a rule has a `fit` that looks at rows and gives a kernel.
+
+A rule stands where a kernel is asked for (``context_kernel=kb.Median()``); a policy fits it to the rows it has
+learned, again as they grow. What a rule gives is a function of the first rows alone, so a policy that has one is
+still a pure function of its data. Rules add, multiply and scale as kernels do.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kinbandits._types import Indices, Matrix, Vector
+from kinbandits._value import Value
+from kinbandits.errors import InvalidTypeError
+from kinbandits.kernels.algebra import Kernel, as_kernel, is_number
+from kinbandits.kernels.functions import RBF, RationalQuadratic, Stationary, median_distance
+
+_OPERATIONS = {"+": operator.add, "*": operator.mul}
+
+
+class KernelRule(Value, ABC):
+    """How a kernel is read off the data."""
+
+    __array_ufunc__ = None  # numpy.float64(2.0) * rule is ours to compute
+
+    @abstractmethod
+    def fit(self, X: Matrix, arms: Indices | None = None, rewards: Vector | None = None) -> Kernel:
+        """The kernel to use after these rows, of which ``X`` has the contexts."""
+
+    @abstractmethod
+    def refits(self, before: int, after: int) -> bool:
+        """Whether `fit` may give another kernel when ``before`` rows have grown to ``after``."""
+
+    def check_features(self, n_features: int) -> None:
+        """Raise if contexts of ``n_features`` columns do not fit this rule."""
+
+    def __add__(self, other: object) -> KernelRule:
+        return Combined(self, as_kernel_or_rule(other), "+") if _allowed(other) else NotImplemented
+
+    def __radd__(self, other: object) -> KernelRule:
+        return Combined(as_kernel_or_rule(other), self, "+") if _allowed(other) else NotImplemented
+
+    def __mul__(self, other: object) -> KernelRule:
+        if is_number(other):
+            return self.__rmul__(other)
+        return Combined(self, as_kernel_or_rule(other), "*") if _allowed(other) else NotImplemented
+
+    def __rmul__(self, other: object) -> KernelRule:
+        if is_number(other):
+            return Combined(float(other), self, "*")  # type: ignore[arg-type]
+        return Combined(as_kernel_or_rule(other), self, "*") if _allowed(other) else NotImplemented
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Combined(KernelRule):
+    """The sum or product of two rules, or of a rule and a kernel or number, written ``rule + kernel``."""
+
+    first: Any
+    second: Any
+    operation: Literal["+", "*"] = "+"
+
+    def fit(self, X: Matrix, arms: Indices | None = None, rewards: Vector | None = None) -> Kernel:
+        """Of the kernels that its parts give."""
+        fitted = (p.fit(X, arms, rewards) if isinstance(p, KernelRule) else p for p in (self.first, self.second))
+        kernel: Kernel = _OPERATIONS[self.operation](*fitted)
+        return kernel
+
+    def refits(self, before: int, after: int) -> bool:
+        """If one of its parts does."""
+        return any(p.refits(before, after) for p in (self.first, self.second) if isinstance(p, KernelRule))
+
+    def check_features(self, n_features: int) -> None:
+        """Check both."""
+        for part in (self.first, self.second):
+            if isinstance(part, KernelRule | Kernel):
+                part.check_features(n_features)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Median(KernelRule):
+    """A kernel whose length scale is the median distance of the first contexts learned from.
+
+    The length scale follows the data until ``rows`` rows have been learned, and is fixed from then on.
+
+    Args:
+        rows: how many are looked at.
+        kernel: `RBF`, `RationalQuadratic` or `Matern`; its length scale is in units of the median.
+        coarse: while it follows the data, round it to a power of 2^(1/4). It then seldom changes, which saves time.
+
+    Example:
+        >>> Median().fit(np.array([[0.0], [3.0]]))
+        RBF(length_scale=3.0)
+        >>> Median(kernel=RationalQuadratic(0.5)).fit(np.array([[0.0], [3.0]]))
+        RationalQuadratic(length_scale=1.5)
+        >>> Median(coarse=True).fit(np.array([[0.0], [3.0]]))
+        RBF(length_scale=2.82...)
+    """
+
+    rows: int = 60
+    kernel: Any = RBF()  # noqa: RUF009 (a frozen value)
+    coarse: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Stationary):
+            raise InvalidTypeError(
+                f"kernel must have a length scale (in units of the median), such as kb.RBF(); got {self.kernel!r}"
+            )
+
+    def fit(self, X: Matrix, arms: Indices | None = None, rewards: Vector | None = None) -> Stationary:
+        """The kernel of the first rows; their median distance is taken as 1 while no two of them differ."""
+        seen = X[: self.rows]
+        median = median_distance(seen) if len(seen) else 1.0
+        if self.coarse and len(seen) < self.rows:
+            median = 2.0 ** (round(4.0 * math.log2(median)) / 4.0)
+        scale = self.kernel.length_scale
+        scaled = tuple(s * median for s in scale) if isinstance(scale, tuple) else scale * median
+        fitted: Stationary = self.kernel.replace(length_scale=scaled)
+        return fitted
+
+    def refits(self, before: int, after: int) -> bool:
+        """While fewer than ``rows`` rows have been learned."""
+        return before < self.rows
+
+    def check_features(self, n_features: int) -> None:
+        """As the kernel does."""
+        self.kernel.check_features(n_features)
+
+
+DEFAULT_KERNEL = Median(kernel=RationalQuadratic(alpha=2.0), coarse=True)
+"""Where nothing else is said. Why this one: see the ablation page of the documentation."""
+
+
+def as_kernel_or_rule(kernel: object) -> Kernel | KernelRule:
+    """A rule as it is; a kernel of ours from anything else."""
+    return kernel if isinstance(kernel, KernelRule) else as_kernel(kernel)
+
+
+def _allowed(other: object) -> bool:
+    return isinstance(other, KernelRule) or callable(other)
