@@ -45,7 +45,7 @@ def operation(
         secured: whether it needs a token.
         media: the type of the answer.
     """
-    always = {405, 503} | ({401, 403, 429, 413} if secured else set())
+    always = {405, 413, 503} | ({401, 403, 429} if secured else set())
     with_body = {400, 413, 415, 422} if body is not None else set()
     responses: dict[int | str, dict[str, Any]] = {
         status: {"model": s.ProblemAnswer, "description": _WHY[status]}

@@ -13,6 +13,7 @@ import uvicorn
 from kinbandits.errors import KinbanditsError
 from kinbandits.service.app import create_app
 from kinbandits.service.config import Settings
+from kinbandits.service.connections import Connection, Server, allow_many_files
 from kinbandits.service.engine import Engine
 from kinbandits.service.store import Store
 
@@ -61,6 +62,7 @@ def run(
 ) -> None:
     """Serve until stopped (SIGINT, SIGTERM): requests that were taken are answered first."""
     set_up_logs(log_level)
+    allow_many_files()
     sys.setswitchinterval(0.001)  # the threads of engine and server hand over to each other often
     engine = Engine(store, settings)
     app = create_app(engine, trusted_proxies=forwarded_allow_ips)
@@ -70,13 +72,15 @@ def run(
         app,
         host=host,
         port=port,
+        http=Connection,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=10,
         proxy_headers=False,  # the application sees to them where they matter
     )
-    server = uvicorn.Server(config)
+    server = Server(config)
 
     def end(message: str) -> None:
         server.should_exit = True
