@@ -178,6 +178,7 @@ def evaluate(
       kinbandits evaluate news.sqlite3 other.toml --train 0.3 --json
     """
     from dataclasses import asdict, replace
+    from functools import partial
 
     from kinbandits.ope import evaluate_policy
     from kinbandits.service.config import load_settings
@@ -190,7 +191,9 @@ def evaluate(
         logged = logged_rounds(log)
     finally:
         log.close()
-    found = evaluate_policy(logged.rounds, lambda: policy_for(settings, logged.rounds), train=train)
+    limits = settings.build().reward_range
+    make = partial(policy_for, settings, logged.rounds)
+    found = evaluate_policy(logged.rounds, make, train=train, reward_range=limits)
     found = replace(found, warnings=(*logged.warnings, *found.warnings))
     if as_json:
         print_json({**asdict(found), "left_out": logged.left_out})
