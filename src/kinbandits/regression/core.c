@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT 2 /* changes with every change of what Python expects: an old build is not used */
+#define TEXT 3 /* changes with every change of what Python expects: an old build is not used */
 
 #if defined(__GNUC__) && defined(__x86_64__) && defined(__GLIBC__)
 #define FAST __attribute__((target_clones("arch=haswell", "default")))
@@ -31,9 +31,14 @@ typedef Py_ssize_t Int;
 
 /* a'b */
 FAST static double dot(const double *a, const double *b, Int n) {
-    double s = 0.0;
-    for (Int i = 0; i < n; i++) s += a[i] * b[i];
-    return s;
+    Int q = n / 4; /* four sums at a time: one alone waits for itself */
+    double s = 0.0, u = 0.0, v = 0.0, w = 0.0;
+    for (Int i = 0; i < q; i++) {
+        s += a[i] * b[i], u += a[q + i] * b[q + i];
+        v += a[2 * q + i] * b[2 * q + i], w += a[3 * q + i] * b[3 * q + i];
+    }
+    for (Int i = 4 * q; i < n; i++) s += a[i] * b[i];
+    return s + u + v + w;
 }
 
 /* z = v S for S (n, t) with rows ld apart */
@@ -95,6 +100,13 @@ static double gathered_dot(const double *a, const Int *rows, const double *v, In
     for (Int j = 0; j < n; j++) s += a[rows[j]] * v[j];
     return s;
 }
+
+/* One more argument of a function that holds ``views`` and ends at ``finish``. */
+#define READ(target, place, kind, most, flags)                                               \
+    do {                                                                                     \
+        if (!((target) = memory(args[place], &views[held], kind, most, flags))) goto finish; \
+        held++;                                                                              \
+    } while (0)
 
 /* -- the arrays of one state ----------------------------------------------------------------------------------- */
 
@@ -203,6 +215,76 @@ static Bound *state(PyObject *capsule, Int t, Int first, Int more) {
 wrong:
     PyErr_SetString(PyExc_ValueError, "the arrays do not hold what they should");
     return NULL;
+}
+
+/* -- M itself --------------------------------------------------------------------------------------------------- */
+
+/* flush(bound, t, first): the recent rows become columns of the strips. */
+static PyObject *flush(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
+    if (n_args != 3) return PyErr_Format(PyExc_TypeError, "flush takes 3 arguments, got %zd", n_args);
+    Int t = PyLong_AsSsize_t(args[1]), first = PyLong_AsSsize_t(args[2]);
+    if (PyErr_Occurred()) return NULL;
+    Bound *b = state(args[0], t, first, 0);
+    if (!b) return NULL;
+    for (Int a = 0; a < b->n_arms; a++)
+        for (Int j = 0; j < b->counts[a]; j++) {
+            double *out = b->strip[a] + j * b->room;
+            const double *in = b->recent + b->index[a][j];
+            for (Int i = first; i < t; i++) out[i] = in[(i - first) * b->room];
+        }
+    Py_INCREF(Py_None);
+    return Py_None;
+}
+
+/* One row of a strip times m columns, each t long. */
+FAST static void row_times(double *out, const double *row, const double *W, Int t, Int m) {
+    Int c = 0, h = t / 2;
+    for (; c + 2 <= m; c += 2) {
+        const double *v = W + c * t, *w = v + t;
+        double p = 0.0, q = 0.0, r = 0.0, s = 0.0;
+        for (Int i = 0; i < h; i++) {
+            p += row[i] * v[i], q += row[i] * w[i];
+            r += row[h + i] * v[h + i], s += row[h + i] * w[h + i];
+        }
+        if (t % 2) p += row[t - 1] * v[t - 1], q += row[t - 1] * w[t - 1];
+        out[c] += p + r, out[c + 1] += q + s;
+    }
+    if (c < m) out[c] += dot(row, W + c * t, t);
+}
+
+/* times(bound, t, K_arm, noise, V, W, out): M V for V (t, m), into out (t, m); the strips are complete. W (m, t) is
+ * room to work in. */
+static PyObject *times(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
+    if (n_args != 7) return PyErr_Format(PyExc_TypeError, "times takes 7 arguments, got %zd", n_args);
+    Int t = PyLong_AsSsize_t(args[1]);
+    if (PyErr_Occurred()) return NULL;
+    Bound *b = state(args[0], t, t, 0);
+    if (!b) return NULL;
+    Int N = b->n_arms, held = 0;
+    Py_buffer views[5];
+    PyObject *result = NULL;
+    const double *K_arm, *noise, *V;
+    double *W, *out;
+    READ(K_arm, 2, 'd', N * N, 0);
+    READ(noise, 3, 'd', N, 0);
+    READ(V, 4, 'd', t, 0);
+    Int m = t ? views[held - 1].len / (t * (Int)sizeof(double)) : 0;
+    READ(W, 5, 'd', m * t, PyBUF_WRITABLE);
+    READ(out, 6, 'd', m * t, PyBUF_WRITABLE);
+    for (Int i = 0; i < t; i++)
+        for (Int c = 0; c < m; c++) out[i * m + c] = noise[b->arms[i]] * V[i * m + c];
+    for (Int a = 0; a < N; a++) {
+        if (!b->counts[a]) continue;
+        for (Int c = 0; c < m; c++)
+            for (Int i = 0; i < t; i++) W[c * t + i] = K_arm[a * N + b->arms[i]] * V[i * m + c];
+        for (Int j = 0; j < b->counts[a]; j++)
+            row_times(out + b->index[a][j] * m, b->strip[a] + j * b->room, W, t, m);
+    }
+    Py_INCREF(Py_None);
+    result = Py_None;
+finish:
+    while (held) PyBuffer_Release(&views[--held]);
+    return result;
 }
 
 /* -- one row ---------------------------------------------------------------------------------------------------- */
@@ -498,11 +580,6 @@ static PyObject *settle(PyObject *self, PyObject *const *args, Py_ssize_t n_args
     Py_buffer views[10];
     Int held = 0;
     PyObject *result = NULL;
-#define READ(target, place, kind, most, flags)                                               \
-    do {                                                                                     \
-        if (!((target) = memory(args[place], &views[held], kind, most, flags))) goto finish; \
-        held++;                                                                              \
-    } while (0)
     READ(r.K_arm, 3, 'd', N * N, 0);
     READ(r.noise, 4, 'd', N, 0);
     READ(r.lift, 5, 'd', N, 0);
@@ -534,6 +611,8 @@ finish:
 static PyMethodDef methods[] = {
     {"bind", (PyCFunction)(void (*)(void))bind, METH_FASTCALL, "A handle on the arrays of a state."},
     {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, "Append a row."},
+    {"flush", (PyCFunction)(void (*)(void))flush, METH_FASTCALL, "Complete the strips."},
+    {"times", (PyCFunction)(void (*)(void))times, METH_FASTCALL, "M V."},
     {"settle", (PyCFunction)(void (*)(void))settle, METH_FASTCALL, "Climb the rungs before conjugate gradients."},
     {NULL, NULL, 0, NULL},
 };

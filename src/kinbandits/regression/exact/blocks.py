@@ -26,7 +26,7 @@ from kinbandits.regression.exact.probe import Probe
 from kinbandits.regression.exact.reference import Reference, Widths
 from kinbandits.regression.linalg import UNIT, Inverse, inverted, jittered
 
-_AHEAD = 1.12  # b_a over the noise at a rebuilding, and the noise over b_a at the next
+_AHEAD = 1.15  # b_a over the noise at a rebuilding, and the noise over b_a at the next
 
 
 class BlocksReference(Reference):
@@ -86,7 +86,7 @@ class BlocksReference(Reference):
         """Whether the block of ``arm`` can grow by a row beside ``earlier`` ones; else it waits to be rebuilt."""
         self._limits = None
         diagonals = self._diagonal()
-        if not np.array_equal(diagonals, self._diagonals):
+        if diagonals.tobytes() != self._diagonals.tobytes():
             self._stale.update(np.flatnonzero((diagonals != self._diagonals).any(axis=0)).tolist())
             self._diagonals = diagonals
         if arm in self._stale or self.inverses[arm].size != earlier or not earlier:
@@ -132,8 +132,11 @@ class BlocksReference(Reference):
         if self._limits is None:
             lows, highs = [], []
             for K_arm in self._matrix.K_arms:
-                root = np.sqrt(np.maximum(K_arm.diagonal(), 1e-300))
-                eigenvalues = np.linalg.eigvalsh(K_arm / np.outer(root, root))
+                scale = K_arm.diagonal()
+                if (scale != 1.0).any():
+                    root = np.sqrt(np.maximum(scale, 1e-300))
+                    K_arm = K_arm / np.outer(root, root)
+                eigenvalues = np.linalg.eigvalsh(K_arm)
                 lows.append(float(eigenvalues[0]))
                 highs.append(float(eigenvalues[-1]))
             slack = 1e-13 * len(self.noise)

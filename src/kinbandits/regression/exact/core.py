@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._types import Vector
+from kinbandits._types import Matrix, Vector
 from kinbandits.regression import compiled
 from kinbandits.regression.base import Ridge
 from kinbandits.regression.exact.blocks import BlocksReference
 from kinbandits.regression.exact.dual import Dual, Error
-from kinbandits.regression.exact.matrix import ArmMatrix
+from kinbandits.regression.exact.matrix import RECENT, ArmMatrix
 from kinbandits.regression.exact.reference import Reference
 from kinbandits.regression.exact.rungs import Ladder, Round
 
@@ -56,10 +56,31 @@ class Core:
             )  # fmt: skip
         return self._handle
 
+    def flush(self) -> None:
+        """As `Strips.flush`."""
+        assert compiled.CORE is not None
+        strips, t = self._matrix.strips[0], self._matrix.size
+        if strips.first < t:
+            compiled.CORE.flush(self._bound(), t, strips.first)
+            strips.first = t
+
+    def times(self, V: Matrix) -> Matrix:
+        """As `ArmMatrix.times`."""
+        assert compiled.CORE is not None
+        self.flush()
+        matrix, out = self._matrix, np.empty(V.shape)
+        compiled.CORE.times(
+            self._bound(), matrix.size, matrix.K_arms[0], matrix.noise.per_arm, np.ascontiguousarray(V),
+            np.empty_like(out), out,
+        )  # fmt: skip
+        return out
+
     def append(self, arm: int, values: Vector, reward: float) -> None:
         """A new row of ``arm``, by its context-kernel values to all rows, itself last."""
         assert compiled.CORE is not None
         matrix, dual, blocks = self._matrix, self._dual, self._blocks
+        if matrix.size - matrix.strips[0].first == RECENT:
+            self.flush()
         if matrix.reserve(arm) | dual.reserve() | blocks.reserve(arm):
             self._handle = None
         border = blocks.follows(arm, int(matrix.rows.counts[arm]))

@@ -70,8 +70,9 @@ class LadderRegression(Regression):
 
     def _use(self, reference: Reference) -> None:
         self.reference = reference
-        self.ladder = Ladder(self.settings, self.matrix, self.dual_state, reference)
-        self.core = Core.of(self.settings, self.matrix, self.dual_state, reference)
+        state = self.settings, self.matrix, self.dual_state, reference
+        self.core = Core.of(*state)
+        self.ladder = Ladder(*state, times=None if self.core is None else self.core.times)
 
     def _forget(self) -> None:
         """What was computed for the present rows is no longer valid."""
@@ -116,7 +117,7 @@ class LadderRegression(Regression):
         contexts, kx, squares = self._asked
         x = self.history.contexts[start]
         for c, candidate in enumerate(contexts):
-            if (candidate == x).all():
+            if candidate.tobytes() == x.tobytes():
                 return [k[c : c + 1] for k in kx], None if squares is None else squares[c]
         return None, None
 

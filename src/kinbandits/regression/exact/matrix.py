@@ -222,8 +222,8 @@ class ArmMatrix:
         self.noise, self._row_noise = self._noise(), None
 
     def _noise(self) -> Noise:
-        counts = self.rows.counts
-        per_arm = self._settings.noise(self._every_arm, np.maximum(counts, 1))
+        counts, ridge = self.rows.counts, self._settings.ridge
+        per_arm = ridge * np.maximum(counts, 1.0) if self.per_arm else np.full(len(counts), ridge)
         lift = 1.0 / per_arm
         return Noise(per_arm, lift, math.sqrt(counts @ lift), float(per_arm.max()))
 
