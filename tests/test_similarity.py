@@ -280,3 +280,38 @@ def test_the_tolerance_is_one_part_in_ten_thousand_million() -> None:
     kb.Known(np.array([[1.0, 0.5 + 5e-11], [0.5, 1.0]]))
     with pytest.raises(errors.InvalidInputError, match="symmetric"):
         kb.Known(np.array([[1.0, 0.5 + 1e-9], [0.5, 1.0]]))
+
+
+def test_descriptors_alone_take_the_median_distance() -> None:
+    X = np.random.default_rng(0).normal(size=(6, 3))
+    found = kb.Known(descriptors=X)
+    assert found == kb.Known(kb.RBF.median(X), X)
+    assert kb.Known(kb.Median(kernel=kb.Matern(0.5)), X).kernel == kb.Matern(0.5 * kb.RBF.median(X).length_scale)
+    larger = found.with_arm(6, ArmInfo(descriptor=X[0] + 1.0))
+    assert larger.kernel == found.kernel  # what is known of the other arms does not move
+    policy = kb.KMTLUCB(6, similarity=found)
+    policy.add_arm("new", descriptor=X[1])
+    np.testing.assert_allclose(policy.similarity_matrix()[6], policy.similarity_matrix()[1])
+
+
+def test_the_nearest_similarity_is_the_nearest() -> None:
+    rng = np.random.default_rng(1)
+    given = rng.normal(size=(5, 5))
+    found, distance = kb.Known.nearest(given)
+    K = found.matrix(History(5))
+    np.testing.assert_allclose(distance, np.linalg.norm(K - given))
+    for _ in range(200):  # no other one is nearer
+        other = K + 0.1 * (step := rng.normal(size=(5, 5))) @ step.T
+        assert np.linalg.norm(other - given) > distance
+        root = np.linalg.cholesky(K + 1e-9 * np.eye(5)) + 0.05 * rng.normal(size=(5, 5))
+        assert np.linalg.norm(root @ root.T - given) > distance
+    good = kb.Known(kb.RBF(), [0.0, 1.0, 2.0]).matrix(History(3))
+    same, none = kb.Known.nearest(good)
+    np.testing.assert_allclose(same.matrix(History(3)), good)
+    assert none < 1e-12
+    with pytest.raises(errors.NotPositiveSemidefiniteError, match=r"kb\.Known\.nearest\(matrix\)"):
+        kb.Known([[1.0, 2.0], [2.0, 1.0]])
+    with pytest.raises(ValueError, match="matrix must be finite"):
+        kb.Known.nearest([[np.nan]])
+    with pytest.raises(ValueError, match="matrix must be a square matrix"):
+        kb.Known.nearest([[1.0, 2.0]])

@@ -135,7 +135,10 @@ class History:
         """
         if size <= most:
             return self.head(size)
-        return self.head(size).taken(np.flatnonzero(golden(size) < most / size))
+        sample = self.taken(np.flatnonzero(golden(size) < most / size))
+        sample.forgotten = size - len(sample)
+        sample.apart = None if self._apart_of(slice(0, size)) is None else 0
+        return sample
 
     def taken(self, rows: Indices) -> History:
         """These rows, in this order."""

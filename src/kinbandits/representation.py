@@ -152,7 +152,7 @@ class Represented(KernelRule):
         >>> policy = kb.KMTLUCB(arms=2, context_kernel=Represented(PrincipalComponents(1), first=3))
         >>> policy.observe([0, 1, 0], [[0.0, 0.0], [2.0, 0.1], [4.0, 0.0]], [0.0, 1.0, 0.0])
         >>> policy.regression.settings.terms.terms[0].context_kernel.kernel
-        RationalQuadratic(length_scale=2.0..., alpha=2.0)
+        RationalQuadratic(length_scale=2.0...)
     """
 
     representation: Any

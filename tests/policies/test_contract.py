@@ -564,7 +564,7 @@ def test_the_default_policy_is_independent_with_the_median_rule() -> None:
     assert (params["ridge"], params["exploration"], params["weighting"]) == (0.01, 0.1, "uniform")
     distances = [np.linalg.norm(a - b) for a, b in itertools.combinations(contexts[:60], 2)]
     (term,) = policy.regression.settings.terms
-    assert term.context_kernel == kb.RationalQuadratic(length_scale=float(np.median(distances)), alpha=2.0)
+    assert term.context_kernel == kb.RationalQuadratic(length_scale=float(np.median(distances)))
     explicit = kb.KMTLUCB(2, context_kernel=term.context_kernel)
     explicit.observe(np.arange(80) % 2, contexts, policy.regression.history.rewards)
     query = Query(np.arange(2), contexts[:5, None, :])

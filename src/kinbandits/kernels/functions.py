@@ -122,7 +122,7 @@ class RBF(Stationary):
 class RationalQuadratic(Stationary):
     """k(x, x') = (1 + r^2 / (2 alpha))^-alpha: an RBF mixed over length scales, the wider the smaller alpha is.
 
-    With alpha 2 and the median distance as length scale it is what `KMTLUCB` takes where nothing is said: better
+    With alpha 1 and the median distance as length scale it is what `KMTLUCB` takes where nothing is said: better
     than the RBF on the paper's data sets, about as good on smooth functions (docs, "Ablation").
 
     Example:

@@ -131,7 +131,7 @@ class Median(KernelRule):
         self.kernel.check_features(n_features)
 
 
-DEFAULT_KERNEL = Median(kernel=RationalQuadratic(alpha=2.0), coarse=True)
+DEFAULT_KERNEL = Median(kernel=RationalQuadratic(alpha=1.0), coarse=True)
 """Where nothing else is said. Why this one: see the ablation page of the documentation."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from kinbandits._types import Matrix
 from kinbandits._value import frozen_array, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError, NotPositiveSemidefiniteError
 from kinbandits.history import History
-from kinbandits.kernels import Kernel, as_kernel
+from kinbandits.kernels import KernelRule, Median, as_kernel_or_rule
 from kinbandits.similarity.base import ArmInfo, Similarity
 
 TOLERANCE = 1e-10  # how far a matrix may be from symmetric and positive semidefinite
@@ -84,6 +84,13 @@ class Mixed(Similarity):
         return matrix
 
 
+class Nearest(NamedTuple):
+    """What `Known.nearest` gives: the similarity, and its distance from the matrix asked about."""
+
+    similarity: Known
+    distance: float
+
+
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Known(Similarity):
     """A similarity that is given: as a matrix, or as a kernel over one descriptor per arm.
@@ -93,12 +100,16 @@ class Known(Similarity):
             Or a kernel, with ``descriptors`` as the second argument.
         descriptors: (N, p), or N numbers. With them ``add_arm(name, descriptor)`` works, and a new arm
             borrows from its kin at once.
+        kernel: over the descriptors. Default: an `RBF` whose length scale is their median distance; arms that are
+            added later do not change it.
 
     Example:
         >>> from kinbandits import RBF
         >>> Known(RBF(length_scale=1.0), [0.0, 1.0]).matrix(History(n_arms=2)).round(4)
         array([[1.    , 0.6065],
                [0.6065, 1.    ]])
+        >>> Known(descriptors=[0.0, 1.0, 3.0]).kernel
+        RBF(length_scale=2.0)
     """
 
     given: Any = None
@@ -114,19 +125,44 @@ class Known(Similarity):
         given: object = None,
     ) -> None:
         matrix = given if matrix is None else matrix
-        if kernel is None and (isinstance(matrix, Kernel) or callable(matrix)):
+        if kernel is None and (isinstance(matrix, KernelRule) or callable(matrix)):
             matrix, kernel = None, matrix
-        if (matrix is None) == (kernel is None) or (kernel is None) != (descriptors is None):
-            raise InvalidInputError("Known takes a matrix, or a kernel with descriptors (one row per arm)")
+        if (matrix is None) == (descriptors is None) or (kernel is not None and descriptors is None):
+            raise InvalidInputError(
+                "Known takes a matrix, or a kernel with descriptors (one row per arm), or descriptors alone"
+            )
         object.__setattr__(self, "given", None if matrix is None else _known_matrix(matrix))
         object.__setattr__(self, "descriptors", None if descriptors is None else _descriptors(descriptors))
-        object.__setattr__(self, "kernel", None if kernel is None else as_kernel(kernel))
-        if self.kernel is not None:
+        object.__setattr__(self, "kernel", None)
+        if self.descriptors is not None:
+            found = as_kernel_or_rule(Median() if kernel is None else kernel)
+            fitted = found.fit(self.descriptors) if isinstance(found, KernelRule) else found
+            object.__setattr__(self, "kernel", fitted)
             self.kernel.check_features(self.descriptors.shape[1])
             check_psd("the similarity of the descriptors", self._matrix)
 
     def __repr__(self) -> str:
         return super().__repr__().replace("Known(given=", "Known(matrix=")
+
+    @classmethod
+    def nearest(cls, matrix: ArrayLike) -> Nearest:
+        """The nearest similarity to a matrix that is none, and how far it is. Published ones often are not quite.
+
+        The symmetric part of the matrix with its negative eigenvalues set to 0: no positive semidefinite matrix is
+        nearer in Frobenius norm, the root of the sum of squared differences.
+
+        >>> similarity, distance = Known.nearest([[1.0, 0.9, 0.0], [0.9, 1.0, 0.9], [0.0, 0.9, 1.0]])
+        >>> round(distance, 4)
+        0.2728
+        >>> similarity.matrix(History(3)).round(2)
+        array([[1.07, 0.8 , 0.07],
+               [0.8 , 1.14, 0.8 ],
+               [0.07, 0.8 , 1.07]])
+        """
+        given = _square_of_numbers("matrix", matrix)
+        values, vectors = np.linalg.eigh((given + given.T) / 2.0)
+        cut = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        return Nearest(cls((cut + cut.T) / 2.0), float(np.linalg.norm(cut - given)))
 
     @property
     def describes_arms(self) -> bool:
@@ -291,11 +327,11 @@ def check_psd(name: str, matrix: Matrix) -> None:
     if smallest < -TOLERANCE * max(1.0, float(np.abs(matrix).max())):
         raise NotPositiveSemidefiniteError(
             f"{name} is not positive semidefinite: its smallest eigenvalue is {smallest:.6g}. A similarity must "
-            "be a covariance between arms; adding that much to the diagonal would make it one"
+            "be a covariance between arms; kb.Known.nearest(matrix) gives the nearest one and how far it is"
         )
 
 
-def _square(name: str, values: object) -> Matrix:
+def _square_of_numbers(name: str, values: object) -> Matrix:
     try:
         matrix = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -304,6 +340,11 @@ def _square(name: str, values: object) -> Matrix:
         raise InvalidInputError(f"{name} must be a square matrix, got shape {matrix.shape}")
     if not np.isfinite(matrix).all():
         raise InvalidInputError(f"{name} must be finite, but it holds NaN or infinity")
+    return matrix
+
+
+def _square(name: str, values: object) -> Matrix:
+    matrix = _square_of_numbers(name, values)
     skew = float(np.abs(matrix - matrix.T).max())
     if skew > TOLERANCE * max(1.0, float(np.abs(matrix).max())):
         raise InvalidInputError(
