@@ -122,6 +122,10 @@ class Regression(ABC):
     def __init__(self, settings: Ridge, history: History) -> None:
         self.settings = settings
         self.history = history
+        self._build()
+
+    def _build(self) -> None:  # noqa: B027 (an engine may keep no more)
+        """Everything an engine keeps besides settings and history, from these; again if learning failed."""
 
     # -- what an engine must give ---------------------------------------------------------------
 
@@ -207,9 +211,7 @@ class Regression(ABC):
         """
         memory = self.settings.memory
         if memory is not None and memory.rows is not None and len(self.history) + len(arms) > memory.rows:
-            grown = self.history.copy()
-            grown.append(arms, contexts, rewards, apart)
-            self.__dict__ = self.rebuilt(self.settings, grown.recent(memory.rows)).__dict__
+            self._learn_window(memory.rows, arms, contexts, rewards, apart)
             return
         start = len(self.history)
         self.history.append(arms, contexts, rewards, apart)
@@ -217,16 +219,21 @@ class Regression(ABC):
             self._absorb(start)
         except BaseException:
             self.history.truncate(start)
-            self._rollback()
+            self._build()  # always right, whatever was done until then
             raise
 
-    def _rollback(self) -> None:
-        """`_absorb` failed and the history is cut back to what it was: follow it.
-
-        Building everything anew is always right, but asks the kernel again, which may be what failed; an
-        engine whose `_absorb` changes nothing before it is certain to end overrides this with nothing.
-        """
-        self.__init__(self.settings, self.history)  # type: ignore[misc]
+    def _learn_window(self, size: int, arms: Indices, contexts: Matrix, rewards: Vector, apart: bool) -> None:
+        """The same where only the last ``size`` rows are remembered, and some must leave."""
+        before = self.history
+        grown = before.copy()
+        grown.append(arms, contexts, rewards, apart)
+        self.history = grown.recent(size)
+        try:
+            self._build()
+        except BaseException:
+            self.history = before
+            self._build()
+            raise
 
     def rebuilt(self, settings: Ridge, history: History) -> Self:
         """The same engine with other settings or rows, from scratch."""

@@ -2,7 +2,8 @@
  *
  * The same text in NumPy, with the derivations, is exact/rungs.py (`settle`: the rungs before conjugate gradients),
  * exact/blocks.py (steps, widths, tighten, border) and exact/dual.py (residual, measure, append). One term, blocks as
- * the reference. Both must give the same arms, rung for rung; tests compare them.
+ * the reference. Both must give the same arms, rung for rung; tests compare them. And triangular solves for
+ * linalg/packed.py.
  *
  * Arrays come through the buffer protocol. Their sizes are checked when they come in, so that wrong ones are an error
  * and never a wild pointer. Loops are compiled for two kinds of processor where the linker can choose between them.
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT 3 /* changes with every change of what Python expects: an old build is not used */
+#define TEXT 4 /* changes with every change of what Python expects: an old build is not used */
 
 #if defined(__GNUC__) && defined(__x86_64__) && defined(__GLIBC__)
 #define FAST __attribute__((target_clones("arch=haswell", "default")))
@@ -101,12 +102,74 @@ static double gathered_dot(const double *a, const Int *rows, const double *v, In
     return s;
 }
 
+/* The memory of an array of ``most`` or more doubles or integers; NULL and an error if it is another. */
+static void *memory(PyObject *array, Py_buffer *view, char kind, Int most, int flags) {
+    if (PyObject_GetBuffer(array, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | flags) < 0) return NULL;
+    const char *format = view->format ? view->format : "B";
+    int fits = kind == 'd' ? format[0] == 'd' : kind == '?' ? view->itemsize == 1
+                                                            : strchr("lqn", format[0]) && view->itemsize == sizeof(Int);
+    if (!fits || !format[0] || format[1] || view->len < most * view->itemsize) {
+        PyErr_Format(PyExc_ValueError, "an array of %zd numbers of kind '%c' was expected", most, kind);
+        PyBuffer_Release(view);
+        return NULL;
+    }
+    return view->buf;
+}
+
 /* One more argument of a function that holds ``views`` and ends at ``finish``. */
 #define READ(target, place, kind, most, flags)                                               \
     do {                                                                                     \
         if (!((target) = memory(args[place], &views[held], kind, most, flags))) goto finish; \
         held++;                                                                              \
     } while (0)
+
+/* -- a lower triangle, row by row in one piece ------------------------------------------------------------------ */
+
+#define ROW(L, i) ((L) + (i) * ((i) + 1) / 2)
+
+/* c = L^-1 b from row ``low`` on */
+static void forward(double *c, const double *L, const double *b, Int low, Int n) {
+    for (Int i = low; i < n; i++) c[i] = (b[i] - dot(ROW(L, i), c, i)) / ROW(L, i)[i];
+}
+
+/* packed(what, L, low, n, b, c): with "f", c = L^-1 b from row ``low`` on; with "b", c = L^-T b; with "g", the triangle
+ * grows by row n, whose values to the rows are b and c[n] with itself: its pivot, and nothing is changed unless it is
+ * above 0. */
+static PyObject *packed(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
+    if (n_args != 6) return PyErr_Format(PyExc_TypeError, "packed takes 6 arguments, got %zd", n_args);
+    Int low = PyLong_AsSsize_t(args[2]), n = PyLong_AsSsize_t(args[3]), held = 0;
+    if (PyErr_Occurred()) return NULL;
+    int what = PyUnicode_CompareWithASCIIString(args[0], "f") == 0   ? 'f'
+               : PyUnicode_CompareWithASCIIString(args[0], "b") == 0 ? 'b'
+                                                                     : 'g';
+    Int rows = n + (what == 'g');
+    if (n < 0 || low < 0 || low > n || rows > 1 << 30)
+        return PyErr_Format(PyExc_ValueError, "there are no %zd rows", n);
+    Py_buffer views[3];
+    PyObject *result = NULL;
+    double *L, *c, pivot = 0.0;
+    const double *b;
+    READ(L, 1, 'd', rows * (rows + 1) / 2, what == 'g' ? PyBUF_WRITABLE : 0);
+    READ(b, 4, 'd', n, 0);
+    READ(c, 5, 'd', rows, PyBUF_WRITABLE);
+    if (what == 'f') forward(c, L, b, low, n);
+    if (what == 'b') {
+        memcpy(c, b, (size_t)n * sizeof(double));
+        for (Int i = n - 1; i >= 0; i--) c[i] /= ROW(L, i)[i], add(c, ROW(L, i), -c[i], i);
+    }
+    if (what == 'g') {
+        forward(c, L, b, 0, n);
+        pivot = c[n] - dot(c, c, n);
+        if (pivot > 0.0) {
+            memcpy(ROW(L, n), c, (size_t)n * sizeof(double));
+            ROW(L, n)[n] = sqrt(pivot);
+        }
+    }
+    result = PyFloat_FromDouble(what == 'f' ? dot(c, c, n) : pivot);
+finish:
+    while (held) PyBuffer_Release(&views[--held]);
+    return result;
+}
 
 /* -- the arrays of one state ----------------------------------------------------------------------------------- */
 
@@ -124,20 +187,6 @@ static void release(PyObject *capsule) {
     for (Int i = 0; i < b->held; i++) PyBuffer_Release(&b->views[i]);
     free(b->views), free(b->index), free(b->index_room), free(b->strip_room), free(b->block_room);
     free(b->strip), free(b->block), free(b->x), free(b);
-}
-
-/* The memory of an array of ``most`` or more doubles or integers; NULL and an error if it is another. */
-static void *memory(PyObject *array, Py_buffer *view, char kind, Int most, int flags) {
-    if (PyObject_GetBuffer(array, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | flags) < 0) return NULL;
-    const char *format = view->format ? view->format : "B";
-    int fits = kind == 'd' ? format[0] == 'd' : kind == '?' ? view->itemsize == 1
-                                                            : strchr("lqn", format[0]) && view->itemsize == sizeof(Int);
-    if (!fits || !format[0] || format[1] || view->len < most * view->itemsize) {
-        PyErr_Format(PyExc_ValueError, "an array of %zd numbers of kind '%c' was expected", most, kind);
-        PyBuffer_Release(view);
-        return NULL;
-    }
-    return view->buf;
 }
 
 /* bind(arms, counts, index, rewards, alpha, res, Y, recent, strips, blocks, shares) */
@@ -611,6 +660,7 @@ finish:
 static PyMethodDef methods[] = {
     {"bind", (PyCFunction)(void (*)(void))bind, METH_FASTCALL, "A handle on the arrays of a state."},
     {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, "Append a row."},
+    {"packed", (PyCFunction)(void (*)(void))packed, METH_FASTCALL, "Solve with a packed triangle, or grow it."},
     {"flush", (PyCFunction)(void (*)(void))flush, METH_FASTCALL, "Complete the strips."},
     {"times", (PyCFunction)(void (*)(void))times, METH_FASTCALL, "M V."},
     {"settle", (PyCFunction)(void (*)(void))settle, METH_FASTCALL, "Climb the rungs before conjugate gradients."},

@@ -17,10 +17,17 @@ from typing import Any
 import numpy as np
 
 from kinbandits._types import Indices, Mask, Matrix, Vector
-from kinbandits.history import History
+from kinbandits.regression import compiled
 from kinbandits.regression.base import Query, Regression, Ridge, best
 from kinbandits.regression.exact.probe import Probe, different_arms
-from kinbandits.regression.linalg import SMALL_PIVOT, GrowingCholesky, check_digits, jittered, warn_singular
+from kinbandits.regression.linalg import (
+    SMALL_PIVOT,
+    GrowingCholesky,
+    PackedCholesky,
+    check_digits,
+    jittered,
+    warn_singular,
+)
 
 _CHUNK = 8  # contenders whose widths are computed together
 _POINTS = 2**22  # kernel values held at once when many points are predicted
@@ -29,39 +36,35 @@ _POINTS = 2**22  # kernel values held at once when many points are predicted
 class Family:
     """The rows of arms that learn from each other."""
 
-    def __init__(self, arms: Indices) -> None:
-        self.arms = arms
+    def __init__(self, factor: GrowingCholesky | PackedCholesky) -> None:
         self.rows: Indices = np.empty(0, dtype=np.intp)
         self.z: Vector = np.empty(0)
-        self.factor = GrowingCholesky()
+        self.factor = factor
         self.jitter = 0.0
         self.warned = False
-        self.alpha: Vector | None = np.empty(0)
-
-    def solve(self) -> Vector:
-        """alpha, computed once per change: n^2."""
-        if self.alpha is None:
-            self.alpha = self.factor.backward(self.z[:, None])[:, 0]
-        return self.alpha
+        self.solved = True  # whether its part of alpha is up to date
 
 
 class AppendRegression(Regression):
     """Exact for fixed similarities and uniform weights; a new row costs n^2 of its family."""
 
-    def __init__(self, settings: Ridge, history: History) -> None:
-        super().__init__(settings, history)
-        self._matrices = settings.terms.matrices(history)
+    def _build(self) -> None:
+        history = self.history
+        self._matrices = self.settings.terms.matrices(history)
         from scipy.sparse import csr_array  # slow to import, and not needed by every policy
         from scipy.sparse.csgraph import connected_components
 
         links = csr_array(np.sum([np.abs(K) for K in self._matrices], axis=0))
         count, self._family_of = connected_components(links, directed=False)
-        self._families = [Family(np.flatnonzero(self._family_of == f)) for f in range(count)]
+        # many small factors, or one large one
+        self._make = PackedCholesky if compiled.CORE is not None and count > 1 else GrowingCholesky
+        self._families = [Family(self._make()) for _ in range(count)]
         everything = np.hstack(self._matrices)
         self._all_differ = len(np.unique(everything, axis=0)) == len(everything)
         self._own: Vector = np.empty(0)  # k_ii of each row
-        self._alpha: Vector | None = None
+        self._alpha: Vector = np.empty(0)
         self._counts = history.counts * 0
+        self._asked: tuple[Matrix, list[Matrix]] | None = None  # contexts last asked for, and their kernel rows
         self._refreshes = 0
         if len(history):
             self._absorb(0)
@@ -77,18 +80,42 @@ class AppendRegression(Regression):
 
     # -- learning -------------------------------------------------------------------------------
 
+    @property
+    def counts(self) -> Indices:
+        """Rows per arm, n_a."""
+        return self._counts
+
     def _absorb(self, start: int) -> None:
         h = self.history
-        new = np.arange(start, len(h))
-        touched = np.unique(self._family_of[h.arms[start:]])
-        blocks = {f: new[self._family_of[h.arms[start:]] == f] for f in touched.tolist()}
-        own = self.settings.terms.prior(self._matrices, h.arms[start:], h.contexts[start:])
-        kernels = {f: self._kernel_rows(self._families[f], rows) for f, rows in blocks.items()}
-        for f, rows in blocks.items():  # nothing above changed anything
-            self._extend(self._families[f], rows, kernels[f])
+        arms = h.arms[start:]
+        own = self.settings.terms.prior(self._matrices, arms, h.contexts[start:])
+        if len(arms) == 1:
+            families = [int(self._family_of[arms[0]])]
+            blocks = [np.array([start])]
+            kernels = [self._kept_row(self._families[families[0]], start, float(own[0]))]
+        else:
+            new, of = np.arange(start, len(h)), self._family_of[arms]
+            families = np.unique(of).tolist()
+            blocks = [new[of == f] for f in families]
+            kernels = [self._kernel_rows(self._families[f], rows) for f, rows in zip(families, blocks, strict=True)]
+        for f, rows, K in zip(families, blocks, kernels, strict=True):  # nothing above changed anything
+            self._extend(self._families[f], rows, K)
         self._own = np.append(self._own, own)
-        self._counts = h.counts
-        self._alpha = None
+        self._alpha = np.append(self._alpha, np.zeros(len(arms)))
+        self._counts = self._counts + np.bincount(arms, minlength=h.n_arms)
+        self._asked = None
+
+    def _kept_row(self, family: Family, row: int, own: float) -> Matrix:
+        """`_kernel_rows` of one row, from the last question if it was a candidate there."""
+        h, x = self.history, self.history.contexts[row].tobytes()
+        contexts, kx = self._asked or (np.empty((0, 0)), [])
+        for c, candidate in enumerate(contexts):
+            if candidate.tobytes() == x:
+                K = np.full((1, len(family.rows) + 1), own)
+                lent = [K_arm[h.arms[row]].take(h.arms.take(family.rows)) for K_arm in self._matrices]
+                K[0, :-1] = sum(a * k[c].take(family.rows) for a, k in zip(lent, kx, strict=True))
+                return K
+        return self._kernel_rows(family, np.array([row]))
 
     def _kernel_rows(self, family: Family, rows: Indices) -> Matrix:
         """Kernel values of new rows with the family's rows and with each other."""
@@ -113,7 +140,7 @@ class AppendRegression(Regression):
             warn_singular(n + len(rows), f"its smallest pivot is {smallest:.3g}, so that few digits are certain")
         family.rows = np.append(family.rows, rows)
         family.z = family.factor.extend(family.z, self.history.rewards[family.rows])
-        family.alpha = None
+        family.solved = False
 
     def _refresh(self, family: Family, rows: Indices) -> None:
         """The factor of these rows anew, with jitter: the matrix is singular in floating point."""
@@ -122,8 +149,8 @@ class AppendRegression(Regression):
         K[np.diag_indices_from(K)] += self.settings.ridge
         scale = float(K.diagonal().max())
 
-        def attempt(jitter: float) -> GrowingCholesky:
-            factor = GrowingCholesky()
+        def attempt(jitter: float) -> GrowingCholesky | PackedCholesky:
+            factor = self._make()
             factor.append(K + np.diag(np.full(len(K), jitter)))
             check_digits(factor.smallest_pivot, scale)
             return factor
@@ -137,11 +164,11 @@ class AppendRegression(Regression):
     # -- numbers --------------------------------------------------------------------------------
 
     def dual(self) -> Vector:
-        """M^-1 y, in order of arrival."""
-        if self._alpha is None or len(self._alpha) != len(self.history):
-            self._alpha = np.zeros(len(self.history))
-            for family in self._families:
-                self._alpha[family.rows] = family.solve()
+        """M^-1 y, in order of arrival; n^2 for each family that has changed."""
+        for family in self._families:
+            if not family.solved:
+                self._alpha[family.rows] = family.factor.backward(family.z[:, None])[:, 0]
+                family.solved = True
         return self._alpha
 
     def _explained(self, arms: Indices, k: Matrix) -> Vector:
@@ -154,6 +181,12 @@ class AppendRegression(Regression):
                 c = family.factor.forward(k[np.ix_(family.rows, mine)])
                 q[mine] = np.einsum("ij,ij->j", c, c)
         return q
+
+    def _explained_alone(self, probe: Probe, candidate: int, arm: int) -> Vector:
+        """The same for one candidate of a round."""
+        family = self._families[self._family_of[arm]]
+        known = family.factor.explained(probe.part(candidate, family.rows)) if len(family.rows) else 0.0
+        return np.array([known])
 
     def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
         prior = self._prior(query)
@@ -202,26 +235,33 @@ class AppendRegression(Regression):
             return super().leaders(query, exploration, tolerance)
         h, beta = self.history, float(exploration[0])
         different, place = self._different_arms(query)
-        given = query.contexts if query.shared else query.contexts[:, different]
-        asked = Query(query.arms[different], given)
+        asked = query
+        if len(different) < len(query.arms):
+            asked = Query(query.arms[different], query.contexts)
         flat = asked.contexts[0]
         kx = [t.context_kernel(t.select(flat), t.select(h.contexts)) for t in self.settings.terms]
+        self._asked = flat, kx  # what a new row needs, if it is one of these
         probe = Probe(asked, kx, self._matrices, h.arms, self._prior(asked)[0])
         alpha = self.dual()
         mean = probe.dot(alpha)
         cold = self._cold(asked.arms)
         margin = 16.0 * len(h) * 2.0**-53 * float(np.abs(alpha).sum()) * float(probe.prior.max(initial=0.0))
-        crude = probe.largest(1.0 / (self._own + self._noise()))
+        crude = probe.largest(1.0 / (self._own + self.settings.ridge))
         ceiling = mean + self.settings.bonus(probe.prior, np.minimum(crude, probe.prior), beta) + margin
         scores = np.full(len(mean), -np.inf)
         scores[cold] = self.settings.bonus(probe.prior[cold], np.zeros(1), beta)
         chunk = _CHUNK if len(self._families) == 1 else 1  # one family is solved for several at a time
         open_ = np.flatnonzero(~cold)
         open_ = open_[np.argsort(-ceiling[open_], kind="stable")]
-        while len(open_) and ceiling[open_[0]] >= scores.max() * (1.0 - np.sign(scores.max()) * tolerance):
+        top = float(scores.max())
+        while len(open_) and ceiling[open_[0]] >= top * (1.0 - np.sign(top) * tolerance):
             now, open_ = open_[:chunk], open_[chunk:]
-            explained = self._explained(asked.arms[now], probe.columns(now))
+            if chunk == 1:
+                explained = self._explained_alone(probe, int(now[0]), int(asked.arms[now[0]]))
+            else:
+                explained = self._explained(asked.arms[now], probe.columns(now))
             scores[now] = mean[now] + self.settings.bonus(probe.prior[now], explained, beta)
+            top = max(top, float(scores[now].max()))
         known = np.isfinite(scores)
         leaders = np.zeros((1, len(scores)), dtype=bool)
         leaders[:, known] = best(scores[None, known], tolerance)

@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits.history import History
-from kinbandits.regression.base import Query, Regression, Ridge
+from kinbandits.regression.base import Query, Regression
 from kinbandits.regression.frozen import FrozenRegression
 from kinbandits.regression.linalg import Solved
 from kinbandits.terms import TermsTracker
@@ -50,10 +49,9 @@ class GrowingGram:
 class DenseRegression(Regression):
     """Exact: t^2 kernel values kept, t^3 / 3 for a factor after each change, t^2 for each prediction."""
 
-    def __init__(self, settings: Ridge, history: History) -> None:
-        super().__init__(settings, history)
-        self._tracker = TermsTracker(settings.terms, history)
-        self._grams = [GrowingGram() for _ in settings.terms]
+    def _build(self) -> None:
+        self._tracker = TermsTracker(self.settings.terms, self.history)
+        self._grams = [GrowingGram() for _ in self.settings.terms]
         self._solved: Solved | None = None
         self._work: Vector = np.empty(0)
         self._append(self._kernel_rows(0))
@@ -64,12 +62,9 @@ class DenseRegression(Regression):
         return self._tracker.matrices
 
     def _absorb(self, start: int) -> None:
-        rows = self._kernel_rows(start)  # what may fail comes first, so that a failure changes nothing
+        rows = self._kernel_rows(start)
         self._tracker.observe(start)
         self._append(rows)
-
-    def _rollback(self) -> None:
-        """Nothing to undo: see `_absorb`."""
 
     def _kernel_rows(self, start: int) -> list[Matrix]:
         """Kernel values of the rows from ``start`` on with all rows, for each term."""

@@ -40,10 +40,14 @@ class ExactRegression(Regression):
     """Exact, by the method that fits."""
 
     def __init__(self, settings: Ridge, history: History, known: Mapping[int, Choice] | None = None) -> None:
+        self._known = known
         super().__init__(settings, history)
+
+    def _build(self) -> None:
+        terms, history = self.settings.terms, self.history
+        steps = any(t.similarity.steps for t in terms)
         self._feature_rows: float | None = None  # rows from which on feature space pays, once known
-        self._steps = any(t.similarity.steps for t in settings.terms)
-        self._tracker = TermsTracker(settings.terms, history, known) if self._steps else None
+        self._tracker = TermsTracker(terms, history, self._known) if steps else None
         self._given = self._settled()
         self._core: Regression = self._pick()(self._given, history)
 

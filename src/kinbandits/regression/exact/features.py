@@ -35,15 +35,14 @@ _MEMORY = 2**26  # numbers held in all blocks
 class FeatureRegression(Regression):
     """Exact for finite feature maps and fixed similarities; flat in t."""
 
-    def __init__(self, settings: Ridge, history: History) -> None:
-        super().__init__(settings, history)
-        self._matrices = settings.terms.matrices(history)
+    def _build(self) -> None:
+        self._matrices = self.settings.terms.matrices(self.history)
         self._separate = _diagonal(self._matrices)
         self._roots = [_root(K) for K in self._matrices]
         self._unit = self._separate and all((root.diagonal() == 1.0).all() for root in self._roots)
         self._renewals = 0
         self._ready = False
-        if len(history):
+        if len(self.history):
             self._absorb(0)
 
     @staticmethod

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from kinbandits._types import Indices, Mask, Matrix, Vector
-from kinbandits.history import History
 from kinbandits.kernels import cdist
-from kinbandits.regression.base import Query, Regression, Ridge, best
+from kinbandits.regression.base import Query, Regression, best
 from kinbandits.regression.exact.blocks import BlocksReference
 from kinbandits.regression.exact.core import Core
 from kinbandits.regression.exact.dual import Dual
@@ -33,18 +32,16 @@ _BULK = 32  # more rows than this at once are a fresh start, not single updates
 class LadderRegression(Regression):
     """Exact decisions at the cost of a few products; exact numbers when they are read."""
 
-    def __init__(self, settings: Ridge, history: History) -> None:
-        super().__init__(settings, history)
-        self._tracker = TermsTracker(settings.terms, history)
-        one = np.zeros((1, 1))
-        self._stationary = any(
-            t.columns is None and t.context_kernel.from_squares(one) is not None for t in settings.terms
-        )
-        self._counters: Counter[str] = Counter()
-        self._build()
-
     def _build(self) -> None:
-        """Everything from the history; the dual vector starts at zero."""
+        terms = self.settings.terms
+        self._tracker = TermsTracker(terms, self.history)
+        one = np.zeros((1, 1))
+        self._stationary = any(t.columns is None and t.context_kernel.from_squares(one) is not None for t in terms)
+        self._counters: Counter[str] = Counter()
+        self._fill()
+
+    def _fill(self) -> None:
+        """The state from all rows at once; the dual vector starts at zero."""
         h = self.history
         empty = np.zeros((0, 0))
         grams = [
@@ -99,7 +96,7 @@ class LadderRegression(Regression):
             rows = [t.context_kernel(t.select(X[start:]), t.select(X)) for t in self.settings.terms]
         self._tracker.observe(start, squares)
         if rows is None:
-            self._build()
+            self._fill()
             return
         self.matrix.K_arms = self._tracker.matrices
         for i in range(start, end):

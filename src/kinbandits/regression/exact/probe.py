@@ -66,6 +66,12 @@ class Probe:
             return np.ascontiguousarray(self.k[which].T)
         return np.ascontiguousarray((self._lent[0][which][:, self._arms] * self._kx[0]).T)
 
+    def part(self, candidate: int, rows: Indices) -> Vector:
+        """The kernel vector of one candidate on these rows."""
+        if self._fast:
+            return np.asarray(self._lent[0][candidate].take(self._arms.take(rows)) * self._row.take(rows))
+        return np.asarray(self.k[candidate].take(rows))
+
     def dot(self, v: Vector) -> Vector:
         """k_b . v for every candidate."""
         if self._fast:

@@ -14,6 +14,7 @@ from kinbandits.regression.linalg.cholesky import (
 from kinbandits.regression.linalg.growing_factor import GrowingCholesky
 from kinbandits.regression.linalg.inverse import GrowingInverse, Inverse, inverted
 from kinbandits.regression.linalg.low_rank import low_rank_forms, low_rank_root, posterior_inverse
+from kinbandits.regression.linalg.packed import PackedCholesky
 
 __all__ = [
     "SMALL_PIVOT",
@@ -21,6 +22,7 @@ __all__ = [
     "GrowingCholesky",
     "GrowingInverse",
     "Inverse",
+    "PackedCholesky",
     "Solved",
     "backward",
     "check_digits",

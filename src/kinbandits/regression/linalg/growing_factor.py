@@ -101,6 +101,11 @@ class GrowingCholesky:
             C[low:high] = dtrsm(1.0, diagonal, rhs, lower=1)
         return C[: self.size]
 
+    def explained(self, k: Vector) -> float:
+        """|L^-1 k|^2."""
+        c = self.forward(k[:, None])[:, 0]
+        return float(c @ c)
+
     def extend(self, z: Vector, y: Vector) -> Vector:
         """L^-1 y, given z = L^-1 y of the first rows: t a new row."""
         new = len(y) - len(z)
