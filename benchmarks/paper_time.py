@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 import kinbandits as kb
 from engine import make_policy
-from kinbandits.experiments import Store
+from kinbandits.experiments import CellStore
 from kinbandits.progress import clock
 
 SIZES = (250, 500, 1000, 2000, 4000)
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     arguments = parser.parse_args()
     measured: dict[str, list[tuple[int, float]]] = {}
-    for environment, _, _, result, timing in Store(arguments.directory).recorded():
+    for environment, _, _, result, timing in CellStore(arguments.directory).recorded():
         if result is not None:
             measured.setdefault(environment, []).append((len(result.arms), timing["cpu_seconds"]))
     with threadpool_limits(1):

@@ -17,9 +17,9 @@ from compare.costs import cost_of
 from compare.edges import Edges, try_edges
 from compare.plan import DEFAULT, TUNED, Plan, setting_name, setting_text, title
 from kinbandits._types import Vector
-from kinbandits.experiments import Experiment, Store, run_experiment
+from kinbandits.experiments import CellStore, Experiment, run_experiment
 from kinbandits.experiments.config import policy_named
-from kinbandits.experiments.storage import CellResult
+from kinbandits.experiments.storage import load_cell
 
 __all__ = ["MethodRow", "Standings", "edges_of", "read", "run"]
 
@@ -142,14 +142,14 @@ def _best(plan: Plan, name: str, found: Mapping[str, Vector]) -> dict[str, dict[
 
 def regrets(experiment: Experiment, directory: Path) -> dict[str, Vector]:
     """Final regret by method, (seeds,), NaN where a cell is not finished: expected regret where means are known."""
-    store, done = Store(directory), Store(directory).done()
+    store, done = CellStore(directory), CellStore(directory).done()
     found: dict[str, Vector] = {m.name: np.full(len(experiment.seeds), np.nan) for m in experiment.methods}
     for cell in experiment.cells():
         if cell.id in done:
-            result = CellResult.load(store.cell_path(cell))
-            expected = float(result.expected_regret.sum())
+            trace = load_cell(store.cell_path(cell))
+            expected = trace.final_expected_regret
             place = experiment.seeds.index(cell.seed)
-            found[cell.method.name][place] = result.final_regret if math.isnan(expected) else expected
+            found[cell.method.name][place] = trace.final_regret if math.isnan(expected) else expected
     return found
 
 

@@ -41,6 +41,7 @@ class Progress:
         stream: where to write (default: standard error); None writes nothing.
         fancy: a bar (True) or lines (False); default: a bar if ``stream`` is a terminal.
         done: how much was done before.
+        share: the part of the work that this was, where things are not equally long.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class Progress:
         stream: TextIO | bool | None = True,
         fancy: bool | None = None,
         done: float = 0,
+        share: float | None = None,
     ) -> None:
         self.total, self.label, self.done = total, label, done
         self.stream: TextIO | None = sys.stderr if stream is True else (stream or None)
         self.fancy = bool(self.stream is not None and self.stream.isatty()) if fancy is None else fancy
-        self._first = done
+        self._first = done / total if share is None and total else (share or 0.0)
+        self._share = self._first
         self._started = time.monotonic()
         self._next_line = 0.0
         self._bar: Any = None
@@ -96,7 +99,12 @@ class Progress:
 
     def advance(self, amount: float = 1, note: str = "") -> None:
         """So much more is done; ``note`` is shown beside it."""
-        self.done += amount
+        self.to(self.done + amount, note=note)
+
+    def to(self, done: float, share: float | None = None, note: str = "") -> None:
+        """So much is done; ``share`` is the part of the work that this is, where things are not equally long."""
+        self.done = done
+        self._share = done / self.total if share is None and self.total else (share or 0.0)
         if self._bar is not None:
             text = f"{self.label} {note}".rstrip()
             self._bar.update(self._task, completed=self.done, description=text)
@@ -107,8 +115,8 @@ class Progress:
     def line(self, note: str = "") -> str:
         """Where it stands, in one plain line."""
         elapsed = time.monotonic() - self._started
-        fresh = self.done - self._first
-        left = f", about {clock(elapsed / fresh * (self.total - self.done))} left" if fresh > 0 else ""
+        fresh = self._share - self._first
+        left = f", about {clock(elapsed / fresh * (1.0 - self._share))} left" if fresh > 0 else ""
         end = left if self.done < self.total else ""
         extra = f" ({note})" if note else ""
         return f"{self.label}: {self.done:g} of {self.total:g}{extra}, {clock(elapsed)} elapsed{end}"

@@ -223,7 +223,7 @@ def test_the_demo_away_from_a_terminal(tmp_path):
         assert text in done.stdout
     assert "\x1b" not in done.stdout + done.stderr  # no colour
     assert "\r" not in done.stderr  # no animation
-    assert "12 of 12 cells" in done.stderr
+    assert "cells: 12 of 12" in done.stderr
     assert (tmp_path / "report" / "index.html").stat().st_size > 20_000
     assert (tmp_path / "report" / "figures" / "regret.png").read_bytes().startswith(b"\x89PNG")
 

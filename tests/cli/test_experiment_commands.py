@@ -42,7 +42,7 @@ def test_run_report_and_resume(call, tmp_path):
     (tmp_path / "news.toml").write_text(NEWS)
     code, out, err = call("run", "news.toml", "--jobs", 1)
     assert code == 0, err
-    assert "4 of 4 cells" in err
+    assert "cells: 4 of 4" in err
     assert "pooled" in out
     assert (tmp_path / "runs" / "news" / "report" / "index.html").exists()
     code, _, err = call("run", "news.toml", "--jobs", 1)

@@ -4,6 +4,8 @@ import io
 import json
 import os
 import signal
+import threading
+import time
 import warnings
 
 import numpy as np
@@ -12,11 +14,13 @@ import pytest
 from kinbandits.environments import KINDS
 from kinbandits.environments.synthetic import SyntheticNews
 from kinbandits.errors import FormatError, InvalidInputError, MissingPackageError
-from kinbandits.experiments import CellResult, Store, experiment_of, run_experiment
+from kinbandits.experiments import CellStore, experiment_of, run_experiment
 from kinbandits.experiments.backends import WorkerLostError
 from kinbandits.experiments.cell import compute_cell, run_cell
-from kinbandits.experiments.progress import Progress
 from kinbandits.experiments.runner import _until_done as until_done
+from kinbandits.experiments.runner import _watched
+from kinbandits.experiments.storage import load_cell
+from kinbandits.trace import Trace
 
 METHODS = [{"name": "a"}, {"name": "b", "similarity": {"type": "Pooled"}}]
 
@@ -40,11 +44,11 @@ def test_a_run_leaves_cells_times_and_a_table(tmp_path):
     lines = table.read_text().splitlines()
     assert lines[0] == "environment,method,seed,rounds,regret,expected_regret,reward,cell"
     assert len(lines) == 5
-    store = Store(tmp_path / "out")
+    store = CellStore(tmp_path / "out")
     for cell, result in store.results(small()):
-        assert len(result.arms) == 12
+        assert len(result) == 12
         assert result.final_regret == pytest.approx(compute_cell(cell).final_regret)
-        assert result.similarity.shape == (5, 5)
+        assert np.shape(result.metadata["similarity"]) == (5, 5)
         assert store.timing(cell)["seconds"] > 0
         assert f"{result.final_regret!r}" in lines[1 + small().cells().index(cell)]
 
@@ -86,7 +90,7 @@ def test_a_directory_in_use_needs_resume_and_the_same_experiment(tmp_path):
 
 
 def test_two_drivers_do_not_share_a_directory(tmp_path):
-    store = Store(tmp_path / "out")
+    store = CellStore(tmp_path / "out")
     store.open(small(), resume=False)
     with store.locked(), pytest.raises(InvalidInputError, match="another run is working"):
         run_experiment(small(), tmp_path / "out", jobs=1, resume=True)
@@ -96,24 +100,23 @@ def test_damaged_files_are_refused_by_name(tmp_path):
     out = tmp_path / "out"
     run_experiment(small(), out, jobs=1)
     cell = small().cells()[0]
-    path = Store(out).cell_path(cell)
+    path = CellStore(out).cell_path(cell)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(FormatError, match=f"{cell.id}.npz is not a finished cell"):
-        CellResult.load(path)
+        load_cell(path)
     (out / "experiment.json").write_text("{")
     with pytest.raises(FormatError, match=r"experiment\.json is damaged"):
-        Store(out).record()
+        CellStore(out).record()
     with pytest.raises(InvalidInputError, match="holds no experiment"):
-        Store(tmp_path).record()
+        CellStore(tmp_path).record()
 
 
 def test_cells_of_another_format_are_refused(tmp_path):
     result = compute_cell(small().cells()[0])
-    other = CellResult(**{**result.__dict__, "header": {**result.header, "format": 999}})
-    (tmp_path / "x.npz").write_bytes(other.to_bytes())
+    Trace.of(result.columns, {**result.metadata, "format": 999}).save(tmp_path / "x.npz")
     with pytest.raises(FormatError, match="another release"):
-        CellResult.load(tmp_path / "x.npz")
+        load_cell(tmp_path / "x.npz")
 
 
 class Sour(SyntheticNews):
@@ -139,7 +142,7 @@ def test_a_failing_cell_does_not_take_the_others_with_it(tmp_path, monkeypatch):
 
 
 def test_after_a_loss_the_rest_is_sent_again(tmp_path):
-    store, cells, sent = Store(tmp_path / "out"), small().cells(), []
+    store, cells, sent = CellStore(tmp_path / "out"), small().cells(), []
     store.open(small(), resume=False)
 
     def dying(function, tasks):
@@ -153,7 +156,7 @@ def test_after_a_loss_the_rest_is_sent_again(tmp_path):
 
 
 def test_workers_that_only_die_are_not_tried_for_ever(tmp_path):
-    store, cells = Store(tmp_path / "out"), small().cells()
+    store, cells = CellStore(tmp_path / "out"), small().cells()
     store.open(small(), resume=False)
 
     def dead(function, tasks):
@@ -195,7 +198,7 @@ def test_every_backend_gives_the_same_bytes(backend, package, tmp_path):
     run_experiment(small(), tmp_path / "out", jobs=2, backend_name=backend, stream=stream)
     assert files(tmp_path / "out") == files(tmp_path / "calm")
     assert "2 cells at a time" in stream.getvalue()
-    assert "4 of 4 cells" in stream.getvalue()
+    assert "cells: 4 of 4" in stream.getvalue()
 
 
 @pytest.mark.slow
@@ -241,41 +244,28 @@ class Clock:
         return self.now
 
 
-def test_progress_in_plain_lines_and_on_a_terminal():
-    done, clock = {"old"}, Clock()
-    work = {"old": 1.0, "a": 1.0, "b": 2.0}
-    plain, fancy = io.StringIO(), io.StringIO()
-    lines = Progress(work, lambda: set(done), plain, terminal=False, now=clock)
-    line = Progress(work, lambda: set(done), fancy, terminal=True, now=clock)
-    for seconds, finished in ((1, None), (9, "a"), (10, None), (30, "b")):
-        clock.now += seconds
-        done |= {finished} - {None}
-        lines.show()
-        line.show()
-    lines.show(last=True)
-    assert plain.getvalue().splitlines() == [
-        "1 of 3 cells, 25 % of the work, 1 s (1 from before)",
-        "2 of 3 cells, 50 % of the work, 20 s (1 from before), about 40 s left",
-        "3 of 3 cells, 100 % of the work, 50 s (1 from before), done",
-        "3 of 3 cells, 100 % of the work, 50 s (1 from before), done",
-    ]
-    assert fancy.getvalue().count("\r\x1b[K") == 4
-    assert "\n" not in fancy.getvalue()
-    assert "\x1b" not in plain.getvalue()
-
-
-def test_progress_watches_by_itself(tmp_path):
-    stream = io.StringIO()
-    with Progress({"a": 1.0}, lambda: {"a"}, stream, every=0.01):
-        pass
-    assert "1 of 1 cells, 100 % of the work" in stream.getvalue()
+def test_progress_counts_files_and_weighs_them_by_their_work(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    out, done = io.StringIO(), {"before"}
+    with _watched({"before": 1.0, "short": 1.0, "long": 8.0}, lambda: set(done), out, every=0.01):
+        now[0] += 10.0
+        done.add("short")
+        for _ in range(200):
+            if "2 of 3" in out.getvalue():
+                break
+            threading.Event().wait(0.01)
+        done.add("long")
+    assert "cells: 2 of 3, 10 s elapsed, about 1 min 20 s left" in out.getvalue()
+    assert out.getvalue().splitlines()[-1] == "cells: 3 of 3, 10 s elapsed"
 
 
 def test_what_is_stored_is_plain(tmp_path):
     run_experiment(small(), tmp_path / "out", jobs=1)
-    path = Store(tmp_path / "out").cell_path(small().cells()[0])
+    path = CellStore(tmp_path / "out").cell_path(small().cells()[0])
     with np.load(path, allow_pickle=False) as file:
-        header = json.loads(str(file["header"]))
+        header = json.loads(str(file["header"]))["metadata"]
+        assert np.isnan(file["seconds"]).all()
     assert header["arms"][0] == "article 1"
     assert header["method"] == "a"
     assert "seconds" not in header

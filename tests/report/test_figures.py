@@ -3,33 +3,28 @@
 import numpy as np
 import pytest
 
-from kinbandits.experiments.storage import CellResult
 from kinbandits.report import figures
-from kinbandits.report.results import Problem, Results, Run
+from kinbandits.report.results import Results, Run, RunGroup
+from kinbandits.trace import Trace
 
 METHODS = ("KMTL-UCB", "KMTL-UCB-Est", "Kernel-UCB-Ind at Est's settings")
 
 
-def results(n_problems):
+def results(n_groups):
     rng = np.random.default_rng(0)
 
     def run(name, method, seed):
         similarity = np.exp(-rng.random((5, 5)))
-        result = CellResult(
-            arms=np.zeros(30, dtype=np.int16),
-            rewards=rng.random(30),
-            regret=rng.random(30),
-            expected_regret=np.full(30, np.nan),
-            similarity=(similarity + similarity.T) / 2,
-            header={"arms": [f"article {a}" for a in range(5)], "policy": "p"},
-        )
-        return Run(name, method, seed, result)
+        similarity = (similarity + similarity.T) / 2
+        columns = {"t": np.arange(30), "reward": rng.random(30), "regret": rng.random(30)}
+        metadata = {"arms": [f"article {a}" for a in range(5)], "policy": "p", "similarity": similarity.tolist()}
+        return Run(name, method, seed, Trace.of(columns, metadata))
 
-    problems = tuple(
-        Problem(f"A problem, {i}", tuple(run(f"A problem, {i}", m, s) for m in METHODS for s in range(3)))
-        for i in range(n_problems)
+    groups = tuple(
+        RunGroup(f"A problem, {i}", tuple(run(f"A problem, {i}", m, s) for m in METHODS for s in range(3)))
+        for i in range(n_groups)
     )
-    return Results("r", problems, {"environments": {}, "methods": {}})
+    return Results("r", groups, {"environments": {}, "methods": {}})
 
 
 def outside(figure):
@@ -39,7 +34,7 @@ def outside(figure):
     return max(-drawn.x0, -drawn.y0, drawn.x1 - width, drawn.y1 - height)
 
 
-@pytest.mark.parametrize("n_problems", [1, 3, 7])
+@pytest.mark.parametrize("n_groups", [1, 3, 7])
 @pytest.mark.parametrize(
     "draw",
     [
@@ -47,12 +42,11 @@ def outside(figure):
         figures.appendix_figure,
         figures.difference_figure,
         figures.similarity_figure,
-        lambda _: figures.synthetic_figure(users=50),
     ],
-    ids=["regret", "appendix", "difference", "similarity", "synthetic"],
+    ids=["regret", "appendix", "difference", "similarity"],
 )
-def test_nothing_is_cut_off(draw, n_problems, tmp_path):
-    figure = draw(results(n_problems))
+def test_nothing_is_cut_off(draw, n_groups, tmp_path):
+    figure = draw(results(n_groups))
     figures.save_figure(figure, tmp_path / "figure", ["png"])
     figure.set_dpi(200)
     assert outside(figure) <= 0.0

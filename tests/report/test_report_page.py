@@ -8,11 +8,11 @@ import pytest
 
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments import experiment_of, run_experiment
-from kinbandits.experiments.paper import paper_experiment
-from kinbandits.experiments.storage import Store
+from kinbandits.experiments.storage import CellStore
+from kinbandits.paper import paper_experiment
 from kinbandits.report import write_report
 
-FIGURES = ["regret", "regret-intervals", "differences", "similarity", "synthetic"]
+FIGURES = ["regret", "regret-intervals", "differences", "similarity"]
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +34,14 @@ def test_the_page_is_one_file_and_asks_the_network_for_nothing(made):
     for text in (
         "kinbandits paper --quick",
         "Kernel-UCB-Pool",
-        "The paper&#39;s claims, one by one",
         "average-linkage",
         "Paired tests",
         "NumPy",
         "0, 1, 2",
         "length_scale",
+        "2 environments, 18 runs.",
     ):
-        assert text in page or text.replace("&#39;", "'") in page, text
+        assert text in page, text
 
 
 def test_figures_stand_beside_it_in_three_formats(made):
@@ -62,11 +62,7 @@ def test_the_summary_is_there_as_a_table(made):
     assert lines[0].startswith("environment,method,rounds,metric,mean,sd")
     assert len(lines) == 1 + 6
     assert lines[1].startswith("Synthetic news,KMTL-UCB,40,regret,")
-    claims = (made.page.parent / "claims.csv").read_text().splitlines()
-    assert claims[0] == "where,says,source,holds,runs,verdict,details"
-    assert len(claims) == 1 + 4
     assert len((made.page.parent / "tests.csv").read_text().splitlines()) == 1 + 4
-    assert not (made.page.parent / "reference.csv").exists()  # other streams than the reference's
 
 
 def test_a_report_on_half_an_experiment_says_so(tmp_path):
@@ -78,11 +74,11 @@ def test_a_report_on_half_an_experiment_says_so(tmp_path):
     }
     experiment = experiment_of(data)
     run_experiment(experiment, tmp_path, jobs=1)
-    Store(tmp_path).cell_path(experiment.cells()[1]).unlink()
+    CellStore(tmp_path).cell_path(experiment.cells()[1]).unlink()
     page = write_report(tmp_path, formats=[]).page.read_text(encoding="utf-8")
-    assert "1 runs are not finished" in page
+    assert "1 run is not finished" in page
     assert "&lt;b&gt;half&lt;/b&gt;" in page  # names are text, not markup
-    Store(tmp_path).cell_path(experiment.cells()[0]).unlink()
+    CellStore(tmp_path).cell_path(experiment.cells()[0]).unlink()
     with pytest.raises(InvalidInputError, match="no finished cell yet"):
         write_report(tmp_path)
 
@@ -147,4 +143,4 @@ def test_a_browser_without_a_network_shows_every_figure(made):
     assert len(sizes) == len(FIGURES)
     assert all(complete and natural > 100 and width > 100 for complete, natural, width in sizes)
     assert overflow <= 0
-    assert "kinbandits report" in title
+    assert title.endswith("kinbandits")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from kinbandits.report.theory_runs import Size, multi_task_effect
+from kinbandits.paper.theory_runs import Size, multi_task_effect
 
 
 @pytest.fixture(scope="module")

@@ -42,14 +42,14 @@ def demo(
     """
     _needs("sklearn", "matplotlib", "jinja2")
     from kinbandits.experiments import run_experiment
-    from kinbandits.experiments.paper import paper_experiment
-    from kinbandits.report import write_report
+    from kinbandits.paper.protocol import paper_experiment
+    from kinbandits.paper.report import write_paper_report
 
     started = time.monotonic()
     experiment = paper_experiment(PROBLEMS, seeds=seeds, horizon=horizon, name="Demo")
     with tempfile.TemporaryDirectory(prefix="kinbandits-demo-") as directory:
         run_experiment(experiment, directory, jobs=jobs, stream=sys.stderr)
-        made = write_report(directory, out, command=command_line())
+        made = write_paper_report(directory, out, command=command_line())
     present_report(experiment.name, out, made, as_json)
     if not as_json:
         print(f"Done in {clock(time.monotonic() - started)}.")

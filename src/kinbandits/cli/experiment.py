@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _complete_data(incomplete: str) -> list[str]:
-    from kinbandits.experiments.paper import DATA
+    from kinbandits.paper.protocol import DATA
 
     before, _, last = incomplete.rpartition(",")
     return [f"{before},{name}" if before else name for name in DATA if name.startswith(last)]
@@ -83,9 +83,9 @@ def report(
       kinbandits report runs/news
       kinbandits report runs/news --out docs/news --json
     """
-    from kinbandits.experiments import Store
+    from kinbandits.experiments import CellStore
 
-    _present(Store(directory).record()["record"]["name"], directory, out, as_json)
+    _present(CellStore(directory).record()["record"]["name"], directory, out, as_json)
 
 
 def paper(
@@ -97,7 +97,9 @@ def paper(
         str | None,
         typer.Option(help="Data sets, separated by commas (default: all).", autocompletion=_complete_data),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="Runs of each method (default: 10).", min=1)] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Runs of each method (default: 10, synthetic 50).", min=1)
+    ] = None,
     settings: Annotated[
         str,
         typer.Option(help="paper: as published; tuned: this library's; cv: chosen by cross-validation first."),
@@ -106,6 +108,10 @@ def paper(
         Path | None, typer.Option(help="A file of row numbers (.npz), to compare run by run with others.")
     ] = None,
     horizon: Annotated[int | None, typer.Option(help="Rounds of each run (default: the paper's).", min=1)] = None,
+    sweep: Annotated[
+        bool, typer.Option("--sweep/--no-sweep", help="Controls, and other exploration (with paper settings).")
+    ] = True,
+    theory: Annotated[bool, typer.Option("--theory/--no-theory", help="The page on the bounds.")] = True,
     out: Annotated[Path | None, typer.Option(help="Directory of results (default: under runs/).")] = None,
     jobs: Jobs = -1,
     backend: Backend = "loky",
@@ -114,7 +120,8 @@ def paper(
 ) -> None:
     """Reproduce the paper's experiments, and make the report. Says first how long it will take.
 
-    Run it again to go on where it stopped.
+    The report checks the claims one by one, with controls: counts in place of the estimated similarity, and other
+    exploration. Run it again to go on where it stopped.
 
     \b
     Examples:
@@ -124,25 +131,35 @@ def paper(
       kinbandits paper --streams docs/paper/streams.npz
       kinbandits paper --settings tuned
     """
-    from kinbandits.experiments import paper as p
+    from kinbandits.paper import protocol as p
+    from kinbandits.paper.report import SWEEP
+    from kinbandits.paper.theory_page import write_theory
+    from kinbandits.paper.theory_runs import Size
 
     asked = None if data is None else [d.strip() for d in data.split(",")]
     names = p.quick_names(say) if quick and asked is None else p.check_names(asked)
     p.need_data(names)
-    runs = seeds if seeds is not None else (3 if quick else 10)
+    runs = seeds if seeds is not None else (3 if quick else None)
     directory = out if out is not None else Path("runs") / _paper_name(settings, names, quick, streams)
     cores = jobs if jobs > 0 else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    say(p.time_estimate(names, runs, cores, settings, horizon))
     chosen = p.cached_choices(names, directory, streams=streams, n_jobs=jobs, say=say) if settings == "cv" else None
     experiment = p.paper_experiment(
         names, seeds=runs, settings=settings, streams=streams, horizon=horizon, chosen=chosen
     )
-    _run(experiment, directory, True, jobs, backend, scheduler)
+    parts = {"experiment": experiment}
+    if sweep and settings == "paper":
+        parts[SWEEP] = p.sweep_experiment(names, seeds=runs, streams=streams, horizon=horizon)
+    say(p.time_estimate(parts.values(), names, cores, settings, horizon))
+    for name, part in parts.items():
+        _run(part, directory, True, jobs, backend, scheduler, name)
+    if theory:
+        size = Size(min(600, horizon or 600), 1 if quick else 4, max(1, cores))
+        say(f"Theory: {write_theory(directory / 'theory', size, command=command_line()).page}")
     _present(experiment.name, directory, None, as_json)
 
 
 def _paper_name(settings: str, names: tuple[str, ...], quick: bool, streams: Path | None) -> str:
-    from kinbandits.experiments.paper import DATA, QUICK
+    from kinbandits.paper.protocol import DATA, QUICK
 
     all_of_it = QUICK if quick else DATA
     which = "" if names == all_of_it else "-" + "-".join(names)
@@ -155,9 +172,15 @@ def say(text: str) -> None:
 
 
 def _run(
-    experiment: Experiment, directory: Path, resume: bool, jobs: int, backend: str, scheduler: str | None
+    experiment: Experiment,
+    directory: Path,
+    resume: bool,
+    jobs: int,
+    backend: str,
+    scheduler: str | None,
+    name: str = "experiment",
 ) -> None:
-    from kinbandits.experiments import Store, run_experiment
+    from kinbandits.experiments import CellStore, run_experiment
 
     try:
         run_experiment(
@@ -168,10 +191,11 @@ def _run(
             backend_name=backend,
             scheduler=scheduler,
             stream=sys.stderr,
+            name=name,
         )
     except KeyboardInterrupt:
         cells = experiment.cells()
-        done = len({c.id for c in cells} & Store(directory).done())
+        done = len({c.id for c in cells} & CellStore(directory).done())
         say(f"\nStopped. {done} of {len(cells)} runs are finished and kept in {directory}; to go on: {_again()}")
         raise typer.Exit(130) from None
     (directory / "command.txt").write_text(command_line() + "\n", encoding="utf-8")
@@ -190,14 +214,14 @@ def command_line() -> str:
 
 def _present(name: str, directory: Path, out: Path | str | None, as_json: bool) -> None:
     """The report, and its table in the terminal."""
-    from kinbandits.report import write_report
+    from kinbandits.paper.report import write_paper_report
 
     if out == "":
         print(directory / "results.csv")
         return
     typed = directory / "command.txt"  # the command that made the runs, whichever makes the report
     command = typed.read_text(encoding="utf-8").strip() if typed.exists() else ""
-    made = write_report(directory, out or None, command=command)
+    made = write_paper_report(directory, out or None, command=command)
     present_report(name, directory, made, as_json)
 
 
@@ -211,8 +235,7 @@ def present_report(name: str, directory: Path, made: Report, as_json: bool) -> N
                 "report": str(made.page),
                 "summaries": [s.__dict__ for s in made.summaries],
                 "comparisons": [c.__dict__ for c in made.comparisons],
-                "claims": [c.__dict__ for c in made.claims],
-                "references": [r.__dict__ for r in made.references],
+                **{section.name: list(section.records) for section in made.extra if section.records},
             }
         )
         return
@@ -230,35 +253,18 @@ def present_report(name: str, directory: Path, made: Report, as_json: bool) -> N
     metric = " / ".join(dict.fromkeys(s.metric for s in made.summaries))
     print_table(
         f"{name}: {metric}, mean ± sd over seeds",
-        ["environment", "method", "rounds", "mean ± sd", "best in", "s a run"],
+        ["environment", "method", "rounds", "mean ± sd", "best in", "seconds per run"],
         rows,
         right=(2, 3, 4, 5),
     )
-    _print_checks(made)
+    for section in made.extra:
+        if section.name in ("claims", "reference", "sweep"):
+            shown = [i for i in range(len(section.columns)) if i not in section.small]
+            print()
+            print_table(
+                section.title,
+                [section.columns[i] for i in shown],
+                [[row[i] for i in shown] for row in section.rows],
+                right=[k for k, i in enumerate(shown) if i in section.right],
+            )
     print(f"\nReport: {made.page}")
-
-
-def _print_checks(made: Any) -> None:
-    if made.claims:
-        print()
-        claims = [[c.where, c.says, f"{c.holds} of {c.runs}", c.verdict] for c in made.claims]
-        print_table("The paper's claims", ["data", "claim", "holds in", "verdict"], claims, right=(2,))
-    if made.references:
-        print()
-        rows = [
-            [
-                r.environment,
-                r.method,
-                f"{r.mean:.1f}",
-                f"{r.reference:.1f}",
-                f"{r.off:+.2f} %",
-                "-" if r.equal is None else f"{r.equal} of {r.runs}",
-            ]
-            for r in made.references
-        ]
-        print_table(
-            "Beside the reference runs",
-            ["data", "method", "mean", "reference", "off by", "runs equal"],
-            rows,
-            right=(2, 3, 4, 5),
-        )

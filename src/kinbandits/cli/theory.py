@@ -36,8 +36,8 @@ def theory(
       kinbandits theory --horizon 2000 --seeds 10 --out theory-long
       kinbandits theory --horizon 100 --seeds 1 --json
     """
-    from kinbandits.report.theory_page import STEPS, shown, write_theory
-    from kinbandits.report.theory_runs import Size
+    from kinbandits.paper.theory_page import STEPS, shown, write_theory
+    from kinbandits.paper.theory_runs import Size
 
     started = time.monotonic()
     command = f"kinbandits theory --horizon {horizon} --seeds {seeds}"

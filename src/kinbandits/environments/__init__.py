@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from kinbandits.environments.base import Environment, Round, Rows, describe, no_rows
+from kinbandits.environments.base import Environment, Round, StartRows, describe, no_rows
 from kinbandits.environments.check import check_environment
 from kinbandits.environments.classification import Classification
 from kinbandits.environments.hidden import HiddenDescriptors
@@ -29,7 +29,7 @@ __all__ = [
     "RKHSProblem",
     "Replay",
     "Round",
-    "Rows",
+    "StartRows",
     "Streams",
     "SyntheticNews",
     "Users",

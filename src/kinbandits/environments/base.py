@@ -21,9 +21,9 @@ from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
-Rows = tuple[list[Any], Matrix, Vector]
+StartRows = tuple[list[Any], Matrix, Vector]
 
-__all__ = ["Environment", "Round", "Rows", "describe", "no_rows", "seeded", "whole"]
+__all__ = ["Environment", "Round", "StartRows", "describe", "no_rows", "seeded", "whole"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +66,14 @@ class Environment(Protocol):
     def horizon(self) -> int:
         """How many rounds there are."""
 
-    def start_rows(self) -> Rows:
+    def start_rows(self) -> StartRows:
         """Rows given to the policy before round 1: arm names, contexts (n, d), rewards (n,). May be empty."""
 
     def rounds(self) -> Iterator[Round]:
         """The rounds, in order."""
 
 
-def no_rows() -> Rows:
+def no_rows() -> StartRows:
     """The start rows of an environment that has none."""
     return [], np.empty((0, 0)), np.empty(0)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from kinbandits._types import Matrix
 from kinbandits._value import Value, positive, real
-from kinbandits.environments.base import Round, Rows, seeded, whole
+from kinbandits.environments.base import Round, StartRows, seeded, whole
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import cdist
 
@@ -100,7 +100,7 @@ class HiddenDescriptors(Value):
         with np.errstate(over="ignore"):  # far beyond any similarity, which is then 0
             return np.asarray(np.exp(-0.5 * (distances / ell) ** 2))
 
-    def start_rows(self) -> Rows:
+    def start_rows(self) -> StartRows:
         """Row i to arm i."""
         X, f, noise = self._draws()
         n = self._n_start

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kinbandits._types import Indices, Matrix
 from kinbandits._value import Value
 from kinbandits.datasets import CATALOGUE, Dataset, Scaling, load
-from kinbandits.environments.base import Round, Rows, no_rows
+from kinbandits.environments.base import Round, StartRows, no_rows
 from kinbandits.environments.tables import is_table, read_labelled
 
 
@@ -62,7 +62,7 @@ class LabelledRows(Value):
         """Names of the classes."""
         return list(self.dataset.class_names)
 
-    def start_rows(self) -> Rows:
+    def start_rows(self) -> StartRows:
         """The start rows with their true rewards: row i to arm i."""
         rows = self.split().start
         if not len(rows):

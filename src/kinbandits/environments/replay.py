@@ -15,7 +15,7 @@ from kinbandits._checks import number_array, rows_of_contexts
 from kinbandits._frames import categories, column, listed_column, narwhals, numbers
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value
-from kinbandits.environments.base import Round, Rows, no_rows, seeded, whole
+from kinbandits.environments.base import Round, StartRows, no_rows, seeded, whole
 from kinbandits.environments.tables import read_table
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
@@ -175,7 +175,7 @@ class Replay(Value):
         """The arms of the log."""
         return list(self._log.arms)
 
-    def start_rows(self) -> Rows:
+    def start_rows(self) -> StartRows:
         """None."""
         return no_rows()
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from kinbandits._types import Matrix
 from kinbandits._value import Value, positive
-from kinbandits.environments.base import Round, Rows, no_rows, seeded, whole
+from kinbandits.environments.base import Round, StartRows, no_rows, seeded, whole
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF, as_kernel
 from kinbandits.similarity import Mixed
@@ -101,7 +101,7 @@ class RKHSProblem(Value):
         inner = np.linalg.pinv(self.similarity_matrix, hermitian=True) @ B @ self.context_kernel(C, C)
         return float(np.sqrt(max(np.sum(B * inner), 0.0)))
 
-    def start_rows(self) -> Rows:
+    def start_rows(self) -> StartRows:
         """None."""
         return no_rows()
 

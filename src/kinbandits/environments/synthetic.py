@@ -17,7 +17,7 @@ import numpy as np
 
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value, positive, real
-from kinbandits.environments.base import Round, Rows, no_rows, seeded, whole
+from kinbandits.environments.base import Round, StartRows, no_rows, seeded, whole
 from kinbandits.errors import InvalidInputError
 
 Reading = Literal["text", "scripts"]
@@ -95,7 +95,7 @@ class SyntheticNews(Value):
         """The angles as descriptors of the arms, (N, 1)."""
         return self.theta[:, None]
 
-    def start_rows(self) -> Rows:
+    def start_rows(self) -> StartRows:
         """One user per arm, if asked for."""
         if not self.start:
             return no_rows()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kinbandits._types import Matrix
 from kinbandits._value import Value, positive, real
-from kinbandits.environments.base import Round, Rows, no_rows, seeded, whole
+from kinbandits.environments.base import Round, StartRows, no_rows, seeded, whole
 from kinbandits.errors import InvalidInputError
 
 __all__ = ["Users"]
@@ -101,7 +101,7 @@ class Users(Value):
         np.fill_diagonal(linked, 0.0)
         return np.asarray(linked)
 
-    def start_rows(self) -> Rows:
+    def start_rows(self) -> StartRows:
         """None."""
         return no_rows()
 

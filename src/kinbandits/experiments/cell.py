@@ -7,6 +7,7 @@ import os
 import platform
 import time
 import traceback
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -14,23 +15,27 @@ from threadpoolctl import threadpool_limits
 from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.config import FORMAT, Cell, environment_record
-from kinbandits.experiments.storage import CellResult, Store
+from kinbandits.experiments.storage import CellStore
 from kinbandits.policies import KMTLUCB
 from kinbandits.similarity import Stepwise
 from kinbandits.simulate import simulate
+from kinbandits.trace import Trace
 
 __all__ = ["compute_cell", "run_cell"]
 
 
-def compute_cell(cell: Cell) -> CellResult:
-    """Play the cell's policy on its environment. Depends on nothing but the cell."""
+def compute_cell(cell: Cell) -> Trace:
+    """Play the cell's policy on its environment. Depends on nothing but the cell.
+
+    The metadata of the trace hold names, settings, and after the last round ``counts``, the rows of each arm, and
+    ``similarity``, the (N, N) matrix (empty for a policy without one).
+    """
     environment, policy = cell.make()
     settings = repr(policy)
     trace = simulate(policy, environment)
     matrix = getattr(policy, "similarity_matrix", None)
     several = len(getattr(policy, "terms", (None,))) > 1
-    similarity = matrix() if matrix is not None and not several else np.empty((0, 0))
-    header = {
+    metadata: dict[str, Any] = {
         "format": FORMAT,
         "environment": cell.environment.name,
         "environment_settings": environment_record(cell.environment),
@@ -38,23 +43,19 @@ def compute_cell(cell: Cell) -> CellResult:
         "policy": settings,
         "seed": cell.seed,
         "arms": [str(a) for a in environment.arms],
+        "counts": list(getattr(policy, "counts", {}).values()),
+        "similarity": matrix().tolist() if matrix is not None and not several else [],
     }
     if isinstance(policy, KMTLUCB) and isinstance(policy.similarity, Stepwise):
         with contextlib.suppress(InvalidInputError):  # rows are no longer kept
-            header["choices"] = policy.similarity_report(complete=False).to_data()
-    return CellResult(
-        arms=trace["arm_index"].astype(np.int16),
-        rewards=trace["reward"],
-        regret=trace["regret"],
-        expected_regret=trace["expected_regret"],
-        similarity=np.asarray(similarity),
-        header=header,
-    )
+            metadata["choices"] = policy.similarity_report(complete=False).to_data()
+    lasting: dict[str, Any] = {name: column for name, column in trace.columns.items() if name != "seconds"}
+    return Trace.of(lasting, metadata)
 
 
 def run_cell(directory: str, cell: Cell) -> bool:
     """Compute one cell on one thread and write it down; False if it failed (then errors/ says why)."""
-    store = Store(directory)
+    store = CellStore(directory)
     if cell.id in store.done():  # another attempt got here first
         return True
     started, clock, cpu = time.time(), time.perf_counter(), time.process_time()

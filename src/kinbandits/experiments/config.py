@@ -1,7 +1,7 @@
 """What an experiment is: environments, methods and seeds, as a TOML file names them.
 
     name = "news"
-    seeds = 10                       # 0..9; or a list such as [3, 5, 8]
+    seeds = 10                       # 0..9; or a list such as [3, 5, 8]; an environment may have its own
 
     [[environments]]
     kind = "synthetic-news"          # any kind of kinbandits.environments, with its options
@@ -27,9 +27,8 @@ import inspect
 import json
 import re
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -38,13 +37,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from kinbandits._spec import from_spec
 from kinbandits.environments import KINDS, Environment, make_environment
-from kinbandits.errors import InvalidInputError, InvalidTypeError, KinbanditsError
+from kinbandits.errors import InvalidInputError, KinbanditsError
+from kinbandits.experiments.records import plain
 from kinbandits.policies import NAMED, Policy
 from kinbandits.presets import paper_settings
 
 __all__ = ["FORMAT", "Cell", "EnvironmentConfig", "Experiment", "MethodConfig", "load_experiment"]
 
-FORMAT = 1
+FORMAT = 2
 """Raised when a change of code changes results, so that old cells are not taken for new ones."""
 
 
@@ -55,6 +55,12 @@ class EnvironmentConfig(BaseModel):
 
     kind: str
     name: str = ""
+    seeds: list[int] | None = None
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _seeds(cls, seeds: Any) -> Any:
+        return None if seeds is None else _seed_list(seeds)
 
     @field_validator("kind")
     @classmethod
@@ -142,18 +148,7 @@ class Experiment(BaseModel):
     @field_validator("seeds", mode="before")
     @classmethod
     def _seeds(cls, seeds: Any) -> Any:
-        if isinstance(seeds, int) and not isinstance(seeds, bool):
-            if seeds < 1:
-                raise ValueError(f"seeds must be at least 1, got {seeds}")
-            return list(range(seeds))
-        return seeds
-
-    @field_validator("seeds")
-    @classmethod
-    def _different(cls, seeds: list[int]) -> list[int]:
-        if len(set(seeds)) < len(seeds) or min(seeds) < 0:
-            raise ValueError(f"seeds must be different numbers of at least 0, got {seeds}")
-        return seeds
+        return _seed_list(seeds)
 
     @model_validator(mode="after")
     def _names(self) -> Experiment:
@@ -185,19 +180,23 @@ class Experiment(BaseModel):
             for e in self.environments
             for m in self.methods
             if m.environments is None or e.name in m.environments
-            for seed in self.seeds
+            for seed in self.seeds_of(e)
         ]
+
+    def seeds_of(self, e: EnvironmentConfig) -> list[int]:
+        """Its own, or those of the experiment."""
+        return self.seeds if e.seeds is None else e.seeds
 
     def check(self) -> None:
         """Make every environment and policy once, so that mistakes show before hours of work."""
         for e in self.environments:
             try:
-                environment = e.make(self.seeds[0])
+                environment = e.make(self.seeds_of(e)[0])
             except KinbanditsError as error:
                 raise InvalidInputError(f"environments.{e.name}: {error}") from error
             for m in self.methods:
                 if m.environments is None or e.name in m.environments:
-                    m.make(e, environment, self.seeds[0])
+                    m.make(e, environment, self.seeds_of(e)[0])
 
     def record(self) -> dict[str, Any]:
         """The experiment as plain data; files by the hash of what is in them."""
@@ -205,7 +204,10 @@ class Experiment(BaseModel):
             "format": FORMAT,
             "name": self.name,
             "seeds": self.seeds,
-            "environments": {e.name: environment_record(e) for e in self.environments},
+            "environments": {
+                e.name: environment_record(e) | ({} if e.seeds is None else {"seeds": e.seeds})
+                for e in self.environments
+            },
             "methods": _method_records(self.methods),
         }
 
@@ -280,6 +282,18 @@ def experiment_of(data: dict[str, Any], source: str = "experiment") -> Experimen
         raise InvalidInputError(f"{source} cannot be used:\n" + "\n".join(lines)) from None
 
 
+def _seed_list(seeds: Any) -> Any:
+    """A number n as the seeds 0 .. n-1; a list as it is, if its seeds are different."""
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if seeds < 1:
+            raise ValueError(f"seeds must be at least 1, got {seeds}")
+        return list(range(seeds))
+    whole = isinstance(seeds, list) and bool(seeds) and all(isinstance(s, int) for s in seeds)  # else pydantic says
+    if whole and (len(set(seeds)) < len(seeds) or min(seeds) < 0):
+        raise ValueError(f"seeds must be different numbers of at least 0, got {seeds}")
+    return seeds
+
+
 def policy_named(name: str) -> Any:
     """One of our policies by name, or yours as ``package.module:Name``.
 
@@ -310,26 +324,6 @@ def policies() -> dict[str, Any]:
     }
 
 
-def changed_keys(old: Any, new: Any, where: str = "") -> Iterator[str]:
-    """What differs between two records, one line a key."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted({*old, *new}):
-            place = f"{where}.{key}" if where else str(key)
-            if key not in old:
-                yield f"{place} is new: {_short(new[key])}"
-            elif key not in new:
-                yield f"{place} is gone: it was {_short(old[key])}"
-            else:
-                yield from changed_keys(old[key], new[key], place)
-    elif old != new:
-        yield f"{where} was {_short(old)}, now {_short(new)}"
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 70 else text[:67] + "..."
-
-
 def _place(location: tuple[Any, ...], data: Any) -> str:
     """A key as a person would say it: ``methods[1] ("estimated").ridge``."""
     place = ""
@@ -347,11 +341,11 @@ def _place(location: tuple[Any, ...], data: Any) -> str:
 
 def environment_record(e: EnvironmentConfig) -> dict[str, Any]:
     """An environment as plain data; files by the hash of what is in them."""
-    return {"kind": e.kind, **{k: _plain(v) for k, v in sorted(e.options.items())}}
+    return {"kind": e.kind, **{k: plain(v) for k, v in sorted(e.options.items())}}
 
 
 def _method_record(m: MethodConfig) -> dict[str, Any]:
-    return {"policy": m.policy, "preset": m.preset, **{k: _plain(v) for k, v in sorted(m.settings.items())}}
+    return {"policy": m.policy, "preset": m.preset, **{k: plain(v) for k, v in sorted(m.settings.items())}}
 
 
 def _method_records(methods: list[MethodConfig]) -> dict[str, Any]:
@@ -360,33 +354,6 @@ def _method_records(methods: list[MethodConfig]) -> dict[str, Any]:
         key = m.name if m.environments is None else f"{m.name} on {', '.join(m.environments)}"
         records[key] = _method_record(m)
     return records
-
-
-def _plain(value: Any) -> Any:
-    """JSON data; a file is known by the hash of what is in it, not by where it stands."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in sorted(value.items())}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, str):
-        return _file_record(value) or value
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    raise InvalidTypeError(f"an experiment is made of plain values (numbers, text, lists, tables), got {value!r}")
-
-
-def _file_record(text: str) -> dict[str, str] | None:
-    path = Path(text)
-    if not path.suffix or not path.is_file():
-        return None
-    status = path.stat()
-    return {"file": path.name, "sha256": _sha256(text, status.st_mtime_ns, status.st_size)}
-
-
-@lru_cache(maxsize=64)
-def _sha256(path: str, written: int, size: int) -> str:
-    """Of a file's content; read again only when the file has changed."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def _from_environment(value: Any, name: str, environment: Environment, where: str) -> Any:

@@ -6,8 +6,10 @@ costs the cell it was at, a killed driver costs the cells its workers were at, a
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import TextIO
@@ -16,9 +18,8 @@ from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.backends import WorkerLostError, backend
 from kinbandits.experiments.cell import run_cell
 from kinbandits.experiments.config import Cell, Experiment
-from kinbandits.experiments.progress import Progress
-from kinbandits.experiments.storage import Store
-from kinbandits.progress import clock
+from kinbandits.experiments.storage import CellStore
+from kinbandits.progress import Progress, clock
 
 __all__ = ["run_experiment"]
 
@@ -35,6 +36,7 @@ def run_experiment(
     backend_name: str = "loky",
     scheduler: str | None = None,
     stream: TextIO | None = None,
+    name: str = "experiment",
 ) -> Path:
     """Run every cell that is not finished, and write ``results.csv``; gives its path.
 
@@ -47,8 +49,9 @@ def run_experiment(
         backend_name: ``"loky"``, ``"dask"`` or ``"ray"``.
         scheduler: address of a dask scheduler or ray cluster; without it, a local one is started.
         stream: where progress is written; None is silence.
+        name: of the experiment in its directory, where several share one (see `CellStore`).
     """
-    store = Store(directory)
+    store = CellStore(directory, name)
     experiment.check()
     store.open(experiment, resume, extend)
 
@@ -58,13 +61,13 @@ def run_experiment(
 
     with store.locked():
         cells = experiment.cells()
-        rounds = {e.name: e.make(experiment.seeds[0]).horizon for e in experiment.environments}
+        rounds = {e.name: e.make(experiment.seeds_of(e)[0]).horizon for e in experiment.environments}
         work = {cell.id: float(rounds[cell.environment.name]) ** 2 for cell in cells}
         failed: set[str] = set()
         if set(work) - store.done():
             with backend(backend_name, jobs, scheduler, store.directory, say) as run:
                 started = time.monotonic()
-                with Progress(work, store.done, stream):
+                with _watched(work, store.done, stream):
                     failed = _until_done(run, store, cells, work, say)
                 say(f"{len(cells)} cells, {clock(time.monotonic() - started)}")
         store.tidy()
@@ -74,8 +77,48 @@ def run_experiment(
     return table
 
 
+@contextlib.contextmanager
+def _watched(
+    work: dict[str, float], done: Callable[[], set[str]], stream: TextIO | None, every: float = 0.5
+) -> Iterator[None]:
+    """Progress, seen by counting result files: the same on every backend, and right after a crash too.
+
+    ``work`` is that of every cell, by id: its rounds squared, from which the time left is estimated.
+    """
+    total = sum(work.values())
+
+    def state() -> tuple[int, float]:
+        finished = done() & set(work)
+        return len(finished), sum(work[i] for i in finished) / total
+
+    before, share = state()
+    with Progress(len(work), "cells", stream=stream, done=before, share=share) as progress:
+        stop = threading.Event()
+
+        def watch() -> None:
+            seen = -1
+            while not stop.wait(every):
+                count, share = state()
+                if count != seen:
+                    progress.to(count, share)
+                seen = count
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            progress.to(*state())
+
+
 def _until_done(
-    run: Callable[..., None], store: Store, cells: list[Cell], work: dict[str, float], say: Callable[[str], None]
+    run: Callable[..., None],
+    store: CellStore,
+    cells: list[Cell],
+    work: dict[str, float],
+    say: Callable[[str], None],
 ) -> set[str]:
     """Send what is left, again after every loss, as long as something gets finished. Gives failed ids."""
     fruitless = 0
@@ -101,7 +144,7 @@ def _until_done(
             say(f"a worker died ({loss}); going on with the {len(set(work) - store.done())} cells left")
 
 
-def _raise_failed(store: Store, cells: list[Cell], failed: set[str]) -> None:
+def _raise_failed(store: CellStore, cells: list[Cell], failed: set[str]) -> None:
     first = next(c for c in cells if c.id in failed)
     why = (store.errors / f"{first.id}.txt").read_text(encoding="utf-8").splitlines()[1]
     raise InvalidInputError(

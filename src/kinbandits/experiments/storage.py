@@ -1,7 +1,7 @@
 """The directory of an experiment, and how a finished cell gets into it.
 
     experiment.json     what was asked for; a resumed run must ask for the same
-    cells/ID.npz        one finished cell: choices, rewards, regret; the same bytes wherever it was computed
+    cells/ID.npz        one finished cell, a `Trace`; the same bytes wherever it was computed
     times/ID.json       how long it took, where and when (never part of a result)
     errors/ID.txt       why a cell failed
     results.csv         one row a cell, made from the cells
@@ -18,94 +18,50 @@ import csv
 import io
 import json
 import os
-import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kinbandits._files import atomic_write
 from kinbandits.errors import FormatError, InvalidInputError
-from kinbandits.experiments.config import FORMAT, Cell, Experiment, changed_keys
+from kinbandits.experiments.config import FORMAT, Cell, Experiment
+from kinbandits.experiments.records import changed_keys
+from kinbandits.trace import Trace
 
-__all__ = ["RESULT_COLUMNS", "CellResult", "Store"]
+__all__ = ["RESULT_COLUMNS", "CellStore", "load_cell"]
 
 RESULT_COLUMNS = ("environment", "method", "seed", "rounds", "regret", "expected_regret", "reward", "cell")
 
 
-@dataclass(frozen=True)
-class CellResult:
-    """What is kept of one run.
+def load_cell(path: Path) -> Trace:
+    """The trace of a finished cell."""
+    try:
+        trace = Trace.load(path)
+    except FormatError as error:
+        raise FormatError(f"{path} is not a finished cell, or it is damaged ({error}); delete it") from error
+    if trace.metadata.get("format") != FORMAT:
+        raise FormatError(
+            f"{path} was written by another release (format {trace.metadata.get('format')}, here {FORMAT}); "
+            "run the experiment into a new directory"
+        )
+    return trace
 
-    Attributes:
-        arms: (T,) number of the arm played in each round.
-        rewards: (T,) what it paid.
-        regret: (T,) best reward of the round minus reward.
-        expected_regret: (T,) largest mean minus mean of the choice; NaN where means are unknown.
-        similarity: (N, N) similarity in force after the last round; empty for policies without one.
-        header: names: environment, method, seed, arm names, settings, format.
+
+class CellStore:
+    """One experiment's directory.
+
+    Several experiments may share a directory, each under a name of its own; cells in common are computed once.
     """
 
-    arms: NDArray[np.int16]
-    rewards: NDArray[np.float64]
-    regret: NDArray[np.float64]
-    expected_regret: NDArray[np.float64]
-    similarity: NDArray[np.float64]
-    header: Mapping[str, Any]
-
-    @property
-    def final_regret(self) -> float:
-        """Regret of the whole run."""
-        return float(self.regret.sum())
-
-    def to_bytes(self) -> bytes:
-        """The file, with nothing in it that depends on when or where it was written."""
-        buffer = io.BytesIO()
-        header = np.array(json.dumps(self.header, sort_keys=True))
-        np.savez_compressed(
-            buffer,
-            header=header,
-            arms=self.arms,
-            rewards=self.rewards,
-            regret=self.regret,
-            expected_regret=self.expected_regret,
-            similarity=self.similarity,
-        )
-        return buffer.getvalue()
-
-    @classmethod
-    def load(cls, path: Path) -> CellResult:
-        """Read what `to_bytes` wrote."""
-        try:
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-                arrays = dict(file)
-            header = json.loads(str(arrays.pop("header")))
-            result = cls(header=header, **arrays)
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-            raise FormatError(f"{path} is not a finished cell, or it is damaged ({error}); delete it") from error
-        if header.get("format") != FORMAT:
-            raise FormatError(
-                f"{path} was written by another release (format {header.get('format')}, here {FORMAT}); "
-                "run the experiment into a new directory"
-            )
-        return result
-
-
-class Store:
-    """One experiment's directory."""
-
-    def __init__(self, directory: str | PathLike[str]) -> None:
-        self.directory = Path(directory)
+    def __init__(self, directory: str | PathLike[str], name: str = "experiment") -> None:
+        self.directory, self.name = Path(directory), name
         self.cells, self.times, self.errors = (self.directory / d for d in ("cells", "times", "errors"))
 
     @property
     def record_path(self) -> Path:
         """Where the experiment is written down."""
-        return self.directory / "experiment.json"
+        return self.directory / f"{self.name}.json"
 
     def open(self, experiment: Experiment, resume: bool, extend: bool = False) -> None:
         """Make the directory ready for this experiment, or refuse.
@@ -149,7 +105,7 @@ class Store:
             return {key: data[key] for key in ("record", "experiment", "cells")}
         except FileNotFoundError:
             raise InvalidInputError(
-                f"{self.directory} holds no experiment (there is no experiment.json); make one with "
+                f"{self.directory} holds no experiment (there is no {self.record_path.name}); make one with "
                 "kinbandits run FILE"
             ) from None
         except (ValueError, KeyError, TypeError) as error:
@@ -159,14 +115,14 @@ class Store:
         """The experiment that the directory holds."""
         return Experiment.model_validate(self.record()["experiment"])
 
-    def recorded(self) -> Iterator[tuple[str, str, int, CellResult | None, dict[str, Any]]]:
+    def recorded(self) -> Iterator[tuple[str, str, int, Trace | None, dict[str, Any]]]:
         """Environment, method, seed, result (None while it is not finished) and time of every cell.
 
         As they were written down: nothing that the experiment needs, such as its data, need be here any more.
         """
         done = self.done()
         for environment, method, seed, cell_id in self.record()["cells"]:
-            result = CellResult.load(self.cells / f"{cell_id}.npz") if cell_id in done else None
+            result = load_cell(self.cells / f"{cell_id}.npz") if cell_id in done else None
             yield environment, method, int(seed), result, self._timing(cell_id)
 
     # -- cells ----------------------------------------------------------------------------------
@@ -181,22 +137,22 @@ class Store:
             return {n[:-4] for n in os.listdir(self.cells) if n.endswith(".npz")}
         return set()
 
-    def write_cell(self, cell: Cell, result: CellResult, timing: Mapping[str, Any]) -> None:
+    def write_cell(self, cell: Cell, result: Trace, timing: Mapping[str, Any]) -> None:
         """The time first, the result last: a cell counts when its result is there."""
         atomic_write(self.times / f"{cell.id}.json", json.dumps(timing, sort_keys=True).encode())
-        atomic_write(self.cell_path(cell), result.to_bytes())
+        result.save(self.cell_path(cell))
         (self.errors / f"{cell.id}.txt").unlink(missing_ok=True)
 
     def write_error(self, cell: Cell, text: str) -> None:
         """Keep why a cell failed."""
         atomic_write(self.errors / f"{cell.id}.txt", f"{cell}\n{text}".encode())
 
-    def results(self, experiment: Experiment) -> Iterator[tuple[Cell, CellResult]]:
+    def results(self, experiment: Experiment) -> Iterator[tuple[Cell, Trace]]:
         """The finished cells, in the order of the experiment."""
         done = self.done()
         for cell in experiment.cells():
             if cell.id in done:
-                yield cell, CellResult.load(self.cell_path(cell))
+                yield cell, load_cell(self.cell_path(cell))
 
     def timing(self, cell: Cell) -> dict[str, Any]:
         """How long a cell took (empty if nobody wrote it down)."""
@@ -215,9 +171,9 @@ class Store:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(RESULT_COLUMNS)
         for cell, r in self.results(experiment):
-            numbers = (float(r.regret.sum()), float(r.expected_regret.sum()), float(r.rewards.sum()))
-            writer.writerow([cell.environment.name, cell.method.name, cell.seed, len(r.arms), *numbers, cell.id])
-        path = self.directory / "results.csv"
+            numbers = (r.final_regret, r.final_expected_regret, float(r["reward"].sum()))
+            writer.writerow([cell.environment.name, cell.method.name, cell.seed, len(r), *numbers, cell.id])
+        path = self.directory / ("results.csv" if self.name == "experiment" else f"{self.name}-results.csv")
         atomic_write(path, stream.getvalue().encode())
         return path
 

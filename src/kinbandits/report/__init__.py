@@ -2,6 +2,6 @@
 
 from kinbandits.report.choices import choices_figure
 from kinbandits.report.page import Report, write_report
-from kinbandits.report.results import Problem, Results, Run
+from kinbandits.report.results import Results, Run, RunGroup
 
-__all__ = ["Problem", "Report", "Results", "Run", "choices_figure", "write_report"]
+__all__ = ["Report", "Results", "Run", "RunGroup", "choices_figure", "write_report"]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from kinbandits.report.figures import OKABE_ITO, _canvas, _style
+from kinbandits.report.figures import OKABE_ITO, canvas, plot_style
 from kinbandits.report.results import Results
 
 __all__ = ["choices_figure", "recorded_choices"]
@@ -22,8 +22,8 @@ def choices_figure(reports: Mapping[str, Any]) -> Any:
     that was judged.
     """
     shown = {name: r if isinstance(r, dict) else r.to_data() for name, r in reports.items()}
-    with _style():
-        figure, axes = _canvas(len(shown), 3, max(5.4, 3.6 * len(shown)), 6.4)
+    with plot_style():
+        figure, axes = canvas(len(shown), 3, max(5.4, 3.6 * len(shown)), 6.4)
         handles: dict[str, Any] = {}
         for column, (name, report) in zip(axes.T, shown.items(), strict=True):
             _column(column, report)
@@ -41,11 +41,11 @@ def choices_figure(reports: Mapping[str, Any]) -> Any:
 def recorded_choices(results: Results, most: int = 4) -> dict[str, Any]:
     """The reports that runs have kept (first seed of each environment and method), those with candidates."""
     found = {}
-    for problem in results.problems:
-        for method in problem.methods:
-            report = problem.of(method)[0].result.header.get("choices")
+    for group in results.groups:
+        for method in group.methods:
+            report = group.of(method)[0].trace.metadata.get("choices")
             if report and any(c["candidates"] for c in report["over_time"]):
-                found[f"{problem.name}, {method}"] = report
+                found[f"{group.name}, {method}"] = report
     return dict(list(found.items())[:most])
 
 

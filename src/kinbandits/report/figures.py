@@ -17,21 +17,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Matrix
 from kinbandits.errors import MissingPackageError
-from kinbandits.report.results import Problem, Results
+from kinbandits.report.results import Results, RunGroup
 from kinbandits.report.statistics import half_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "OKABE_ITO",
     "appendix_figure",
+    "canvas",
     "cluster_order",
+    "color_bar",
     "difference_figure",
+    "matrix_panel",
+    "plot_style",
     "regret_figure",
     "save_figure",
     "similarity_figure",
-    "synthetic_figure",
 ]
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
@@ -60,7 +65,8 @@ _RC: Any = {
 
 
 @contextmanager
-def _style() -> Iterator[Any]:
+def plot_style() -> Iterator[Any]:
+    """The look of all our figures; says so where matplotlib is missing."""
     try:
         import matplotlib
     except ImportError as error:
@@ -71,7 +77,8 @@ def _style() -> Iterator[Any]:
         yield matplotlib
 
 
-def _canvas(columns: int, rows: int, width: float, height: float) -> tuple[Any, NDArray[Any]]:
+def canvas(columns: int, rows: int, width: float, height: float) -> tuple[Any, NDArray[Any]]:
+    """A figure with a grid of axes, (rows, columns)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -84,7 +91,7 @@ def _canvas(columns: int, rows: int, width: float, height: float) -> tuple[Any, 
 
 def looks(results: Results) -> dict[str, dict[str, Any]]:
     """Colour and line style of every method, the same in all figures."""
-    methods = list(dict.fromkeys(m for p in results.problems for m in p.methods))
+    methods = list(dict.fromkeys(m for p in results.groups for m in p.methods))
     free = [i for i in range(len(OKABE_ITO)) if i not in {_FIXED[m] for m in methods if m in _FIXED}]
     found: dict[str, dict[str, Any]] = {}
     for method in methods:
@@ -94,29 +101,29 @@ def looks(results: Results) -> dict[str, dict[str, Any]]:
 
 
 def _grid(results: Results) -> tuple[Any, NDArray[Any]]:
-    n = len(results.problems)
+    n = len(results.groups)
     columns = n if n <= 3 else (2 if n == 4 else 3 if n <= 6 else 4)
     rows = math.ceil(n / columns)
     width = {1: 5.2, 2: 7.6, 3: 10.0}.get(columns, 11.6)
-    figure, axes = _canvas(columns, rows, width, 2.75 * rows + 0.45)
+    figure, axes = canvas(columns, rows, width, 2.75 * rows + 0.45)
     for ax in axes.ravel()[n:]:
         ax.set_axis_off()
     return figure, axes
 
 
-def _label(problem: Problem) -> str:
-    return problem.metric if problem.better > 0 else f"cumulative {problem.metric}"
+def _label(group: RunGroup) -> str:
+    return group.metric if group.better > 0 else f"cumulative {group.metric}"
 
 
 def _finish(figure: Any, axes: NDArray[Any], results: Results) -> None:
     """Common parts: labels, limits, and one legend for all panels."""
     handles: dict[str, Any] = {}
-    for ax, problem in zip(axes.ravel(), results.problems, strict=False):
-        ax.set_title(f"{problem.name} (N = {len(problem.arms())})")
+    for ax, group in zip(axes.ravel(), results.groups, strict=False):
+        ax.set_title(f"{group.name} (N = {len(group.arms())})")
         ax.set_xlabel("round t")
-        ax.set_ylabel(_label(problem))
-        ax.set_xlim(0, problem.rounds)
-        if problem.better < 0:
+        ax.set_ylabel(_label(group))
+        ax.set_xlim(0, group.rounds)
+        if group.better < 0:
             ax.set_ylim(bottom=0)
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
@@ -131,18 +138,18 @@ def _places(rounds: int) -> NDArray[np.intp]:
 
 def regret_figure(results: Results) -> Any:
     """Mean regret of every method with its 95 % band, a panel per environment (the paper's figures)."""
-    with _style():
+    with plot_style():
         figure, axes = _grid(results)
-        style = looks(results)
-        for ax, problem in zip(axes.ravel(), results.problems, strict=False):
-            at = _places(problem.rounds)
-            for method in problem.methods:
-                curves = problem.curves(method)[:, at]
+        look = looks(results)
+        for ax, group in zip(axes.ravel(), results.groups, strict=False):
+            at = _places(group.rounds)
+            for method in group.methods:
+                curves = group.curves(method)[:, at]
                 mean, half = curves.mean(axis=0), half_width(curves)
-                ax.plot(at + 1, mean, label=method, linewidth=1.5, **style[method])
+                ax.plot(at + 1, mean, label=method, linewidth=1.5, **look[method])
                 if len(curves) > 1:
                     ax.fill_between(
-                        at + 1, mean - half, mean + half, color=style[method]["color"], alpha=0.18, linewidth=0
+                        at + 1, mean - half, mean + half, color=look[method]["color"], alpha=0.18, linewidth=0
                     )
         _finish(figure, axes, results)
         return figure
@@ -150,17 +157,17 @@ def regret_figure(results: Results) -> Any:
 
 def appendix_figure(results: Results, points: int = 10) -> Any:
     """Every run as a thin line, and the mean with its 95 % confidence interval at ten rounds (the appendix)."""
-    with _style():
+    with plot_style():
         figure, axes = _grid(results)
-        style = looks(results)
-        for ax, problem in zip(axes.ravel(), results.problems, strict=False):
-            at = _places(problem.rounds)
-            for i, method in enumerate(problem.methods):
-                curves = problem.curves(method)
-                colour = style[method]["color"]
+        look = looks(results)
+        for ax, group in zip(axes.ravel(), results.groups, strict=False):
+            at = _places(group.rounds)
+            for i, method in enumerate(group.methods):
+                curves = group.curves(method)
+                colour = look[method]["color"]
                 ax.plot(at + 1, curves[:, at].T, color=colour, linewidth=0.4, alpha=0.3)
                 # Bars of different methods stand a little apart, so that none hides another.
-                step = problem.rounds / points
+                step = group.rounds / points
                 marks = (np.arange(1, points + 1) * step - 1 - step * 0.12 * i).astype(int).clip(0)
                 half = half_width(curves[:, marks])
                 ax.errorbar(
@@ -172,32 +179,32 @@ def appendix_figure(results: Results, points: int = 10) -> Any:
                     linewidth=1.2,
                     marker="os^Dv"[i % 5],
                     markersize=3,
-                    **style[method],
+                    **look[method],
                 )
         _finish(figure, axes, results)
-        for ax, problem in zip(axes.ravel(), results.problems, strict=False):
-            ax.set_xlim(0, 1.02 * problem.rounds)
+        for ax, group in zip(axes.ravel(), results.groups, strict=False):
+            ax.set_xlim(0, 1.02 * group.rounds)
         return figure
 
 
 def difference_figure(results: Results) -> Any:
     """Final value of the first method minus each other's, seed by seed, with the mean and its 95 % interval."""
-    pairs = [(p, m) for p in results.problems for m in p.methods[1:]]
-    with _style():
-        figure, axes = _canvas(1, 1, 6.8, 0.42 * len(pairs) + 1.3)
+    pairs = [(p, m) for p in results.groups for m in p.methods[1:]]
+    with plot_style():
+        figure, axes = canvas(1, 1, 6.8, 0.42 * len(pairs) + 1.3)
         ax = axes[0, 0]
-        style = looks(results)
+        look = looks(results)
         labels = []
-        for y, (problem, method) in enumerate(pairs):
-            base = problem.finals(method)
-            values = 100.0 * (problem.finals(problem.methods[0]) - base) / np.abs(base).mean()
-            colour = style[method]["color"]
+        for y, (group, method) in enumerate(pairs):
+            base = group.finals(method)
+            values = 100.0 * (group.finals(group.methods[0]) - base) / np.abs(base).mean()
+            colour = look[method]["color"]
             ax.plot(values, np.full(len(values), y), "o", color=colour, markersize=4, alpha=0.55, linewidth=0)
             half = 0.0 if len(values) < 2 else float(half_width(values))
             ax.errorbar(
                 values.mean(), y, xerr=half, color="black", marker="D", markersize=4.5, capsize=3, linewidth=1.2
             )
-            labels.append(f"{problem.name}: {problem.methods[0]}\nminus {method}")
+            labels.append(f"{group.name}: {group.methods[0]}\nminus {method}")
         ax.axvline(0.0, color="0.5", linewidth=0.8)
         ax.set_yticks(range(len(pairs)), labels, fontsize=7.5)
         ax.set_ylim(len(pairs) - 0.5, -0.5)
@@ -224,15 +231,15 @@ def cluster_order(similarity: NDArray[np.float64]) -> NDArray[np.intp]:
     return np.asarray(leaves_list(tree), dtype=np.intp)
 
 
-def learned_similarities(results: Results) -> list[tuple[Problem, str]]:
+def learned_similarities(results: Results) -> list[tuple[RunGroup, str]]:
     """Environments and methods whose similarity is worth a picture: neither the identity nor all ones."""
     found = []
-    for problem in results.problems:
-        for method in problem.methods:
-            K = problem.similarity(method)
+    for group in results.groups:
+        for method in group.methods:
+            K = group.similarity(method)
             if K is None or len(K) < 3 or np.allclose(K, np.eye(len(K))) or np.allclose(K, 1.0):
                 continue
-            found.append((problem, method))
+            found.append((group, method))
     return found
 
 
@@ -244,67 +251,40 @@ def similarity_figure(results: Results) -> Any | None:
     shown = learned_similarities(results)
     if not shown:
         return None
-    with _style():
+    with plot_style():
         columns = min(3, len(shown))
         rows = math.ceil(len(shown) / columns)
-        figure, axes = _canvas(columns, rows, 3.5 * columns, 3.15 * rows)
+        figure, axes = canvas(columns, rows, 3.5 * columns, 3.15 * rows)
         for ax in axes.ravel()[len(shown) :]:
             ax.set_axis_off()
-        for ax, (problem, method) in zip(axes.ravel(), shown, strict=False):
-            K = problem.similarity(method)
+        for ax, (group, method) in zip(axes.ravel(), shown, strict=False):
+            K = group.similarity(method)
             assert K is not None
             order = cluster_order(K)
-            K = K[np.ix_(order, order)]
-            shades = np.ma.masked_array(K, mask=np.eye(len(K), dtype=bool))
-            image = ax.imshow(shades, cmap="viridis", vmin=min(0.0, float(shades.min())))
-            names = [problem.arms()[i] for i in order]
-            size = 7 if len(names) <= 12 else 5
-            angle = 0 if max(map(len, names)) <= 2 else 90
-            ax.set_xticks(range(len(names)), names, fontsize=size, rotation=angle)
-            ax.set_yticks(range(len(names)), names, fontsize=size)
-            ax.tick_params(length=0)
-            ax.spines[:].set_visible(False)
-            ax.set_title(
-                problem.name if len({m for _, m in shown}) == 1 else f"{problem.name}, {method}", fontsize=9
-            )
-            bar = figure.colorbar(image, ax=ax, shrink=0.85, pad=0.02)
-            bar.ax.tick_params(labelsize=7)
-            bar.outline.set_visible(False)
+            image = matrix_panel(ax, K[np.ix_(order, order)], [group.arms()[i] for i in order])
+            ax.set_title(group.name if len({m for _, m in shown}) == 1 else f"{group.name}, {method}", fontsize=9)
+            color_bar(figure, image, ax)
         return figure
 
 
-def synthetic_figure(reward: str = "text", users: int = 1500, seed: int = 0) -> Any:
-    """The synthetic problem: the context of four articles for many users, coloured by the reward."""
-    from kinbandits.environments import SyntheticNews
+def matrix_panel(ax: Any, K: Matrix, names: Sequence[str], top: float | None = None) -> Any:
+    """A similarity matrix in colours; the diagonal, which is 1, is left blank. Gives the image."""
+    shades = np.ma.masked_array(K, mask=np.eye(len(K), dtype=bool))
+    image = ax.imshow(shades, cmap="viridis", vmin=min(0.0, float(shades.min())), vmax=top)
+    size = 7 if len(names) <= 12 else 5
+    angle = 0 if max(map(len, names)) <= 2 else 90
+    ax.set_xticks(range(len(names)), names, fontsize=size, rotation=angle)
+    ax.set_yticks(range(len(names)), names, fontsize=size)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return image
 
-    environment = SyntheticNews(seed=seed, n_arms=4, horizon=users, reward=reward, angles=(0.0, math.pi / 2))  # type: ignore[arg-type]
-    rounds = list(environment.rounds())
-    contexts = np.stack([r.context for r in rounds])  # (users, 4, 2)
-    means = np.stack([r.rewards for r in rounds])
-    with _style():
-        figure, axes = _canvas(4, 1, 10.4, 2.9)
-        for a, ax in enumerate(axes[0]):
-            points = ax.scatter(
-                contexts[:, a, 0],
-                contexts[:, a, 1],
-                c=means[:, a],
-                s=5,
-                cmap="viridis",
-                vmin=float(means.min()),
-                vmax=float(means.max()),
-                linewidths=0,
-                rasterized=True,
-            )
-            ax.set_title(f"article {a + 1}, θ = {math.degrees(environment.theta[a]):.0f}°")
-            ax.set_aspect("equal")
-            ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), xlabel="context, first coordinate")
-            ax.set_xticks([-1, 0, 1])
-            ax.set_yticks([-1, 0, 1])
-        axes[0, 0].set_ylabel("context, second coordinate")
-        bar = figure.colorbar(points, ax=axes[0].tolist(), shrink=0.85, pad=0.01)
-        bar.set_label("reward")
-        bar.outline.set_visible(False)
-        return figure
+
+def color_bar(figure: Any, image: Any, axes: Any) -> None:
+    """The scale of a `matrix_panel`."""
+    bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02)
+    bar.ax.tick_params(labelsize=7)
+    bar.outline.set_visible(False)
 
 
 def _settle(figure: Any) -> None:
@@ -322,7 +302,7 @@ def save_figure(figure: Any, stem: Path, formats: Sequence[str] = ("png", "svg",
     """Write the figure in these formats, with nothing in the files that depends on the day."""
     dates: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     paths = []
-    with _style():
+    with plot_style():
         _settle(figure)
         for kind in formats:
             path = stem.with_suffix(f".{kind}")
@@ -334,7 +314,7 @@ def save_figure(figure: Any, stem: Path, formats: Sequence[str] = ("png", "svg",
 def data_uri(figure: Any) -> str:
     """The figure as an SVG image inside an HTML attribute."""
     buffer = io.BytesIO()
-    with _style():
+    with plot_style():
         _settle(figure)
         figure.savefig(buffer, format="svg", dpi=150, metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()

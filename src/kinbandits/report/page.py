@@ -1,15 +1,13 @@
-"""One HTML page that opens offline, and the figures beside it as PNG, SVG and PDF."""
+"""The report on an experiment: final values, curves, paired tests, similarities, settings, machine."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import importlib.metadata
-import io
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -17,42 +15,33 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._files import atomic_write
 from kinbandits._version import __version__
-from kinbandits.errors import MissingPackageError
 from kinbandits.progress import clock
 from kinbandits.report import figures
 from kinbandits.report.choices import choices_figure, recorded_choices
-from kinbandits.report.claims import Claim, check_claims
-from kinbandits.report.reference import ReferenceRow, check_reference
+from kinbandits.report.html import FORMATS, Section, write_page
 from kinbandits.report.results import Results
 from kinbandits.report.statistics import Comparison, Summary, compare_all, summarise
 
-__all__ = ["Report", "write_report"]
+__all__ = ["Report", "show_number", "show_p", "show_signed", "write_report"]
 
 _PACKAGES = ("numpy", "scipy", "joblib", "threadpoolctl", "scikit-learn", "matplotlib")
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure of the page."""
-
-    name: str
-    title: str
-    caption: str
-    uri: str
-    files: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Report:
-    """What `write_report` made."""
+    """What `write_report` made.
+
+    Attributes:
+        page: the HTML file.
+        summaries, comparisons: its numbers.
+        extra: sections added by ``extra=``.
+    """
 
     page: Path
     summaries: list[Summary]
     comparisons: list[Comparison]
-    claims: list[Claim]
-    references: list[ReferenceRow]
+    extra: list[Section]
 
 
 def write_report(
@@ -60,7 +49,8 @@ def write_report(
     out: str | PathLike[str] | None = None,
     *,
     command: str = "",
-    formats: Sequence[str] = ("png", "svg", "pdf"),
+    formats: Sequence[str] = FORMATS,
+    extra: Callable[[Results], Iterable[Section]] | None = None,
 ) -> Report:
     """A report on the finished cells of an experiment's directory; by default in its folder ``report``.
 
@@ -69,57 +59,34 @@ def write_report(
         out: where the page goes (``index.html``), with ``figures/``, and the tables as CSV.
         command: the command that made the runs, to be shown.
         formats: of the figures beside the page.
+        extra: gives further sections, which stand after the table of final values.
     """
     results = Results.load(directory)
     place = Path(out) if out is not None else Path(directory) / "report"
-    (place / "figures").mkdir(parents=True, exist_ok=True)
-    summaries = [row for problem in results.problems for row in summarise(problem)]
+    summaries = [row for group in results.groups for row in summarise(group)]
     comparisons = compare_all(results)
-    claims = check_claims(results)
-    references = check_reference(results)
-    page = (
-        environment()
-        .get_template("report.html.j2")
-        .render(
-            results=results,
-            summaries=summaries,
-            comparisons=comparisons,
-            claims=claims,
-            references=references,
-            figures=list(_figures(results, place, formats)),
-            settings=_settings(results),
-            machine=_machine(results),
-            command=command,
-            clock=clock,
-            several=max(len(p.seeds) for p in results.problems) > 1,
-        )
+    more = [] if extra is None else list(extra(results))
+    sections = [_table(summaries), *more, *_pictures(results), *_tests(comparisons), *_about(results)]
+    runs = sum(len(g.runs) for g in results.groups)
+    page = write_page(
+        place,
+        results.name,
+        f"{_count(len(results.groups), 'environment')}, {_count(runs, 'run')}. Every method meets the same "
+        "streams, so runs with the same seed are pairs.",
+        sections,
+        command=command,
+        warning=_missing(results.missing),
+        formats=formats,
     )
-    atomic_write(place / "index.html", page.encode())
-    atomic_write(place / "summary.csv", _summary_csv(summaries).encode())
-    for name, rows in (("claims", claims), ("reference", references), ("tests", comparisons)):
-        if rows:
-            atomic_write(place / f"{name}.csv", _csv([row.__dict__ for row in rows]).encode())
-    return Report(place / "index.html", summaries, comparisons, claims, references)
+    return Report(page, summaries, comparisons, more)
 
 
-def environment() -> Any:
-    """Jinja's environment, with our templates and filters."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise MissingPackageError("reports need jinja2; install it with: pip install 'kinbandits[plot]'") from error
-    found = jinja2.Environment(
-        loader=jinja2.PackageLoader("kinbandits.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    found.filters |= {"num": _num, "p": _p, "signed": _signed, "regrets": _regrets}
-    return found
+def show_number(value: float, digits: int = 1) -> str:
+    """A number for a table, with more digits where it is small.
 
-
-def _num(value: float, digits: int = 1) -> str:
+    >>> show_number(1234.56), show_number(0.1234), show_number(float("nan"))
+    ('1,234.6', '0.123', '–')
+    """
     if not np.isfinite(value):
         return "–"
     if value != 0 and abs(value) < 10:
@@ -127,106 +94,135 @@ def _num(value: float, digits: int = 1) -> str:
     return f"{value:,.{digits}f}"
 
 
-def _signed(value: float) -> str:
-    return "–" if not np.isfinite(value) else ("+" if value > 0 else "−" if value < 0 else "") + _num(abs(value))
+def show_signed(value: float) -> str:
+    """A difference, always with its sign."""
+    if not np.isfinite(value):
+        return "–"
+    return ("+" if value > 0 else "−" if value < 0 else "") + show_number(abs(value))
 
 
-def _p(value: float) -> str:
+def show_p(value: float) -> str:
+    """A p value."""
     return "–" if not np.isfinite(value) else ("< 0.001" if value < 0.001 else f"{value:.3f}")
 
 
-def _regrets(values: Sequence[float]) -> str:
-    return " ".join(_num(v, 0) for v in values)
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
-def _figures(results: Results, place: Path, formats: Sequence[str]) -> Any:
-    seeds = {len(p.seeds) for p in results.problems}
-    runs = f"{min(seeds)} runs" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)} runs"
+def _missing(n: int) -> str:
+    if not n:
+        return ""
+    verb = "is" if n == 1 else "are"
+    rest = "this report covers the others, on the seeds that all methods have"
+    return f"{_count(n, 'run')} {verb} not finished; {rest}."
+
+
+def _table(summaries: Sequence[Summary]) -> Section:
+    rows = [
+        (
+            s.environment, s.method, f"{s.rounds:,}", s.metric, f"{show_number(s.mean)} ± {show_number(s.sd)}",
+            f"{show_number(s.low)} to {show_number(s.high)}", f"{s.best} of {len(s.finals)}",
+            " ".join(show_number(v, 0) for v in s.finals), show_number(s.seconds),
+        )
+        for s in summaries
+    ]  # fmt: skip
+    columns = ("Environment", "Method", "Rounds", "Counted", "Mean ± sd", "95 % interval", "Best in", "Per seed",
+               "Seconds per run")  # fmt: skip
+    text = (
+        '± is the standard deviation over seeds. "Best in": seeds in which no other method of the table is better '
+        "(ties count for each)."
+    )
+    records = [
+        {
+            "environment": s.environment, "method": s.method, "rounds": s.rounds, "metric": s.metric,
+            "mean": s.mean, "sd": s.sd, "low95": s.low, "high95": s.high, "best_in": s.best, "per_seed": s.finals,
+        }
+        for s in summaries
+    ]  # fmt: skip
+    return Section("summary", "Final values", text, columns, rows, (2, 4, 5, 6, 8), (7,), records)
+
+
+def _tests(comparisons: Sequence[Comparison]) -> Iterator[Section]:
+    if not comparisons or comparisons[0].seeds < 2:
+        return
+    rows = [
+        (
+            c.environment, c.first, c.second, show_signed(c.difference),
+            f"{show_signed(c.low)} to {show_signed(c.high)}", f"{c.wins} / {c.ties} / {c.losses}",
+            show_p(c.t_test), show_p(c.adjusted), show_p(c.wilcoxon),
+        )
+        for c in comparisons
+    ]  # fmt: skip
+    columns = ("Environment", "First", "Second", "Difference", "95 % interval", "First better / equal / worse",
+               "Paired t", "Holm", "Wilcoxon")  # fmt: skip
+    text = (
+        "First minus second, seed by seed. p values: paired t test, the same adjusted by Holm's method over this "
+        "table, Wilcoxon's signed-rank test. They speak of streams drawn from these data, not of other data."
+    )
+    records = [c.__dict__ for c in comparisons]
+    yield Section("tests", "Paired tests", text, columns, rows, (3, 4, 5, 6, 7, 8), records=records)
+
+
+def _pictures(results: Results) -> Iterator[Section]:
+    seeds = {len(g.seeds) for g in results.groups}
+    runs = _count(min(seeds), "run") if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)} runs"
     band = "" if max(seeds) == 1 else " Shaded: 95 % interval of the mean (Student)."
-    synthetic = next((e for e in results.record["environments"].values() if e["kind"] == "synthetic-news"), None)
-    wanted: list[tuple[str, str, str, Any]] = [
-        (
-            "regret",
-            "Regret",
-            f"Mean over {runs}, every method on the same streams.{band}",
-            figures.regret_figure(results),
-        ),
-        (
-            "regret-intervals",
-            "Regret with confidence intervals",
-            "Thin: single runs. Marks: mean over runs with its 95 % confidence interval at ten rounds (marks of "
-            "different methods stand a little apart).",
-            figures.appendix_figure(results),
-        ),
-    ]
-    if any(len(p.methods) > 1 for p in results.problems):
-        wanted.append(
-            (
-                "differences",
-                "Seed by seed",
-                "Final regret of the first method minus that of the other, run by run (dots), as a share of the "
-                "other's mean; diamonds: mean and its 95 % interval.",
-                figures.difference_figure(results),
-            )
+    yield Section(
+        "regret",
+        "Regret",
+        f"Mean over {runs}, every method on the same streams.{band}",
+        figure=figures.regret_figure(results),
+    )
+    yield Section(
+        "regret-intervals",
+        "Regret with confidence intervals",
+        "Thin: single runs. Marks: mean over runs with its 95 % confidence interval at ten rounds (marks of "
+        "different methods stand a little apart).",
+        figure=figures.appendix_figure(results),
+    )
+    if any(len(g.methods) > 1 for g in results.groups):
+        yield Section(
+            "differences",
+            "Seed by seed",
+            "Final regret of the first method minus that of the other, run by run (dots), as a share of the "
+            "other's mean; diamonds: mean and its 95 % interval.",
+            figure=figures.difference_figure(results),
         )
     similarity = figures.similarity_figure(results)
     if similarity is not None:
-        wanted.append(
-            (
-                "similarity",
-                "Similarity of arms at the end",
-                "k_Z after the last round, mean over runs. Arms are re-ordered to show blocks: average-linkage "
-                "hierarchical clustering of 1 − k_Z, leaves in the optimal order. The diagonal, which is 1, is "
-                "left blank; every panel has its own colour scale.",
-                similarity,
-            )
+        yield Section(
+            "similarity",
+            "Similarity of arms at the end",
+            "k_Z after the last round, mean over runs. Arms are re-ordered to show blocks: average-linkage "
+            "hierarchical clustering of 1 − k_Z, leaves in the optimal order. The diagonal, which is 1, is left "
+            "blank; every panel has its own colour scale.",
+            figure=similarity,
         )
     chosen = recorded_choices(results)
     if chosen:
-        wanted.append(
-            (
-                "choices",
-                "What the adaptive similarity chose, and why",
-                "First seed. Above: the share mu of the estimate in k_Z (0: independent arms), chosen anew as rows "
-                "come. Middle: how much better than independent arms each candidate fits; it must reach the "
-                "margin. Below: how much more its leave-one-out decisions earn; it must not be less than 0 (judged "
-                "only where the fit reaches the margin).",
-                choices_figure(chosen),
-            )
+        yield Section(
+            "choices",
+            "What the adaptive similarity chose, and why",
+            "First seed. Above: the share mu of the estimate in k_Z (0: independent arms), chosen anew as rows "
+            "come. Middle: how much better than independent arms each candidate fits; it must reach the margin. "
+            "Below: how much more its leave-one-out decisions earn; it must not be less than 0 (judged only where "
+            "the fit reaches the margin).",
+            figure=choices_figure(chosen),
         )
-    if synthetic is not None:
-        reading = synthetic.get("reward", "text")
-        wanted.append(
-            (
-                "synthetic",
-                "The synthetic problem",
-                "Contexts of four articles for 1,500 users drawn from the ellipse: each article sees the user "
-                f"rotated by its own angle θ. Colour: reward (reading: the {reading}'s).",
-                figures.synthetic_figure(reading),
-            )
-        )
-    for name, title, caption, figure in wanted:
-        files = figures.save_figure(figure, place / "figures" / name, formats)
-        paths = tuple(f"figures/{f.name}" for f in files)
-        yield Figure(name, title, caption, figures.data_uri(figure), paths)
 
 
-def _settings(results: Results) -> list[dict[str, Any]]:
+def _about(results: Results) -> Iterator[Section]:
     rows = []
-    for problem in results.problems:
-        environment = results.record["environments"][problem.name]
-        for method in problem.methods:
-            run = problem.of(method)[0]
-            rows.append(
-                {
-                    "environment": problem.name,
-                    "game": ", ".join(f"{k} = {_plain(v)}" for k, v in environment.items()),
-                    "method": method,
-                    "policy": run.result.header["policy"].partition(" · ")[0],
-                    "seeds": ", ".join(map(str, problem.seeds)),
-                }
-            )
-    return rows
+    for group in results.groups:
+        environment = results.record["environments"][group.name]
+        for method in group.methods:
+            policy = group.of(method)[0].trace.metadata["policy"].partition(" · ")[0]
+            game = ", ".join(f"{k} = {_plain(v)}" for k, v in environment.items())
+            rows.append((group.name, method, policy, game, ", ".join(map(str, group.seeds))))
+    columns = ("Environment", "Method", "Policy", "Game", "Seeds")
+    yield Section("settings", "Settings and seeds", "", columns, rows, small=(2, 3, 4))
+    yield Section("machine", "Machine, versions, time", "", ("what", "value"), list(_machine(results).items()))
 
 
 def _plain(value: Any) -> str:
@@ -260,25 +256,3 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or "unknown processor"
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    stream = io.StringIO(newline="")
-    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
-    return stream.getvalue()
-
-
-def _summary_csv(summaries: Sequence[Summary]) -> str:
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(
-        ["environment", "method", "rounds", "metric", "mean", "sd", "low95", "high95", "best_in", "per_seed"]
-    )
-    for s in summaries:
-        finals = " ".join(f"{v:.10g}" for v in s.finals)
-        numbers = [f"{v:.10g}" for v in (s.mean, s.sd, s.low, s.high)]
-        writer.writerow([s.environment, s.method, s.rounds, s.metric, *numbers, s.best, finals])
-    return stream.getvalue()

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinbandits.errors import InvalidInputError
-from kinbandits.experiments.storage import CellResult, Store
+from kinbandits.experiments.storage import CellStore
+from kinbandits.trace import Trace
 
-__all__ = ["Problem", "Results", "Run"]
+__all__ = ["Results", "Run", "RunGroup"]
 
 Curve = NDArray[np.float64]
 
@@ -32,12 +33,12 @@ class Run:
     environment: str
     method: str
     seed: int
-    result: CellResult
+    trace: Trace
     seconds: float = float("nan")
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class RunGroup:
     """All runs on one environment: methods in order, and for each the same seeds."""
 
     name: str
@@ -57,11 +58,11 @@ class Problem:
     @cached_property
     def metric(self) -> str:
         """``"expected regret"``, ``"regret"`` or ``"average reward"``: the first that is known."""
-        results = [run.result for run in self.runs]
-        if all(np.isfinite(r.expected_regret).all() for r in results):
-            same = all(np.allclose(r.expected_regret, r.regret, atol=1e-12) for r in results)
+        traces = [run.trace for run in self.runs]
+        if all(np.isfinite(t["expected_regret"]).all() for t in traces):
+            same = all(np.allclose(t["expected_regret"], t["regret"], atol=1e-12) for t in traces)
             return "regret" if same else "expected regret"  # without noise they are the same
-        return "regret" if all(np.isfinite(r.regret).all() for r in results) else "average reward"
+        return "regret" if all(np.isfinite(t["regret"]).all() for t in traces) else "average reward"
 
     @property
     def better(self) -> int:
@@ -71,7 +72,7 @@ class Problem:
     @cached_property
     def rounds(self) -> int:
         """Of the shortest run."""
-        return min(len(run.result.arms) for run in self.runs)
+        return min(len(run.trace) for run in self.runs)
 
     def of(self, method: str) -> list[Run]:
         """The runs of a method on the common seeds, in their order."""
@@ -80,22 +81,22 @@ class Problem:
 
     def curves(self, method: str) -> Curve:
         """What is counted, up to each round, one row a seed."""
-        return np.array([_curve(run.result, self.metric)[: self.rounds] for run in self.of(method)])
+        return np.array([_curve(run.trace, self.metric)[: self.rounds] for run in self.of(method)])
 
     def finals(self, method: str) -> Curve:
         """The last value of each run."""
-        return np.array([_curve(run.result, self.metric)[-1] for run in self.of(method)])
+        return np.array([_curve(run.trace, self.metric)[-1] for run in self.of(method)])
 
     def similarity(self, method: str) -> Curve | None:
         """The similarity in force at the end, mean of all runs; None for a policy that has none."""
-        matrices = [run.result.similarity for run in self.of(method)]
+        matrices = [np.asarray(run.trace.metadata["similarity"], dtype=np.float64) for run in self.of(method)]
         if not matrices or any(m.size == 0 or m.shape != matrices[0].shape for m in matrices):
             return None
         return np.asarray(np.mean(matrices, axis=0))
 
     def arms(self) -> list[str]:
         """Names of the arms."""
-        return list(self.runs[0].result.header["arms"])
+        return list(self.runs[0].trace.metadata["arms"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,22 +105,22 @@ class Results:
 
     Attributes:
         name: of the experiment.
-        problems: by environment.
+        groups: by environment.
         record: the experiment as plain data (settings, seeds).
         missing: how many cells are not finished.
         times: side information: seconds and hosts, never part of a result.
     """
 
     name: str
-    problems: tuple[Problem, ...]
+    groups: tuple[RunGroup, ...]
     record: Mapping[str, Any]
     missing: int = 0
     times: tuple[Mapping[str, Any], ...] = field(default=())
 
     @classmethod
-    def load(cls, directory: str | PathLike[str]) -> Results:
-        """The finished cells of an experiment's directory."""
-        store = Store(directory)
+    def load(cls, directory: str | PathLike[str], name: str = "experiment") -> Results:
+        """The finished cells of an experiment's directory (``name`` as in `CellStore`)."""
+        store = CellStore(directory, name)
         record = store.record()["record"]
         runs, times, missing = [], [], 0
         for environment, method, seed, result, timing in store.recorded():
@@ -130,27 +131,26 @@ class Results:
             runs.append(Run(environment, method, seed, result, float(timing.get("seconds", "nan"))))
         if not runs:
             raise InvalidInputError(f"{directory} has no finished cell yet; run it: kinbandits run FILE --resume")
-        return cls(record["name"], _problems(runs), record, missing, tuple(times))
+        return cls(record["name"], _groups(runs), record, missing, tuple(times))
 
-    def problem(self, name: str) -> Problem | None:
+    def group(self, name: str) -> RunGroup | None:
         """The runs on this environment, if there are any."""
-        return next((p for p in self.problems if p.name == name), None)
+        return next((p for p in self.groups if p.name == name), None)
 
     @property
     def seconds(self) -> float:
         """Time of all cells, added up."""
-        return float(np.nansum([r.seconds for p in self.problems for r in p.runs]))
+        return float(np.nansum([r.seconds for p in self.groups for r in p.runs]))
 
 
-def _problems(runs: Iterable[Run]) -> tuple[Problem, ...]:
+def _groups(runs: Iterable[Run]) -> tuple[RunGroup, ...]:
     grouped: dict[str, list[Run]] = {}
     for run in runs:
         grouped.setdefault(run.environment, []).append(run)
-    return tuple(p for name, r in grouped.items() if (p := Problem(name, tuple(r))).seeds)
+    return tuple(p for name, r in grouped.items() if (p := RunGroup(name, tuple(r))).seeds)
 
 
-def _curve(result: CellResult, metric: str) -> Curve:
+def _curve(trace: Trace, metric: str) -> Curve:
     if metric == "average reward":
-        return np.cumsum(result.rewards) / np.arange(1, len(result.rewards) + 1)
-    column = result.expected_regret if metric == "expected regret" else result.regret
-    return np.cumsum(column)
+        return trace.cumulative_reward / np.arange(1, len(trace) + 1)
+    return trace.cumulative_expected_regret if metric == "expected regret" else trace.cumulative_regret

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from kinbandits.report.results import Problem, Results
+from kinbandits.report.results import Results, RunGroup
 
 __all__ = ["Comparison", "Summary", "compare", "compare_all", "half_width", "holm", "summarise"]
 
@@ -89,40 +89,40 @@ def half_width(values: NDArray[np.float64], confidence: float = 0.95) -> NDArray
     return np.asarray(factor * values.std(axis=0, ddof=1) / math.sqrt(n))[()]
 
 
-def summarise(problem: Problem) -> list[Summary]:
+def summarise(group: RunGroup) -> list[Summary]:
     """A row for each method."""
-    finals = {m: problem.finals(m) for m in problem.methods}
-    table = problem.better * np.array(list(finals.values()))
+    finals = {m: group.finals(m) for m in group.methods}
+    table = group.better * np.array(list(finals.values()))
     best = np.isclose(table, table.max(axis=0), rtol=1e-12, atol=0.0)
     rows = []
     for i, (method, values) in enumerate(finals.items()):
         half = float(half_width(values))
         rows.append(
             Summary(
-                environment=problem.name,
+                environment=group.name,
                 method=method,
-                rounds=problem.rounds,
-                metric=problem.metric,
+                rounds=group.rounds,
+                metric=group.metric,
                 mean=float(values.mean()),
                 sd=float(values.std(ddof=1)) if len(values) > 1 else math.nan,
                 low=float(values.mean()) - half,
                 high=float(values.mean()) + half,
                 best=int(best[i].sum()),
                 finals=tuple(values.tolist()),
-                seconds=float(np.mean([r.seconds for r in problem.of(method)])),
+                seconds=float(np.mean([r.seconds for r in group.of(method)])),
             )
         )
     return rows
 
 
-def compare(problem: Problem, first: str, second: str) -> Comparison:
+def compare(group: RunGroup, first: str, second: str) -> Comparison:
     """Two methods, seed by seed."""
-    differences = problem.finals(first) - problem.finals(second)
-    gains = problem.better * differences
+    differences = group.finals(first) - group.finals(second)
+    gains = group.better * differences
     half = float(half_width(differences))
     mean = float(differences.mean())
     return Comparison(
-        environment=problem.name,
+        environment=group.name,
         first=first,
         second=second,
         difference=mean,
@@ -138,9 +138,7 @@ def compare(problem: Problem, first: str, second: str) -> Comparison:
 
 def compare_all(results: Results) -> list[Comparison]:
     """On every environment, its first method against each other one, with adjusted p values."""
-    found = [
-        compare(problem, problem.methods[0], other) for problem in results.problems for other in problem.methods[1:]
-    ]
+    found = [compare(group, group.methods[0], other) for group in results.groups for other in group.methods[1:]]
     adjusted = holm([c.t_test for c in found])
     return [Comparison(**{**c.__dict__, "adjusted": p}) for c, p in zip(found, adjusted, strict=True)]
 

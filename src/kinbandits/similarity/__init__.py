@@ -15,6 +15,7 @@ Notation
 from kinbandits.similarity.adaptive import Adaptive
 from kinbandits.similarity.base import ArmInfo, Similarity, Tracker, Weighting
 from kinbandits.similarity.clusters import Clustered, OnlineClusters, block_graph, components, macro_graph
+from kinbandits.similarity.counts import CountOnly
 from kinbandits.similarity.estimated import Estimated, embedding_distances, nearest_similarity
 from kinbandits.similarity.evidence import Evidence, Problem, finished
 from kinbandits.similarity.given import Graph, Independent, Known, Mixed, Pooled, Settled, check_psd
@@ -27,6 +28,7 @@ __all__ = [
     "ArmInfo",
     "Choice",
     "Clustered",
+    "CountOnly",
     "Estimated",
     "Evidence",
     "Graph",

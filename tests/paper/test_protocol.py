@@ -6,16 +6,17 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.errors import InvalidInputError
-from kinbandits.experiments import Grid
-from kinbandits.experiments import paper as p
+from kinbandits.paper import protocol as p
+from kinbandits.paper.crossval import Grid
 
 TINY = Grid(context=[0.01, 0.1], embedding=[0.1], similarity=[1.0, 10.0], ridge=[0.01, 1.0])
 
 
-def test_all_of_the_paper_is_170_runs():
+def test_all_of_the_paper_is_ten_runs_each_and_fifty_on_the_synthetic_problem():
     experiment = p.paper_experiment()
     cells = experiment.cells()
-    assert len(cells) == 10 * (4 + 3 + 5 * 2)
+    assert len(cells) == 50 * 4 + 10 * (3 + 5 * 2)
+    assert len(p.paper_experiment(seeds=10).cells()) == 10 * (4 + 3 + 5 * 2)
     horizons = {c.environment.name: c.environment.make(0).horizon for c in cells if c.environment.name != "x"}
     assert horizons == {
         "Synthetic news": 1000,
@@ -75,9 +76,29 @@ def test_the_estimate_grows_with_the_work():
     def seconds(text):
         return text.partition("about ")[2].partition(" with")[0]
 
-    monkey = p.time_estimate(["digits"], 1, 2, "paper", None)
-    assert monkey.startswith("2 runs on digits: about ")
-    assert seconds(monkey) != seconds(p.time_estimate(list(p.DATA), 10, 2, "paper", None))
+    one = p.paper_experiment(["digits"], seeds=1)
+    short = p.time_estimate([one, one], ["digits"], 2, "paper", None)
+    assert short.startswith("2 runs on digits: about ")  # a run in both is counted once
+    assert seconds(short) != seconds(p.time_estimate([p.paper_experiment()], p.DATA, 2, "paper", None))
+
+
+def test_the_sweep_shares_the_published_runs_and_changes_one_thing_at_a_time():
+    paper, sweep = (f(["digits", "segment"], seeds=2) for f in (p.paper_experiment, p.sweep_experiment))
+    assert len(sweep.cells()) == 2 * 2 * 16
+    known = {c.id for c in paper.cells()}
+    shared = {(c.environment.name, c.method.name) for c in sweep.cells() if c.id in known}
+    ours = [p.sweep_name(m, 0.1) for m in (p.EST, p.IND)]
+    assert shared == {(e, m) for e in ("Digits", "Segment") for m in ours}
+    settings = {}
+    for cell in sweep.cells():
+        if cell.environment.name == "Segment" and cell.seed == 0:
+            settings[cell.method.name] = cell.make()[1].get_params()
+    base = settings[p.sweep_name(p.EST, 0.1)]
+    for name, params in settings.items():
+        method, multiplier = name.split(", ")
+        different = {k for k in base if repr(base[k]) != repr(params[k])}
+        allowed = {"similarity", "kernel"} if method != p.EST else set()
+        assert different <= allowed | ({"exploration"} if multiplier != "0.1" else set()), name
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import kinbandits as kb
 from kinbandits import theory
 from kinbandits.cli import main
 from kinbandits.environments import RKHSProblem, SyntheticNews
-from kinbandits.report import theory_runs
-from kinbandits.report.theory_runs import Size, growth, log_log_slope, rows_of, similarity_curves, width_runs
+from kinbandits.paper import theory_runs
+from kinbandits.paper.theory_runs import Size, growth, log_log_slope, rows_of, similarity_curves, width_runs
 
 
 def test_similarity_curves_fall_and_meet():

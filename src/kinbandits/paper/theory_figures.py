@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits.report.figures import OKABE_ITO, _canvas, _style
-from kinbandits.report.theory_runs import Growth, MultiTaskEffect, RegretRuns, SimilarityCurves, Widths
+from kinbandits.paper.theory_runs import Growth, MultiTaskEffect, RegretRuns, SimilarityCurves, Widths
+from kinbandits.report.figures import OKABE_ITO, canvas, plot_style
 
 BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK, _ = OKABE_ITO
 _DASHES = ("-", "--", "-.", ":")
@@ -16,8 +16,8 @@ _DASHES = ("-", "--", "-.", ":")
 
 def similarity_figure(curves: SimilarityCurves) -> Any:
     """Log g and Theorem 1's bound against mu, for several N."""
-    with _style():
-        figure, axes = _canvas(2, 1, 8.6, 3.4)
+    with plot_style():
+        figure, axes = canvas(2, 1, 8.6, 3.4)
         for i, N in enumerate(curves.n_arms):
             look = {"color": OKABE_ITO[i], "linestyle": _DASHES[i % 4], "label": f"N = {N}"}
             axes[0, 0].plot(curves.mus, curves.log_g[i], **look)
@@ -35,8 +35,8 @@ def similarity_figure(curves: SimilarityCurves) -> Any:
 
 def growth_figure(growth: Growth) -> Any:
     """Log g with its bounds, ranks, and the determinant lemma, along a run."""
-    with _style():
-        figure, axes = _canvas(3, 1, 11.0, 3.5)
+    with plot_style():
+        figure, axes = canvas(3, 1, 11.0, 3.5)
         left, middle, right = axes[0]
         left.plot(growth.t, growth.theorem_2, color=GREEN, linestyle="-.", label="Theorem 2")
         left.plot(growth.t, growth.corollary_1, color=RED, linestyle="--", label="Corollary 1")
@@ -63,8 +63,8 @@ def growth_figure(growth: Growth) -> Any:
 
 def regret_figure(runs: RegretRuns) -> Any:
     """Regret of both algorithms under the bounds, log-log; and how the rounds divide into stages."""
-    with _style():
-        figure, axes = _canvas(2, 1, 10.0, 4.0)
+    with plot_style():
+        figure, axes = canvas(2, 1, 10.0, 4.0)
         left, right = axes[0]
         t = np.arange(1, runs.horizon + 1)
         left.plot(runs.growth.t, runs.growth.cgp_bound, color=PINK, linestyle=":", label="CGP-UCB bound, no prior")
@@ -103,8 +103,8 @@ def _band(ax: Any, t: NDArray[Any], values: NDArray[np.float64], colour: str, st
 
 def width_figure(widths: list[Widths]) -> Any:
     """Squared widths of the choices between Lemma 6's bounds, one panel per mu, and their distribution."""
-    with _style():
-        figure, axes = _canvas(len(widths) + 1, 1, 3.1 * (len(widths) + 1), 3.6)
+    with plot_style():
+        figure, axes = canvas(len(widths) + 1, 1, 3.1 * (len(widths) + 1), 3.6)
         for ax, run in zip(axes[0], widths, strict=False):
             t = np.arange(1, len(run.squared) + 1)
             ax.plot(t, run.squared, ".", color=BLUE, markersize=3, label="s² of the choice")
@@ -146,8 +146,8 @@ def width_figure(widths: list[Widths]) -> Any:
 
 def effect_figure(effect: MultiTaskEffect) -> Any:
     """Final regret against mu, for those who share and those who do not."""
-    with _style():
-        figure, axes = _canvas(1, 1, 5.6, 3.8)
+    with plot_style():
+        figure, axes = canvas(1, 1, 5.6, 3.8)
         ax = axes[0, 0]
         for values, colour, style, mark, name in (
             (effect.alone, GREEN, "--", "s", "Independent (each arm alone)"),

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from kinbandits.errors import InvalidInputError
-from kinbandits.experiments.crossval import (
+from kinbandits.history import History
+from kinbandits.kernels import RBF
+from kinbandits.paper.crossval import (
     Grid,
     cross_validate,
     deal_rows,
     shifted_solutions,
     similarity_of,
 )
-from kinbandits.experiments.crossval import _folds as folds_of
-from kinbandits.history import History
-from kinbandits.kernels import RBF
+from kinbandits.paper.crossval import _folds as folds_of
 from kinbandits.regression import Query, Ridge, make_regression
 from kinbandits.terms import Term, Terms
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from kinbandits._files import atomic_write
-from kinbandits._version import __version__
-from kinbandits.report import theory_figures as draw
-from kinbandits.report.figures import data_uri, save_figure
-from kinbandits.report.page import Figure, environment
-from kinbandits.report.theory_runs import (
+from kinbandits.paper import theory_figures as draw
+from kinbandits.paper.theory_runs import (
     DELTA,
     Growth,
     MultiTaskEffect,
@@ -28,7 +23,13 @@ from kinbandits.report.theory_runs import (
     similarity_curves,
     width_runs,
 )
+from kinbandits.report.html import FORMATS, Section, one_line, write_page
 
+_LEAD = (
+    'The bounds of "Multi-Task Learning for Contextual Bandits" (Deshmukh, Dogan and Scott, 2017) as '
+    "kinbandits.theory computes them, and real runs held against them. Runs are on problems built in the RKHS, "
+    f"where f* and its norm are known; regret is expected regret; logarithms are natural; δ = {DELTA}."
+)
 STEPS = ("curves", "regret", "widths", "effect", "page")
 
 
@@ -45,7 +46,7 @@ def write_theory(
     size: Size | None = None,
     *,
     command: str = "",
-    formats: Sequence[str] = ("png", "svg", "pdf"),
+    formats: Sequence[str] = FORMATS,
     done: Callable[[str], None] | None = None,
 ) -> TheoryReport:
     """Compute everything and write ``index.html`` with ``figures/`` into the directory ``out``.
@@ -59,9 +60,6 @@ def write_theory(
     """
     size = Size() if size is None else size
     tell = done or (lambda step: None)
-    place = Path(out)
-    (place / "figures").mkdir(parents=True, exist_ok=True)
-    template = environment().get_template("theory.html.j2")
     curves = similarity_curves()
     tell("curves")
     runs = regret_runs(size)
@@ -71,37 +69,30 @@ def write_theory(
     effect = multi_task_effect(Size(min(size.horizon, 200), 2 * size.seeds, size.jobs))
     tell("effect")
     numbers = _numbers(curves, runs, widths, effect)
-    page = template.render(
-        figures=list(_figures(place, formats, curves, runs, widths, effect)),
-        numbers=[(name, shown(value)) for name, value in numbers.items()],
-        command=command,
-        version=__version__,
-        delta=DELTA,
-    )
-    atomic_write(place / "index.html", page.encode())
-    tell("page")
-    return TheoryReport(place / "index.html", numbers)
-
-
-def _figures(
-    place: Path,
-    formats: Sequence[str],
-    curves: SimilarityCurves,
-    runs: RegretRuns,
-    widths: list[Widths],
-    effect: MultiTaskEffect,
-) -> Iterator[Figure]:
-    wanted: list[tuple[str, str, str, Any]] = [
-        ("similarity", "Kin make the bound smaller", _on_similarity(curves), draw.similarity_figure(curves)),
-        ("growth", "Along a real run", _on_growth(runs.growth), draw.growth_figure(runs.growth)),
-        ("regret", "Regret under the bound", _on_regret(runs), draw.regret_figure(runs)),
-        ("widths", "Widths between their bounds", _on_widths(widths), draw.width_figure(widths)),
-        ("effect", "The multi-task effect", _on_effect(effect), draw.effect_figure(effect)),
+    sections = [
+        Section(
+            "similarity",
+            "Kin make the bound smaller",
+            _on_similarity(curves),
+            figure=draw.similarity_figure(curves),
+        ),
+        Section("growth", "Along a real run", _on_growth(runs.growth), figure=draw.growth_figure(runs.growth)),
+        Section("regret", "Regret under the bound", _on_regret(runs), figure=draw.regret_figure(runs)),
+        Section("widths", "Widths between their bounds", _on_widths(widths), figure=draw.width_figure(widths)),
+        Section("effect", "The multi-task effect", _on_effect(effect), figure=draw.effect_figure(effect)),
+        Section(
+            "numbers",
+            "Numbers",
+            "",
+            ("What", "Value"),
+            [(name, shown(value)) for name, value in numbers.items()],
+            (1,),
+            records=[{"what": name, "value": value} for name, value in numbers.items()],
+        ),
     ]
-    for name, title, caption, figure in wanted:
-        files = save_figure(figure, place / "figures" / name, formats)
-        links = tuple(path.relative_to(place).as_posix() for path in files)
-        yield Figure(name, title, caption, data_uri(figure), links)
+    page = write_page(Path(out), "The theory, checked", _LEAD, sections, command=command, formats=formats)
+    tell("page")
+    return TheoryReport(page, numbers)
 
 
 def shown(value: float) -> str:
@@ -113,14 +104,10 @@ def shown(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
 def _on_similarity(curves: SimilarityCurves) -> str:
     most = curves.n_arms[-1]
     shrinks = 1 - curves.bound[-1, -1] / curves.bound[-1, 0]
-    return _one_line(
+    return one_line(
         f"""
         The same {curves.rows} contexts (RBF kernel, λ = 1, c = 1) are dealt to N arms in turn, and the
         similarity mu of any two arms goes from 0 (strangers) to 1 (one function). Left: log g falls as mu
@@ -133,7 +120,7 @@ def _on_similarity(curves: SimilarityCurves) -> str:
 
 
 def _on_growth(growth: Growth) -> str:
-    return _one_line(
+    return one_line(
         f"""
         A run of KMTL-UCB with {growth.t[-1]} rounds, its kernel matrix examined after t rounds. Left: log g
         grows like a logarithm of t, to {growth.log_g[-1]:.1f}; Corollary 1 stands {
@@ -152,7 +139,7 @@ def _on_regret(runs: RegretRuns) -> str:
     sup, kmtl = runs.sup[:, -1].mean(), runs.kmtl[:, -1].mean()
     still = "" if any(runs.settled) else ", so it is still exploring"
     deepest = max((q for stages in runs.stages for q, n in enumerate(stages, start=1) if n), default=0)
-    return _one_line(
+    return one_line(
         f"""
         Expected regret over {len(runs.sup)} problems (lines: mean; bands: smallest to largest), with λ =
         {runs.ridge:g}. Theorem 1's bound is {bound:,.0f} at T = {T}: {bound / T:.0f} times T itself, and {
@@ -172,7 +159,7 @@ def _on_widths(widths: list[Widths]) -> str:
     quiet = ", ".join(f"{int(np.sum(w.lower > 0))} at mu = {w.mu:g}" for w in widths)
     printed = sum(int(np.sum(w.printed > 0)) for w in widths) or "none"
     medians = ", ".join(f"{np.median(w.squared):.3f}" for w in widths)
-    return _one_line(
+    return one_line(
         f"""
         Squared widths of KMTL-UCB's choices (5 arms, λ = {widths[0].ridge:g}) between the bounds of Lemma 6.
         The upper bound c/λ is attained in the first round and never broken. The lower bound falls with mu,
@@ -186,7 +173,7 @@ def _on_widths(widths: list[Widths]) -> str:
 
 def _on_effect(effect: MultiTaskEffect) -> str:
     kin, alone = effect.kin.mean(axis=0), effect.alone.mean(axis=0)
-    return _one_line(
+    return one_line(
         f"""
         {len(effect.kin)} problems for each mu, with the same contexts and noise; thin lines are single
         problems. The regret of KMTL-UCB falls from {kin[0]:.1f} at mu = 0 to {kin[-1]:.1f} at mu = 1. A policy

@@ -82,7 +82,7 @@ class Grid:
         return [dict(zip(axes, map(float, row), strict=True)) for row in rows]
 
 
-class Rows(NamedTuple):
+class Plays(NamedTuple):
     """Rows for a batch regression: who was played, where, and what came of it."""
 
     arms: Indices
@@ -161,7 +161,7 @@ def similarity_of(method: Method, point: dict[str, float], descriptors: ArrayLik
     )
 
 
-def deal_rows(contexts: ArrayLike, labels: ArrayLike, n_arms: int, seed: int = 0) -> Rows:
+def deal_rows(contexts: ArrayLike, labels: ArrayLike, n_arms: int, seed: int = 0) -> Plays:
     """Labelled examples as plays: rows go to arms at random, as evenly as they can; reward 1 if the label is it.
 
     >>> rows = deal_rows(np.zeros((6, 1)), [0, 1, 2, 0, 1, 2], n_arms=3)
@@ -173,12 +173,12 @@ def deal_rows(contexts: ArrayLike, labels: ArrayLike, n_arms: int, seed: int = 0
         raise InvalidInputError(f"contexts must be 2-D with a label each, got {X.shape} and {y.shape}")
     arms = np.empty(len(y), dtype=np.intp)
     arms[np.random.default_rng(seed).permutation(len(y))] = np.arange(len(y)) % n_arms
-    return Rows(arms, X, (y == arms).astype(np.float64))
+    return Plays(arms, X, (y == arms).astype(np.float64))
 
 
 def cross_validate(
     method: Method,
-    rows: Rows,
+    rows: Plays,
     n_arms: int,
     *,
     grid: Grid | None = None,
@@ -246,7 +246,7 @@ def _folds(arms: Indices, folds: int, seed: int) -> Indices:
 
 def _squared_errors(
     method: Method,
-    rows: Rows,
+    rows: Plays,
     n_arms: int,
     fold: Indices,
     precision: float,
@@ -273,7 +273,7 @@ def _squared_errors(
 
 def _similarities(
     method: Method,
-    rows: Rows,
+    rows: Plays,
     train: Indices,
     n_arms: int,
     grid: Grid,
@@ -299,7 +299,9 @@ def _similarities(
 class _Fold:
     """One fold and one context kernel: what all similarities and ridges share."""
 
-    def __init__(self, K_X: Matrix, rows: Rows, train: Indices, test: Indices, n_arms: int, weighting: str) -> None:
+    def __init__(
+        self, K_X: Matrix, rows: Plays, train: Indices, test: Indices, n_arms: int, weighting: str
+    ) -> None:
         self.arms, self.held_arms, self.n_arms = rows.arms[train], rows.arms[test], n_arms
         counts = np.bincount(self.arms, minlength=n_arms)
         self.s = 1.0 / np.sqrt(counts[self.arms]) if weighting == "per_arm" else np.ones(len(train))

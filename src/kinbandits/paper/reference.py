@@ -63,22 +63,22 @@ class ReferenceRow:
 def check_reference(results: Results) -> list[ReferenceRow]:
     """Every method and data set that was run on the reference streams, at the published settings."""
     rows = []
-    for problem in results.problems:
-        environment = results.record["environments"].get(problem.name, {})
+    for group in results.groups:
+        environment = results.record["environments"].get(group.name, {})
         path = environment.get("path")
-        if not isinstance(path, dict) or path.get("sha256") != STREAMS_SHA256 or problem.seeds != list(range(10)):
+        if not isinstance(path, dict) or path.get("sha256") != STREAMS_SHA256 or group.seeds != list(range(10)):
             continue
-        for method in problem.methods:
-            key = (problem.name, method)
-            settings = results.record["methods"].get(f"{method} on {problem.name}", {})
+        for method in group.methods:
+            key = (group.name, method)
+            settings = results.record["methods"].get(f"{method} on {group.name}", {})
             if key not in MEANS or settings.get("preset") != method:
                 continue
-            finals = problem.finals(method)
+            finals = group.finals(method)
             listed = PER_STREAM.get(key)
             differences = None if listed is None else [abs(a - b) for a, b in zip(finals, listed, strict=True)]
             rows.append(
                 ReferenceRow(
-                    environment=problem.name,
+                    environment=group.name,
                     method=method,
                     runs=len(finals),
                     mean=float(finals.mean()),

@@ -1,4 +1,4 @@
-"""The experiments of the paper (section 5 and its appendix) as one `Experiment`.
+"""The experiments of the paper (section 5 and its appendix) as one `Experiment`, and the sweep that checks them.
 
 settings    "paper"  the published settings (`kinbandits.presets`)
             "tuned"  this library's own settings, the same for both methods: the median rule
@@ -13,6 +13,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,18 @@ from kinbandits.environments import SyntheticNews, make_environment
 from kinbandits.environments.labelled import LabelledRows
 from kinbandits.errors import DatasetError, InvalidInputError, MissingPackageError
 from kinbandits.experiments.config import Experiment, experiment_of
-from kinbandits.experiments.crossval import CrossValidation, Grid, Method, Rows, cross_validate, deal_rows
+from kinbandits.paper.crossval import CrossValidation, Grid, Method, Plays, cross_validate, deal_rows
 from kinbandits.presets import MULTIPLIER, PAPER
 from kinbandits.progress import clock
 
 __all__ = [
     "DATA",
     "SETTINGS",
+    "SWEEPS",
     "cached_choices",
     "choose_settings",
     "paper_experiment",
+    "sweep_experiment",
     "time_estimate",
 ]
 
@@ -57,12 +60,37 @@ _METHODS: dict[str, tuple[str, ...]] = {
     "segment": ("KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Ind at Est's settings"),
 }
 _REAL = ("KMTL-UCB-Est", "Kernel-UCB-Ind")
+NAMES = {title: name for name, title in _TITLES.items()}
+"""The data set of each title."""
+SYNTHETIC_SEEDS = 50
+"""Runs on the synthetic problem in place of 10: it costs little, and runs differ much."""
+
+EST, IND, COUNTS, PAIRS = "KMTL-UCB-Est", "Kernel-UCB-Ind", "counts only", "no self pairs"
+IND_EQUAL = "Kernel-UCB-Ind at Est's settings"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is played on a data set at other exploration: methods, multipliers, at most so many seeds."""
+
+    methods: tuple[str, ...]
+    multipliers: tuple[float, ...]
+    seeds: int
+
+
+_LARGE = Sweep((EST, COUNTS, IND), (0.1, 1.0), 4)
+SWEEPS: dict[str, Sweep] = dict.fromkeys(("letter", "pendigits", "usps", "mnist"), _LARGE) | {
+    "digits": Sweep((EST, COUNTS, PAIRS, IND), (0.1, 0.3, 0.6, 1.0), 10),
+    "segment": Sweep((EST, COUNTS, PAIRS, IND), (0.1, 0.3, 0.6, 1.0), 10),
+    "synthetic": Sweep(("KMTL-UCB", EST, COUNTS, IND), (0.1, 1.0), SYNTHETIC_SEEDS),
+}
+"""Large sets are swept with fewer runs, multipliers and methods, since a run takes up to half a minute."""
 
 
 def paper_experiment(
     data: Sequence[str] | None = None,
     *,
-    seeds: int | list[int] = 10,
+    seeds: int | list[int] | None = None,
     settings: str = "paper",
     streams: str | PathLike[str] | None = None,
     horizon: int | None = None,
@@ -71,7 +99,8 @@ def paper_experiment(
 ) -> Experiment:
     """The paper's experiments on these data sets (default: all), with these settings.
 
-    ``chosen`` is what `choose_settings` found, for ``settings="cv"``.
+    Without ``seeds`` there are 10 runs of each method, and 50 on the synthetic problem. ``chosen`` is what
+    `choose_settings` found, for ``settings="cv"``.
 
     >>> [cell.environment.name for cell in paper_experiment(["digits"], seeds=1).cells()]
     ['Digits', 'Digits']
@@ -87,14 +116,65 @@ def paper_experiment(
             table = _settings(set_, method, settings, chosen)
             methods.append({"name": method, "environments": [_TITLES[set_]], **table})
     environments = [_environment(set_, streams, horizon) for set_ in names]
+    if seeds is None and "synthetic" in names:
+        environments[names.index("synthetic")]["seeds"] = SYNTHETIC_SEEDS
     return experiment_of(
         {
             "name": name or f"The paper, {settings} settings",
-            "seeds": seeds,
+            "seeds": 10 if seeds is None else seeds,
             "environments": environments,
             "methods": methods,
         }
     )
+
+
+def sweep_experiment(
+    data: Sequence[str] | None = None,
+    *,
+    seeds: int | None = None,
+    streams: str | PathLike[str] | None = None,
+    horizon: int | None = None,
+) -> Experiment:
+    """The estimate, its controls and independent arms at several exploration multipliers (`SWEEPS`).
+
+    All have the kernel, ridge and weights that were published for KMTL-UCB-Est; `COUNTS` has the similarity
+    `CountOnly`, `PAIRS` leaves out the pairs of a row with itself, "Kernel-UCB-Ind" has independent arms.
+
+    >>> len(sweep_experiment(["digits"], seeds=1).cells())
+    16
+    """
+    environments, methods = [], []
+    for name in check_names(data):
+        sweep = SWEEPS[name]
+        runs = sweep.seeds if seeds is None else min(seeds, sweep.seeds)
+        environments.append(_environment(name, streams, horizon) | {"seeds": runs})
+        methods += [
+            {"name": sweep_name(m, x), "environments": [_TITLES[name]], **_at(name, m, x)}
+            for m in sweep.methods
+            for x in sweep.multipliers
+        ]
+    return experiment_of(
+        {"name": "The paper, other exploration", "seeds": 1, "environments": environments, "methods": methods}
+    )
+
+
+def sweep_name(method: str, multiplier: float) -> str:
+    """Of a method at a multiplier."""
+    return f"{method}, {multiplier:g}"
+
+
+def _at(name: str, method: str, multiplier: float) -> dict[str, Any]:
+    p = PAPER[name]
+    if multiplier == MULTIPLIER and method not in (COUNTS, PAIRS):  # the published settings: the same cell as there
+        return {"preset": IND_EQUAL if method == IND and p.independent is not None else method}
+    table: dict[str, Any] = {"preset": "KMTL-UCB" if method == "KMTL-UCB" else EST}
+    if method == COUNTS:
+        table["similarity"] = {"type": "CountOnly", "precision": p.arm}
+    elif method == PAIRS:
+        table["similarity"] = {"type": "Estimated", **_published(name), "self_pairs": False}
+    elif method == IND:
+        table["similarity"] = {"type": "Independent"}
+    return table | {"exploration": multiplier * math.sqrt(p.ridge)}
 
 
 def check_names(data: Iterable[str] | None) -> tuple[str, ...]:
@@ -239,14 +319,14 @@ def choose_settings(
     }
 
 
-def _played_at_random(rows: int, seed: int) -> tuple[Rows, Any]:
+def _played_at_random(rows: int, seed: int) -> tuple[Plays, Any]:
     environment = SyntheticNews(seed=10_000 + seed, horizon=rows, reward="scripts")
     n = len(environment.arms)
     arms = np.random.default_rng(seed).permutation(np.arange(rows) % n)
     rounds = list(environment.rounds())
     X = np.stack([r.context[a] for r, a in zip(rounds, arms, strict=True)])
     y = np.array([r.rewards[a] for r, a in zip(rounds, arms, strict=True)])
-    return Rows(arms.astype(np.intp), X, y), environment.descriptors
+    return Plays(arms.astype(np.intp), X, y), environment.descriptors
 
 
 def cached_choices(
@@ -274,30 +354,32 @@ def cached_choices(
     return chosen
 
 
-# Seconds of one core for one seed of all methods of a data set at the paper's horizon (published settings), on a
-# machine on which `_probe` takes `_PROBE_SECONDS`; and for its cross-validation.
+# Seconds of one core for one run at the paper's horizon (published settings), on a machine on which `_probe` takes
+# `_PROBE_SECONDS`; and for the cross-validation of a data set.
 SECONDS: dict[str, float] = {
-    "synthetic": 12.0,
-    "digits": 4.3,
-    "segment": 5.4,
-    "letter": 90.0,
-    "pendigits": 25.0,
-    "usps": 28.0,
-    "mnist": 32.0,
+    "synthetic": 1.4,
+    "digits": 1.3,
+    "segment": 1.2,
+    "letter": 25.0,
+    "pendigits": 7.0,
+    "usps": 14.0,
+    "mnist": 16.0,
 }
 CV_SECONDS: dict[str, float] = dict.fromkeys(DATA, 60.0) | {"letter": 700.0, "synthetic": 20.0}
 _PROBE_SECONDS = 0.018
 
 
-def time_estimate(names: Sequence[str], seeds: int, cores: int, settings: str, horizon: int | None) -> str:
+def time_estimate(
+    experiments: Iterable[Experiment], names: Sequence[str], cores: int, settings: str, horizon: int | None
+) -> str:
     """How long it will take, in a sentence."""
+    cells = {cell.id: cell for experiment in experiments for cell in experiment.cells()}
     share = {n: 1.0 if horizon is None else min(1.0, horizon / HORIZONS[n]) ** 2 for n in names}
-    seconds = sum(SECONDS[n] * share[n] for n in names) * seeds
+    seconds = sum(SECONDS[name] * share[name] for cell in cells.values() if (name := NAMES[cell.environment.name]))
     if settings == "cv":
         seconds += sum(CV_SECONDS[n] for n in names)
     seconds = seconds * _probe() / _PROBE_SECONDS / max(1, cores) + 5.0
-    runs = sum(len(methods_of(n, settings)) for n in names) * seeds
-    return f"{runs} runs on {', '.join(names)}: about {clock(seconds)} with {cores} processes on this machine"
+    return f"{len(cells)} runs on {', '.join(names)}: about {clock(seconds)} with {cores} processes on this machine"
 
 
 def _probe() -> float:

@@ -1,0 +1,154 @@
+"""The paper's claims on hand-made tables: every verdict can be reached, and knows the count that is claimed."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from kinbandits.paper.claims import MARGIN, check_claims, tost
+from kinbandits.paper.reference import MEANS, PER_STREAM, STREAMS_SHA256, check_reference
+from kinbandits.report.results import Results, Run, RunGroup
+from kinbandits.report.statistics import holm
+from kinbandits.trace import Trace
+
+EST, IND, POOL, KNOWN = "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool", "KMTL-UCB"
+NAMES = {"est": EST, "ind": IND, "pool": POOL, "known": KNOWN, "same": "Kernel-UCB-Ind at Est's settings"}
+
+
+def group(name, **finals):
+    def trace(total):
+        columns = {"t": [0, 1], "reward": [0.0, 0.0], "regret": [total / 2] * 2}
+        return Trace.of(columns, {"arms": ["a", "b"], "policy": "p", "similarity": []})
+
+    runs = [Run(name, NAMES[m], seed, trace(v)) for m, totals in finals.items() for seed, v in enumerate(totals)]
+    return RunGroup(name, tuple(runs))
+
+
+def results(*groups, record=None):
+    return Results("r", groups, record or {"environments": {}, "methods": {}})
+
+
+def verdicts(*groups):
+    return {(c.where, c.says.split(" (")[0]): (c.holds, c.runs, c.verdict) for c in check_claims(results(*groups))}
+
+
+TEN = np.arange(100.0, 110.0)
+BETTER = f"{EST} is better than {IND}"
+EQUAL = f"{EST} and {IND} perform equally well"
+
+
+@pytest.mark.parametrize(
+    ("data", "misses", "verdict"),
+    [
+        ("Digits", 0, "reproduced"),
+        ("Digits", 1, "not reproduced"),  # 9 of 10 where the paper says all
+        ("Digits", 4, "not reproduced"),
+        ("MNIST", 1, "reproduced"),  # 9 of 10 where it says all but one
+        ("MNIST", 2, "not reproduced"),
+        ("Segment", 10, "contradicted"),
+    ],
+)
+def test_better_in_all_runs_or_all_but_one(data, misses, verdict):
+    est = TEN - 5.0
+    est[:misses] = TEN[:misses] + 4.0
+    assert verdicts(group(data, est=est, ind=TEN)) == {(data, BETTER): (10 - misses, 10, verdict)}
+
+
+def test_a_tie_is_not_better():
+    est = TEN - 5.0
+    est[3] = TEN[3]
+    assert verdicts(group("Digits", est=est, ind=TEN)) == {("Digits", BETTER): (9, 10, "not reproduced")}
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        (np.tile([1.0, -1.0], 5), "reproduced"),
+        (np.zeros(10), "reproduced"),
+        (np.full(10, -20.0) + TEN - TEN.mean(), "contradicted"),  # better by far is not equal
+        (np.full(10, 20.0) + TEN - TEN.mean(), "contradicted"),
+        (np.tile([30.0, -28.0], 5), "undecided"),
+        (np.tile([8.0, 2.0], 5), "undecided"),  # the interval reaches over the margin of 5.2
+    ],
+)
+def test_equally_well_is_tested_as_equality(differences, verdict):
+    (claim,) = check_claims(results(group("USPS", est=TEN + differences, ind=TEN)))
+    assert (claim.says, claim.verdict) == (EQUAL, verdict)
+    assert claim.holds == (np.abs(differences) <= MARGIN * TEN.mean()).sum()
+
+
+def test_the_best_and_the_worst_of_all():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(4, 10))
+    tables = dict(
+        zip(("known", "est", "ind", "pool"), TEN + noise + np.array([[-9.0], [0.0], [0.1], [40.0]]), strict=True)
+    )
+    found = verdicts(group("Synthetic news", **tables))
+    assert found["Synthetic news", f"{KNOWN} with known similarity beats the other methods"] == (
+        10,
+        10,
+        "reproduced",
+    )
+    assert found["Synthetic news", f"{POOL} is the worst"] == (10, 10, "reproduced")
+    tables["known"][:4] = 200.0  # 6 of 10 is not all, whatever the mean
+    tables["pool"][:1] = 0.0  # in the mean it still is the worst, and no count is claimed
+    found = verdicts(group("Synthetic news", **tables))
+    assert found["Synthetic news", f"{KNOWN} with known similarity beats the other methods"] == (
+        6,
+        10,
+        "not reproduced",
+    )
+    tables["pool"] = TEN - 50.0
+    found = verdicts(group("Synthetic news", **tables))
+    assert found["Synthetic news", f"{POOL} is the worst"][2] == "contradicted"
+
+
+def test_p_values_are_those_of_the_tests_adjusted_by_holm():
+    rng = np.random.default_rng(1)
+    est, other = TEN - 3 + rng.normal(size=10), TEN + rng.normal(size=10)
+    first, second = check_claims(results(group("Digits", est=est, ind=TEN), group("Letter", est=other, ind=TEN)))
+    assert first.p == pytest.approx(stats.ttest_rel(est, TEN).pvalue)
+    low, high = stats.t.interval(0.95, 9, loc=(est - TEN).mean(), scale=stats.sem(est - TEN))
+    assert (first.low, first.high) == (pytest.approx(low), pytest.approx(high))
+    assert second.p == pytest.approx(tost(other - TEN, MARGIN * TEN.mean()))
+    assert [first.adjusted, second.adjusted] == pytest.approx(holm([first.p, second.p]))
+
+
+def test_tost_is_the_interval_of_90_percent_within_the_margin():
+    """Schuirmann's test rejects at 5 % if, and only if, the 90 % interval lies within the margin."""
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        x = rng.normal(rng.normal(), 1.0, 8)
+        low, high = stats.t.interval(0.9, 7, loc=x.mean(), scale=stats.sem(x))
+        assert (tost(x, 1.0) < 0.05) == (low > -1.0 and high < 1.0)
+    assert math.isnan(tost(np.ones(1), 1.0))
+    assert tost(np.full(3, 2.0), 1.0) == 1.0
+
+
+def test_our_check_on_segment_is_marked_as_ours():
+    claims = check_claims(results(group("Segment", est=TEN, ind=TEN + 1, same=TEN - 1)))
+    assert [(c.source, c.verdict) for c in claims] == [("paper", "reproduced"), ("ours", "contradicted")]
+
+
+def test_the_reference_is_asked_only_where_it_applies():
+    listed = [float(v) for v in PER_STREAM["Digits", EST]]
+    listed[3] += 2.0
+    stream = {"kind": "streams", "path": {"file": "streams.npz", "sha256": STREAMS_SHA256}}
+    record = {
+        "environments": {"Digits": stream},
+        "methods": {f"{EST} on Digits": {"preset": EST}, f"{IND} on Digits": {"preset": None}},
+    }
+    found = results(group("Digits", est=listed, ind=[1.0] * 10), record=record)
+    (row,) = check_reference(found)
+    assert (row.method, row.equal, row.largest) == (EST, 9, 2.0)
+    assert row.off == pytest.approx(100 * 0.2 / MEANS["Digits", EST])
+    stream["path"]["sha256"] = "other"
+    assert check_reference(found) == []
+
+
+def test_reference_means_are_those_of_the_protocol():
+    rounded = {key: round(value) for key, value in MEANS.items()}
+    assert rounded["Digits", EST] == 325
+    assert rounded["Segment", IND] == 183
+    assert (rounded["USPS", EST], rounded["MNIST", IND], rounded["Letter", IND]) == (970, 1052, 2522)
