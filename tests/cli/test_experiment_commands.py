@@ -12,6 +12,7 @@ import pytest
 
 from kinbandits.cli import main
 
+ALONE = ("--no-sweep", "--no-theory")
 NEWS = """
 seeds = 2
 [[environments]]
@@ -69,7 +70,7 @@ def test_report_as_json(call, tmp_path):
 
 
 def test_paper_says_how_long_and_goes_on(call, tmp_path):
-    words = ["paper", "--data", "synthetic,digits", "--seeds", 1, "--horizon", 6, "--jobs", 1, "--out", "p"]
+    words = ["paper", "--data", "synthetic,digits", "--seeds", 1, "--horizon", 6, "--jobs", 1, "--out", "p", *ALONE]
     code, out, err = call(*words)
     assert code == 0, err
     assert err.startswith("6 runs on synthetic, digits: about ")
@@ -78,7 +79,7 @@ def test_paper_says_how_long_and_goes_on(call, tmp_path):
     code, _, err = call(*words)
     assert code == 0
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "p" / "cells").iterdir()} == cells
-    code, _, err = call("paper", "--data", "synthetic,digits", "--seeds", 2, "--horizon", 6, "--out", "p")
+    code, _, err = call("paper", "--data", "synthetic,digits", "--seeds", 2, "--horizon", 6, "--out", "p", *ALONE)
     assert code == 1
     assert "seeds was [0], now [0, 1]" in err
 
@@ -87,12 +88,12 @@ def test_quick_runs_with_what_is_here(call, tmp_path, monkeypatch):
     monkeypatch.setenv("KINBANDITS_DATA", str(tmp_path / "nothing"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("kinbandits.datasets.fetch", lambda name: pytest.fail("the network was asked"))
-    code, _, err = call("paper", "--quick", "--horizon", 6, "--seeds", 1, "--jobs", 1)
+    code, _, err = call("paper", "--quick", "--horizon", 6, "--seeds", 1, "--jobs", 1, *ALONE)
     assert code == 0, err
     assert "Segment is left out" in err
     assert "kinbandits data fetch segment" in err
     assert "6 runs on synthetic, digits" in err
-    code, _, err = call("paper", "--quick", "--data", "synthetic", "--horizon", 6, "--jobs", 1)
+    code, _, err = call("paper", "--quick", "--data", "synthetic", "--horizon", 6, "--jobs", 1, *ALONE)
     assert code == 0, err
     assert "12 runs on synthetic" in err  # four methods, three seeds
 
