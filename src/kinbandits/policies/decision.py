@@ -203,6 +203,11 @@ class Decisions:
         return self._batch.propensities
 
     @property
+    def prediction(self) -> Prediction:
+        """Means and widths of all candidates, each (R, k)."""
+        return _read_only(self._batch.prediction)
+
+    @property
     def mean(self) -> Vector:
         """Estimated rewards of the choices, (R,)."""
         return self._chosen(self._batch.prediction.mean)

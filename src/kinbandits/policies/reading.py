@@ -137,11 +137,15 @@ class RegressionPolicy(KernelPolicy, ABC):
         else:
             ticket = self._ledger.ticket(decision_id)
             arm, context = self.arms[ticket.arm], ticket.context
+        return self.explain_arm(arm, context)
+
+    def explain_arm(self, arm: ArmName, context: ArrayLike) -> Explanation:
+        """As `explain`, of any arm in any context (d,)."""
         return explain(
             self.regression,
             self.arms,
             self._number(arm),
-            context,
+            np.asarray(context, dtype=np.float64),
             self._rewards.scale,
             self._rewards.offset,
         )
