@@ -10,7 +10,6 @@ import numpy as np
 
 from kinbandits.errors import KinbanditsError
 from kinbandits.policies import KMTLUCB, Explanation
-from kinbandits.policies.explanation import explain
 from kinbandits.service.events import Record, number_of, uniform_draws
 from kinbandits.service.learner import Serving
 from kinbandits.service.problems import Problem
@@ -80,7 +79,7 @@ def _choose_alike(requests: Sequence[Decide], ids: Sequence[str], serving: Servi
     draws = [uniform_draws(policy.seed or 0, i) for i in ids]
     decisions = policy.propose(contexts, arms, uniform=draws, first_round=number_of(ids[0])[1] - 1)
     scores = decisions.scores
-    means, widths = decisions._batch.prediction
+    means, widths = decisions.prediction
     index = decisions.index
     rounds = np.arange(len(requests))
     columns = zip(
@@ -134,11 +133,4 @@ def explain_record(record: Record, policy: KMTLUCB) -> Explanation | None:
     """Why a logged decision came out so, by what the policy knows now; None if its arm has gone."""
     if record.body["arm"] not in policy.arms:
         return None
-    return explain(
-        policy.regression,
-        policy.arms,
-        policy.arms.index(record.body["arm"]),
-        np.array(chosen_context(record.body), dtype=np.float64),
-        policy._rewards.scale,
-        policy._rewards.offset,
-    )
+    return policy.explain_arm(record.body["arm"], chosen_context(record.body))
