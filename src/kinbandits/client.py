@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote, urlencode
 
 from kinbandits.errors import InvalidInputError, KinbanditsError
 
@@ -128,6 +129,24 @@ class Client:
         """Deliver the reward of a decision; the same value again changes nothing."""
         return Outcome(**self._call("PUT", f"/v1/decisions/{_id(decision)}/reward", {"reward": float(reward)}))
 
+    def reward_by_key(self, key: str, reward: float) -> Outcome:
+        """Deliver the reward of the decision that was asked for with this key."""
+        return Outcome(**self._results("/v1/rewards", {"rewards": [{"key": key, "reward": float(reward)}]})[0])
+
+    def decide_many(self, contexts: Sequence[Sequence[float]]) -> list[Choice]:
+        """Choose for each of several contexts; up to 1,000."""
+        asked = [{"context": list(map(float, c)), "key": secrets.token_hex(16)} for c in _plain(contexts)]
+        return [Choice(**found) for found in self._results("/v1/batch/decisions", {"decisions": asked})]
+
+    def reward_many(self, rewards: Mapping[str, float]) -> list[Outcome]:
+        """Deliver the rewards of several decisions, by id; up to 1,000."""
+        sent = [{"id": id, "reward": float(value)} for id, value in rewards.items()]
+        return [Outcome(**found) for found in self._results("/v1/rewards", {"rewards": sent})]
+
+    def correct(self, decision: Choice | str, reward: float | None) -> Outcome:
+        """Learn another reward than was delivered, or none (None)."""
+        return Outcome(**self._call("PUT", f"/v1/decisions/{_id(decision)}/correction", {"reward": reward}))
+
     def void(self, decision: Choice | str) -> Outcome:
         """The decision was not carried out."""
         return Outcome(**self._call("DELETE", f"/v1/decisions/{_id(decision)}"))
@@ -137,6 +156,19 @@ class Client:
     def decision(self, decision: Choice | str) -> dict[str, Any]:
         """A decision as it stands in the log."""
         return dict(self._call("GET", f"/v1/decisions/{_id(decision)}"))
+
+    def decisions(self, limit: int | None = None, **filters: Any) -> Iterator[dict[str, Any]]:
+        """Decisions, newest first. Filters: ``state``, ``arm``, ``since``, ``until`` (seconds since 1970)."""
+        before, left = None, limit
+        while left is None or left > 0:
+            asked = {**filters, "before": before, "limit": min(500, left or 500)}
+            query = urlencode({name: value for name, value in asked.items() if value is not None})
+            page = self._call("GET", f"/v1/decisions?{query}")
+            yield from page["decisions"]
+            before = page["next"]
+            left = None if left is None else left - len(page["decisions"])
+            if before is None:
+                return
 
     def explain(self, decision: Choice | str) -> dict[str, Any]:
         """Who lent what, by what the model knows now."""
@@ -179,9 +211,15 @@ class Client:
 
     def retire_arm(self, arm: ArmName) -> None:
         """Never choose this arm again."""
-        from urllib.parse import quote
-
         self._call("DELETE", f"/v1/arms/{quote(str(arm), safe='')}")
+
+    def snapshots(self) -> list[int]:
+        """The events after which a snapshot of the model is kept, latest first."""
+        return [found["event"] for found in self._call("GET", "/v1/snapshots")]
+
+    def roll_back(self, event: int) -> None:
+        """Forget what was learned after an event; the log keeps it."""
+        self._call("POST", "/v1/rollback", {"to": event})
 
     def add_token(self, name: str, roles: Sequence[str]) -> str:
         """A new token with these roles (decide, reward, read, admin); the secret is shown only here."""
@@ -192,6 +230,14 @@ class Client:
         self._call("DELETE", f"/v1/tokens/{name}")
 
     # -- the machinery --------------------------------------------------------------------------
+
+    def _results(self, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """The results of several requests in one; an error if one of them has none."""
+        answers = self._call("POST", path, body)["answers"]
+        for one in answers:
+            if one["status"] != 200:
+                raise ServiceError(one["status"], one["code"], one["detail"])
+        return [one["result"] for one in answers]
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         give_up = time.monotonic() + self._patience

@@ -17,6 +17,7 @@ UPDATE decisions SET arm = (SELECT e.body::jsonb ->> 'arm' FROM events e WHERE e
 CREATE TABLE sessions (hash TEXT COLLATE "C" PRIMARY KEY, token TEXT COLLATE "C" NOT NULL, until DOUBLE PRECISION NOT NULL);
 DELETE FROM meta WHERE name = 'session_secret';
 DELETE FROM snapshots;
+CREATE INDEX edits ON events (seq) WHERE kind IN ('corrected', 'rolled_back');
 INSERT INTO meta VALUES ('schema_version', '3');
 INSERT INTO events VALUES (1, 'decision', '0-000000000001', 100.0, '{"arm":"a","candidates":["a","b"],"context":[0.5],"index":0,"mean":0.0,"propensity":0.95}', '984d68583c01f8d5e478d22658687074');
 INSERT INTO events VALUES (2, 'decision', '0-000000000002', 101.0, '{"arm":"a","candidates":["a","b"],"context":[0.5],"index":0,"mean":0.0,"propensity":0.95}', '549c52335f00cee94f558aff38e6fc24');

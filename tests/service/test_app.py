@@ -254,7 +254,7 @@ def test_other_things_that_are_refused(client: TestClient) -> None:
     assert client.get("/v1/decisions/0-00000000ffff/explanation").status_code == 404
     response = client.patch("/v1/decisions")
     assert response.status_code == 405
-    assert response.headers["allow"] == "POST"
+    assert response.headers["allow"] == "GET, POST"
     assert client.get("/SeNtInEl").status_code == 404
     assert SECRET not in client.get("/SeNtInEl").text
     assert client.post("/v1/tokens", json={"name": "x", "roles": ["king"]}).status_code == 422
@@ -290,3 +290,13 @@ def test_every_status_is_documented(client: TestClient) -> None:
             if "requestBody" in operation:
                 assert {"400", "413", "415", "422"} <= statuses
     json.dumps(document)
+
+
+def test_docs_for_people(client: TestClient) -> None:
+    page = client.get("/docs").text
+    for _, path in routes(client):
+        assert path in page
+    assert "https://" not in page  # nothing from elsewhere
+    assert "choose" in page.lower()
+    del client.headers["Authorization"]
+    assert client.get("/docs", follow_redirects=False).headers["location"] == "/login"

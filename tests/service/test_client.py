@@ -27,6 +27,17 @@ def test_the_client(tmp_path: Path) -> None:
             assert client.decision(choice)["state"] == "rewarded"
             assert client.explain(choice)["arm"] == choice.arm
             assert client.void(client.decide([[0, 0], [1, 1]], arms=["a", 3])).state == "void"
+            many = client.decide_many(np.array([[0.1, 0.2], [0.3, 0.4]]))
+            assert [o.reward for o in client.reward_many({c.id: 0.5 for c in many})] == [0.5, 0.5]
+            client.decide([0.5, 0.5], key="my-own")
+            assert client.reward_by_key("my-own", 0.25).state == "rewarded"
+            with pytest.raises(ServiceError, match="no decision"):
+                client.reward_by_key("nobody", 0.25)
+            assert client.correct(many[0], None).state == "withdrawn"
+            assert [d["reward"] for d in client.decisions(state="rewarded")] == [0.25, 0.5, 1.0]
+            assert len(list(client.decisions(limit=2))) == 2
+            client.roll_back(2)
+            assert all(n > 2 for n in client.snapshots())
             client.add_arm("d")
             client.retire_arm("b c")
             assert [(a.arm, a.retired) for a in client.arms()][1] == ("b c", True)

@@ -7,6 +7,9 @@ reward        its id     reward, arm, context, delay: learned
 default       its id     reward (or null), arm, context: the wait time was over; learned if there is a reward
 late          its id     reward, delay: came after the default; recorded, not learned
 void          its id     reason: the decision was not carried out
+corrected     its id     reward (or null: withdrawn), was (what was learned so far, or null), state (so far), since
+                         (the event of the decision), by: what is learned of it instead
+rolled_back   -          to (an event), by: what was learned after it, until here, is not
 arm_added     -          arm, descriptor, similarity, neighbours, by
 arm_retired   -          arm, by
 token_added   -          token (its public name), roles, by
@@ -28,16 +31,8 @@ from typing import Any
 _TWO = struct.Struct(">QQ")
 _ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 OUTCOMES = {"reward": "rewarded", "default": "defaulted", "late": "late", "void": "void"}
-STATES = ("open", "rewarded", "defaulted", "late", "void")
-KINDS = (
-    "decision",
-    *OUTCOMES,
-    "arm_added",
-    "arm_retired",
-    "token_added",
-    "token_revoked",
-    "configured",
-)
+STATES = ("open", "rewarded", "defaulted", "late", "void", "withdrawn")
+EDITS = ("corrected", "rolled_back")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +94,13 @@ class Record:
     reward: float | None
     key: str | None
     request: str | None
+
+
+def outcome_of(kind: str, body: dict[str, Any]) -> str | None:
+    """The state of a decision after this event; None if it is not about one."""
+    if kind == "corrected":
+        return "withdrawn" if body["reward"] is None else "rewarded"
+    return OUTCOMES.get(kind)
 
 
 def to_text(body: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kinbandits.service.events import Event
-from kinbandits.service.learner import Serving
+from kinbandits.service.learner import Learner, Serving, take_up
 from kinbandits.service.requests import Outcome, Request, deliver
 from kinbandits.service.store import StoreUnavailableError
 
@@ -56,6 +56,7 @@ class Follower:
         self._marks: deque[tuple[int, float]] = deque()  # (seq, when it came): what is not published yet
         self._held: list[tuple[int, float, Sequence[tuple[Request, Outcome]]]] = []
         self._stopping = threading.Event()
+        self._fresh: Learner | None = None  # being taught what was corrected
         self._per_event = 0.001  # seconds, as the last slices had it
         self._published = 0.0  # when
         self.publish_seconds = 0.0
@@ -128,6 +129,8 @@ class Follower:
                 if events:
                     self._take(events, stopping)
                 self._answer_held()
+                if not stopping:
+                    self._relearn()
                 self._keep_house()
             except StoreUnavailableError as error:
                 log.warning("following the log failed", extra={"reason": str(error)})
@@ -141,6 +144,8 @@ class Follower:
         """The next slice of events."""
         seq = self._engine.learner.seq
         n = max(1, min(_MOST_IN_SLICE, int(_SLICE / self._per_event)))
+        if self._fresh is not None or self._engine.learner.outdated:
+            seconds = 0.0  # there is something to do
         if self._store.shared:
             events = self._store.read(seq, n)
             if not events and seconds:
@@ -218,6 +223,29 @@ class Follower:
             deliver(answers)
 
     # -- head and snapshots ---------------------------------------------------------------------
+
+    # -- a new model, when something was corrected ----------------------------------------------
+
+    def _relearn(self) -> None:
+        """One slice of teaching another learner what is true now; in place of the old one when it has caught up."""
+        learner = self._engine.learner
+        if self._fresh is None:
+            if not learner.outdated:
+                return
+            self._fresh = take_up(self._store, self._engine.settings)
+            log.info("learning again", extra={"from_event": self._fresh.seq, "to_event": learner.seq})
+        fresh = self._fresh
+        started = time.monotonic()
+        while fresh.seq < learner.seq and time.monotonic() < started + _SLICE:
+            fresh.apply(self._store.read(fresh.seq, min(learner.seq - fresh.seq, 200)))
+        if fresh.seq < learner.seq:
+            return
+        self._fresh = None
+        fresh.serving = learner.serving
+        self._engine.learner = fresh
+        fresh.publish()
+        self._snapshot_rows = -self._engine.settings.service.snapshot_every  # what was kept is not true any more
+        log.info("learned again", extra={"rows": fresh.policy.n_observations})
 
     def _keep_house(self) -> None:
         if time.monotonic() > self._next_head:

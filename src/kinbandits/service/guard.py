@@ -18,6 +18,7 @@ from kinbandits.service.store import StoreUnavailableError, Token
 from kinbandits.service.tokens import Keyring
 
 OPEN = ("/healthz", "/readyz", "/login", "/static/")
+_PAGES = ("/", "/docs")  # where people are sent to the login
 COOKIE = "kinbandits_session"
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 _READ = {b"content-length": "content-length", b"authorization": "authorization", b"cookie": "cookie"}
@@ -35,9 +36,14 @@ _HEADERS = [
 
 def role_for(method: str, path: str) -> str:
     """The role that a request needs."""
-    if path.startswith("/v1/decisions") and method not in ("GET", "HEAD"):
+    reads = method in ("GET", "HEAD")
+    if path.startswith("/v1/decisions") and not reads:
         return "reward" if method == "PUT" else "decide"
-    if path.startswith("/v1/tokens") or (path.startswith("/v1/arms") and method not in ("GET", "HEAD")):
+    if path.startswith("/v1/batch"):
+        return "decide"
+    if path.startswith("/v1/rewards"):
+        return "reward"
+    if path.startswith("/v1/tokens") or (path.startswith(("/v1/arms", "/v1/rollback")) and not reads):
         return "admin"
     return "read"
 
@@ -104,7 +110,8 @@ class Guard:
             if problem is not error and problem.status == 500:  # one of the engine's own is logged there
                 self.failed(error, scope["path"])
             if not begun:
-                respond = _to_login if problem.status == 401 and scope["path"] == "/" else problem_response(problem)
+                page = problem.status == 401 and scope["path"] in _PAGES
+                respond = _to_login if page else problem_response(problem)
                 await respond(scope, receive, answer)
         finally:
             route = getattr(scope.get("route"), "path", "other")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kinbandits.errors import FormatError, InvalidInputError
-from kinbandits.service.events import Event, Head, digest, to_text
+from kinbandits.service.events import Event, Head, digest, outcome_of, to_text
 from kinbandits.service.sqlite import SQLiteStore, leftovers, read_head, write_head
 from kinbandits.service.store import Store
 
@@ -25,6 +25,7 @@ _STEPS = {
     ("open", "void"): "void",
     ("defaulted", "late"): "late",
 }
+_CORRECTED = ("rewarded", "defaulted", "late", "withdrawn")  # can be
 
 
 @dataclass(slots=True)
@@ -94,13 +95,15 @@ def _enter(entries: dict[str, _Entry], event: Event) -> str | None:
     entry = entries.get(event.decision)
     before = None if entry is None else entry.state
     after = _STEPS.get((before, event.kind))
+    if event.kind == "corrected" and before in _CORRECTED:
+        after = outcome_of(event.kind, event.body)
     if after is None:
         return f"event {event.seq}: {event.kind} of a decision that is {before or 'unknown'}"
     if entry is None:
         entries[event.decision] = _Entry(event.seq, event.at, after)
     else:
         entry.state = after
-        if event.kind in ("reward", "late"):
+        if event.kind in ("reward", "late", "corrected"):
             entry.reward = event.body["reward"]
     return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,8 @@ from kinbandits.errors import FormatError, KinbanditsError
 from kinbandits.policies import KMTLUCB
 from kinbandits.service import snapshots
 from kinbandits.service.config import Settings
-from kinbandits.service.events import Event
+from kinbandits.service.edits import Edits
+from kinbandits.service.events import EDITS, Event
 from kinbandits.service.rules import check_context
 from kinbandits.service.state import State
 from kinbandits.service.store import Store
@@ -46,8 +47,10 @@ class Serving:
 class Learner:
     """Policy and state after some event of the log. One thread at a time."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, edits: Edits | None = None) -> None:
         self.settings = settings
+        self.edits = edits if edits is not None else Edits()
+        self.outdated = False  # whether something was edited that it does not know
         self.policy = settings.build()
         self.state = State(list(self.policy.arms))
         self.refused = 0  # rows the policy would not learn
@@ -65,8 +68,10 @@ class Learner:
         rows: list[Event] = []
         for event in events:
             self.state.apply(event)
-            if event.is_learned:
-                rows.append(event)
+            if event.kind in ("reward", "default"):
+                reward = self.edits.reward(event)
+                if reward is not None:
+                    rows.append(replace(event, body={**event.body, "reward": reward}))
                 if len(rows) >= _TOGETHER:
                     changed |= self._learn(rows)
                     rows = []
@@ -75,6 +80,8 @@ class Learner:
                 rows = []
                 self._arms(event)
                 changed = True
+            elif event.kind in EDITS:
+                self.outdated |= event.seq > self.edits.upto
         return self._learn(rows) or changed
 
     def publish(self) -> None:
@@ -117,17 +124,20 @@ class Learner:
 
     def to_bytes(self) -> bytes:
         """A snapshot."""
-        return snapshots.pack(self.policy, self.state, self.settings.fingerprint())
+        return snapshots.pack(self.policy, self.state, self.edits.upto, self.settings.fingerprint())
 
     def restore(self, snapshot: bytes) -> None:
         """Continue from a snapshot of the same settings; any other, or a damaged one, is a `FormatError`."""
         try:
-            self.policy, self.state = snapshots.unpack(snapshot, self.settings.fingerprint())
+            policy, state, edits = snapshots.unpack(snapshot, self.settings.fingerprint())
+            if not self.edits.allow(state.seq, edits):
+                raise FormatError("what it was taught has been corrected since")
         except FormatError:
             raise
         except Exception as error:  # whatever a file of another release may hold
             raise FormatError(f"the snapshot cannot be read ({type(error).__name__}: {error})") from error
-        self.restored = (self.state.seq, self.state.learned)
+        self.policy, self.state = policy, state
+        self.restored = (state.seq, state.learned)
 
 
 def change_arms(policy: KMTLUCB, kind: str, body: dict[str, Any]) -> None:
@@ -142,6 +152,20 @@ def change_arms(policy: KMTLUCB, kind: str, body: dict[str, Any]) -> None:
 Progress = Callable[[int, int], None]
 
 
+def take_up(store: Store, settings: Settings) -> Learner:
+    """A learner as the latest snapshot has it that fits and is still true; a new one if there is none."""
+    edits = Edits(store.edits(), store.last_seq())
+    for seq, snapshot in store.snapshots():
+        learner = Learner(settings, edits)
+        try:
+            learner.restore(snapshot)
+        except FormatError as error:
+            log.warning("snapshot not used", extra={"seq": seq, "reason": str(error)})
+        else:
+            return learner
+    return Learner(settings, edits)
+
+
 def follow(store: Store, settings: Settings, progress: Progress = lambda done, of: None) -> Learner:
     """The learner after the whole log: the latest snapshot that fits, and the events after it.
 
@@ -150,14 +174,7 @@ def follow(store: Store, settings: Settings, progress: Progress = lambda done, o
         settings: of the policy.
         progress: told the last event taken in, and the last there is.
     """
-    learner = Learner(settings)
-    for seq, snapshot in store.snapshots():
-        try:
-            learner.restore(snapshot)
-        except FormatError as error:
-            log.warning("snapshot not used", extra={"seq": seq, "reason": str(error)})
-        else:
-            break
+    learner = take_up(store, settings)
     last, told = store.last_seq(), time.monotonic()
     while events := store.read(learner.seq, 2000):
         learner.apply(events)

@@ -25,6 +25,8 @@ def _whole(value: object) -> object:
 
 
 ArmName = Name | Annotated[int, Field(ge=-LARGEST_ARM, le=LARGEST_ARM), BeforeValidator(_whole)]
+Key = Annotated[str, Field(pattern=r"^[!-~]{1,200}$")]
+State = Literal["open", "rewarded", "defaulted", "late", "void", "withdrawn"]
 Role = Literal["decide", "reward", "read", "admin"]
 
 
@@ -44,8 +46,48 @@ class DecisionRequest(Strict):
     arms: Annotated[list[ArmName], Field(min_length=1, max_length=10_000)] | None = Field(
         default=None, description="The candidates; all active arms if left out."
     )
-    key: Annotated[str, Field(pattern=r"^[!-~]{1,200}$")] | None = Field(
+    key: Key | None = Field(
         default=None, description="Idempotency key: the same key and request give the same decision again."
+    )
+
+
+class BatchRequest(Strict):
+    """Several decisions at once; each is answered for itself."""
+
+    decisions: Annotated[list[DecisionRequest], Field(min_length=1, max_length=1000)]
+
+
+class RewardById(Strict):
+    """A reward, for a decision that is named by its id."""
+
+    id: Annotated[str, Field(pattern=ID)]
+    reward: Number
+
+
+class RewardByKey(Strict):
+    """A reward, for a decision that is named by the key it was asked for with."""
+
+    key: Key
+    reward: Number
+
+
+class RewardsRequest(Strict):
+    """Several rewards at once; each is answered for itself."""
+
+    rewards: Annotated[list[RewardById | RewardByKey], Field(min_length=1, max_length=1000)]
+
+
+class CorrectionRequest(Strict):
+    """The reward that should have been learned; null withdraws it."""
+
+    reward: Number | None = Field(examples=[0.5])
+
+
+class RollBackRequest(Strict):
+    """Forget what was learned after this event."""
+
+    to: Annotated[int, Field(ge=0, le=2**53), BeforeValidator(_whole)] = Field(
+        description="The number of an event; GET /v1/snapshots lists those that are quickest to go back to."
     )
 
 
@@ -89,8 +131,36 @@ class Outcome(BaseModel):
     """What became of a decision."""
 
     id: str
-    state: Literal["open", "rewarded", "defaulted", "late", "void"]
+    state: State
     reward: float | None
+
+
+class OneAnswer(BaseModel):
+    """The answer to one of several: its status, and the result or why there is none."""
+
+    status: int
+    result: dict[str, Any] | None = None
+    code: str | None = None
+    detail: str | None = None
+
+
+class BatchAnswer(BaseModel):
+    """The answers, in the order of what was asked."""
+
+    answers: list[OneAnswer]
+
+
+class SnapshotState(BaseModel):
+    """A snapshot of the model that is kept."""
+
+    event: int = Field(description="It knows the log up to this event.")
+    current: bool = Field(description="Whether it holds what is learned now.")
+
+
+class RollBackAnswer(BaseModel):
+    """What was learned after this event, until now, is not learned."""
+
+    to: int
 
 
 class DecisionRecord(Outcome):
@@ -105,6 +175,13 @@ class DecisionRecord(Outcome):
     mean: float | None = None
     width: float | None = None
     score: float | None = None
+
+
+class DecisionList(BaseModel):
+    """Decisions, newest first."""
+
+    decisions: list[DecisionRecord]
+    next: int | None = Field(description="Give this as ``before`` for those that come next; null at the end.")
 
 
 class Loan(BaseModel):

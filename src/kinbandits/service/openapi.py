@@ -73,6 +73,7 @@ def operation(
 def describe(app: FastAPI) -> None:
     """Make the document of this app, once."""
     requests: list[type[BaseModel]] = [s.DecisionRequest, s.RewardRequest, s.ArmRequest, s.TokenRequest]
+    requests += [s.BatchRequest, s.RewardsRequest, s.CorrectionRequest, s.RollBackRequest]
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

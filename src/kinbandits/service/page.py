@@ -19,12 +19,14 @@ from kinbandits.service.problems import Problem, unknown_decision
 from kinbandits.service.requests import (
     AddArm,
     AddToken,
+    Correct,
     Decide,
     Outcome,
     Request,
     RetireArm,
     RevokeToken,
     Reward,
+    RollBack,
     Void,
 )
 from kinbandits.service.rules import LARGEST, check_arms, check_reward
@@ -43,13 +45,17 @@ class Page:
         self.drafts: list[Draft] = []
         self.changed_arms: set[Request] = set()  # requests that have
         self._records: dict[str, Record] = {}
-        self._keys: dict[str, Record] = {}
+        self._ids: dict[str, str] = {}  # by key
         self._trial: KMTLUCB | None = None  # with all arms there are, and no rows
 
     def fill(self, requests: Sequence[Request], chosen: Mapping[Decide, Chosen]) -> list[Outcome]:
         """Write down all requests; the outcome of each."""
-        self._records = self.tx.find(r.id for r in requests if isinstance(r, Reward | Void))
-        self._keys = self.tx.find_keys(r.key for r in requests if isinstance(r, Decide) and r.key is not None)
+        named = (r for r in requests if isinstance(r, Reward | Void | Correct))
+        self._records = self.tx.find(r.id for r in named if r.id is not None)
+        keyed = (r for r in requests if isinstance(r, Decide | Reward))
+        for key, record in self.tx.find_keys(r.key for r in keyed if r.key is not None).items():
+            self._ids[key] = record.id
+            self._records[record.id] = record
         outcomes: list[Outcome] = []
         for request in requests:
             try:
@@ -66,6 +72,10 @@ class Page:
                 return self._reward(request)
             case Void():
                 return self._void(request)
+            case Correct():
+                return self._correct(request)
+            case RollBack():
+                return self._roll_back(request)
             case AddArm():
                 return self._add_arm(request)
             case RetireArm():
@@ -83,8 +93,8 @@ class Page:
 
     def _decide(self, request: Decide, chosen: Chosen | None) -> dict[str, Any]:
         print_ = None if request.key is None else request.fingerprint()
-        if request.key is not None and request.key in self._keys:
-            earlier = self._keys[request.key]
+        if request.key is not None and request.key in self._ids:
+            earlier = self._records[self._ids[request.key]]
             if earlier.request != print_:
                 raise Problem(409, "key_reused", "this idempotency key was used for another request")
             return answer(earlier.id, earlier.body)
@@ -97,11 +107,12 @@ class Page:
         record = Record(identifier, 0, self.now, body, "open", None, request.key, print_)
         self._records[identifier] = record
         if request.key is not None:
-            self._keys[request.key] = record
+            self._ids[request.key] = identifier
         return answer(identifier, body)
 
     def _reward(self, request: Reward) -> dict[str, Any]:
-        record = self._records.get(request.id)
+        identifier = request.id if request.id is not None else self._ids.get(request.key or "")
+        record = self._records.get(identifier or "")
         if record is None:
             self.tx.count("dangling")
             raise unknown_decision()
@@ -111,15 +122,9 @@ class Page:
                 raise Problem(409, "reward_conflict", "this decision already has another reward")
             self.tx.count("duplicate")
             return {"id": record.id, "state": record.state, "reward": request.value}
-        if record.state == "void":
-            raise Problem(409, "void", "this decision is void; it takes no reward")
-        limits = self.policy.reward_range
-        try:
-            check_reward(request.value, limits)
-        except InvalidInputError:
-            low, high = limits or (-LARGEST, LARGEST)
-            detail = f"a reward of this service is between {low:g} and {high:g}"
-            raise Problem(409, "reward_range", detail) from None
+        if record.state in ("void", "withdrawn"):
+            raise Problem(409, record.state, f"this decision is {record.state}; it takes no reward")
+        self._check_reward(request.value)
         delay = self.now - record.at
         wait = self.settings.reward_wait
         if record.state == "open" and wait and delay > wait:
@@ -146,6 +151,46 @@ class Page:
             self._add("void", {"reason": request.reason}, record.id)
             self._records[record.id] = replace(record, state="void")
         return {"id": record.id, "state": "void", "reward": None}
+
+    def _check_reward(self, value: float) -> None:
+        limits = self.policy.reward_range
+        try:
+            check_reward(value, limits)
+        except InvalidInputError:
+            low, high = limits or (-LARGEST, LARGEST)
+            detail = f"a reward of this service is between {low:g} and {high:g}"
+            raise Problem(409, "reward_range", detail) from None
+
+    # -- what was learned, otherwise ------------------------------------------------------------
+
+    def _correct(self, request: Correct) -> dict[str, Any]:
+        record = self._records.get(request.id)
+        if record is None:
+            raise unknown_decision()
+        if record.state in ("open", "void"):
+            raise Problem(409, "not_rewarded", f"this decision is {record.state}; there is no reward to correct")
+        if request.value is not None:
+            self._check_reward(request.value)
+        state = "withdrawn" if request.value is None else "rewarded"
+        if (record.state, record.reward) != (state, request.value):
+            was = record.reward if record.state == "rewarded" else self._default_of(record)
+            body = {"reward": request.value, "was": was, "state": record.state, "since": record.seq}
+            self._add("corrected", {**body, "arm": record.body["arm"], "by": request.by}, record.id)
+            self._records[record.id] = replace(record, state=state, reward=request.value)
+        return {"id": record.id, "state": state, "reward": request.value}
+
+    def _default_of(self, record: Record) -> float | None:
+        """What was learned of a decision that was defaulted; None of one that is withdrawn."""
+        if record.state == "withdrawn":
+            return None
+        here = [d.body["reward"] for d in self.drafts if d.kind == "default" and d.decision == record.id]
+        return here[0] if here else self.tx.default_of(record.id)
+
+    def _roll_back(self, request: RollBack) -> dict[str, Any]:
+        if not 0 <= request.to < self.tx.last_seq:
+            raise Problem(409, "no_such_event", f"the log has {self.tx.last_seq} events; name an earlier one")
+        self._add("rolled_back", {"to": request.to, "by": request.by})
+        return {"to": request.to}
 
     # -- arms and tokens ------------------------------------------------------------------------
 

@@ -41,10 +41,11 @@ class Decide(Request):
 
 @dataclass(eq=False, slots=True)
 class Reward(Request):
-    """The reward of a decision."""
+    """The reward of a decision, which is named by its id or by the key it was asked for with."""
 
-    id: str
+    id: str | None
     value: float
+    key: str | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -53,6 +54,23 @@ class Void(Request):
 
     id: str
     reason: str
+
+
+@dataclass(eq=False, slots=True)
+class Correct(Request):
+    """Another reward than was learned, or none (None)."""
+
+    id: str
+    value: float | None
+    by: str
+
+
+@dataclass(eq=False, slots=True)
+class RollBack(Request):
+    """Forget what was learned after event ``to``."""
+
+    to: int
+    by: str
 
 
 @dataclass(eq=False, slots=True)

@@ -11,6 +11,7 @@ from kinbandits.ope import LoggedRounds
 from kinbandits.policies import KMTLUCB
 from kinbandits.service.chooser import chosen_context
 from kinbandits.service.config import Settings
+from kinbandits.service.edits import Edits
 from kinbandits.service.events import Record
 from kinbandits.service.learner import Learner
 from kinbandits.service.store import Store
@@ -100,7 +101,7 @@ def policy_for(settings: Settings, log: LoggedRounds) -> KMTLUCB:
 
 def replay(store: Store, settings: Settings) -> Learner:
     """Teach a new policy with a whole log, as if it had been there."""
-    learner = Learner(settings)
+    learner = Learner(settings, Edits(store.edits(), store.last_seq()))
     learner.apply(store.read_all())
     learner.publish()
     return learner

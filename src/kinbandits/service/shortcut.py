@@ -63,7 +63,7 @@ def _decide(scope: Scope, content: bytes) -> Decide:
 def _reward(scope: Scope, content: bytes) -> Reward:
     found = _REWARD.fullmatch(scope["path"])
     if found is None:
-        raise Problem(422, "invalid_path", "the path does not fit; see /openapi.json")
+        raise Problem(422, "invalid_path", "the path or the query does not fit; see /openapi.json")
     reward = s.parse(s.RewardRequest, _content_type(scope), content).reward
     return Reward(found[1], reward, future=asyncio.get_running_loop().create_future())
 

@@ -23,21 +23,21 @@ from kinbandits.service.state import State
 _FORMAT = b"kbsnap02"
 
 
-def pack(policy: KMTLUCB, state: State, settings: str) -> bytes:
-    """A snapshot of a policy that was made with these settings (their fingerprint)."""
+def pack(policy: KMTLUCB, state: State, edits: int, settings: str) -> bytes:
+    """A snapshot of a policy that was made with these settings (their fingerprint) and the edits up to an event."""
     learned, arrays = to_data(policy)
     content, packed = io.BytesIO(), io.BytesIO()
     np.savez(packed, allow_pickle=False, **arrays)
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        data = {"settings": settings, "state": state.to_data(), "policy": learned}
+        data = {"settings": settings, "edits": edits, "state": state.to_data(), "policy": learned}
         archive.writestr("snapshot.json", json.dumps(data))
         archive.writestr("arrays.npz", packed.getvalue(), zipfile.ZIP_STORED)
     body = content.getvalue()
     return _FORMAT + hashlib.sha256(body).digest() + body
 
 
-def unpack(snapshot: bytes, settings: str) -> tuple[KMTLUCB, State]:
-    """Policy and state; a `FormatError` if they are damaged, or of another format or other settings."""
+def unpack(snapshot: bytes, settings: str) -> tuple[KMTLUCB, State, int]:
+    """Policy, state and the last edit it knows; a `FormatError` if damaged, or of another format or settings."""
     if snapshot[:8] != _FORMAT:
         raise FormatError("the snapshot has another format")
     body = snapshot[40:]
@@ -49,4 +49,4 @@ def unpack(snapshot: bytes, settings: str) -> tuple[KMTLUCB, State]:
             raise FormatError("the policy settings have changed since the snapshot")
         with np.load(io.BytesIO(archive.read("arrays.npz")), allow_pickle=False) as arrays:
             policy = from_data(data["policy"], dict(arrays))
-    return policy, State.from_data(data["state"])
+    return policy, State.from_data(data["state"]), data["edits"]

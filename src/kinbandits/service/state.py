@@ -95,10 +95,23 @@ class State:
                 arm["rewards"] += 1
                 arm["reward"] += body["reward"]
                 arm["reward2"] += body["reward"] ** 2
+        elif event.kind == "corrected":
+            self._corrected(body)
         elif event.kind == "arm_added":
             self.arms.setdefault(body["arm"], _new_arm())
         elif event.kind == "arm_retired":
             self.arms.setdefault(body["arm"], _new_arm())["retired"] = True
+
+    def _corrected(self, body: dict[str, Any]) -> None:
+        self.states[body["state"]] -= 1
+        self.states["withdrawn" if body["reward"] is None else "rewarded"] += 1
+        arm = self.arms.setdefault(body["arm"], _new_arm())
+        for value, sign in ((body["was"], -1), (body["reward"], 1)):
+            if value is not None:
+                self.learned += sign
+                arm["rewards"] += sign
+                arm["reward"] += sign * value
+                arm["reward2"] += sign * value**2
 
     def _decision(self, event: Event) -> None:
         body = event.body
@@ -136,7 +149,7 @@ class State:
     def from_data(cls, data: dict[str, Any]) -> State:
         """From what `to_data` gave."""
         state = cls([])
-        state.seq, state.states = data["seq"], data["states"]
+        state.seq, state.states = data["seq"], dict.fromkeys(STATES, 0) | data["states"]
         state.arms = dict(data["arms"])
         stride, buckets = data["curve"]
         state.curve = Curve(stride, buckets)

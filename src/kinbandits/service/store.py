@@ -20,7 +20,7 @@ from typing import Any
 
 from kinbandits.errors import FormatError, InvalidInputError, KinbanditsError
 from kinbandits.service import tables
-from kinbandits.service.events import OUTCOMES, Draft, Event, Head, Record, digest, number_of, to_text
+from kinbandits.service.events import Draft, Event, Head, Record, digest, number_of, outcome_of, to_text
 
 KEPT_SNAPSHOTS = 3
 _PROBE = 65_536  # characters: a nearly full disk may have room for a few
@@ -101,9 +101,9 @@ class Transaction:
             if draft.kind == "decision":
                 arm = str(draft.body["arm"])
                 opened.append((draft.decision, seq, draft.at, "open", draft.key, draft.request, arm))
-            elif draft.kind in OUTCOMES:
-                delivered = draft.body["reward"] if draft.kind in ("reward", "late") else None
-                closed.append((OUTCOMES[draft.kind], delivered, draft.decision))
+            elif (state := outcome_of(draft.kind, draft.body)) is not None:
+                delivered = None if draft.kind in ("default", "void") else draft.body["reward"]
+                closed.append((state, delivered, draft.decision))
         write = self._store._write_many
         write("INSERT INTO events (seq, kind, decision, at, body, digest) VALUES (?, ?, ?, ?, ?, ?)", rows)
         write("INSERT INTO decisions (id, seq, at, state, key, request, arm) VALUES (?, ?, ?, ?, ?, ?, ?)", opened)
@@ -135,6 +135,16 @@ class Transaction:
             return False
         self._store._write_many("UPDATE tokens SET revoked = ? WHERE name = ?", [(at, name)])
         return True
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last event."""
+        return int(self._seq)
+
+    def default_of(self, decision: str) -> float | None:
+        """The reward that a decision was defaulted with, if it was."""
+        sql = f"{_EVENT} WHERE decision = ? AND kind = 'default'"
+        return next((_event(row).body["reward"] for row in self._store._write(sql, (decision,))), None)
 
     def arm_events(self, after: int) -> list[Event]:
         """Arms added and retired after event ``seq``, by whichever process."""
@@ -304,6 +314,29 @@ class Store(ABC):
         """Decisions whose event comes after ``seq``, in order."""
         sql = f"{_RECORD} WHERE d.seq > ? ORDER BY d.seq LIMIT ?"
         return [_record(r) for r in self._query(sql, (after, limit))]
+
+    def find_records(
+        self,
+        *,
+        state: str | None = None,
+        arm: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[Record]:
+        """Decisions that fit, newest first; ``before`` an event, to go on from an earlier answer."""
+        given = [("d.state = ?", state), ("d.arm = ?", arm), ("d.at >= ?", since), ("d.at < ?", until)]
+        given.append(("d.seq < ?", before))
+        asked = [(text, value) for text, value in given if value is not None]
+        where = f" WHERE {' AND '.join(text for text, _ in asked)}" if asked else ""
+        sql = f"{_RECORD}{where} ORDER BY d.seq DESC LIMIT ?"
+        return [_record(row) for row in self._query(sql, [*(value for _, value in asked), limit])]
+
+    def edits(self) -> list[Event]:
+        """Corrections and roll-backs, in order."""
+        sql = f"{_EVENT} WHERE kind IN ('corrected', 'rolled_back') ORDER BY seq"
+        return [_event(row) for row in self._query(sql)]
 
     def all_records(self) -> Iterator[Record]:
         """All decisions, in order."""

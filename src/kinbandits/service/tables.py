@@ -46,6 +46,7 @@ STEPS: dict[int, tuple[str, ...]] = {
         "CREATE TABLE sessions (hash {text} PRIMARY KEY, token {text} NOT NULL, until {real} NOT NULL)",
         "DELETE FROM meta WHERE name = 'session_secret'",
         "DELETE FROM snapshots",  # of an older format
+        "CREATE INDEX edits ON events (seq) WHERE kind IN ('corrected', 'rolled_back')",
     ),
 }
 VERSION = max(STEPS)

@@ -22,7 +22,7 @@ from markupsafe import Markup
 from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError
 from kinbandits.service.chooser import explain_record
-from kinbandits.service.dashboard import charts
+from kinbandits.service.dashboard import charts, reference
 from kinbandits.service.engine import Engine
 from kinbandits.service.guard import COOKIE
 from kinbandits.service.messages import ID
@@ -63,6 +63,9 @@ def add_pages(app: FastAPI, engine: Engine, keyring: Keyring) -> None:
     async def explain(request: Request) -> Response:
         return HTMLResponse(await asyncio.to_thread(pages.explain, request.query_params.get("id", "").strip()))
 
+    async def docs(request: Request) -> Response:
+        return HTMLResponse(pages.render("docs.html", operations=reference.operations(app.openapi())))
+
     async def login_form(request: Request) -> Response:
         return HTMLResponse(pages.render("login.html", failed=False))
 
@@ -87,6 +90,7 @@ def add_pages(app: FastAPI, engine: Engine, keyring: Keyring) -> None:
         ("/", home, "GET"),
         ("/view/explain", explain, "GET"),
         ("/view/{name}", panel, "GET"),
+        ("/docs", docs, "GET"),
         ("/login", login_form, "GET"),
         ("/login", login, "POST"),
         ("/static/{name}", static, "GET"),

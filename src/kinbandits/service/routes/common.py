@@ -1,0 +1,33 @@
+"""What the routes share."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from fastapi.responses import Response
+from pydantic import BaseModel
+
+from kinbandits.service import messages as s
+from kinbandits.service.batcher import Batcher
+from kinbandits.service.requests import Request as EngineRequest
+
+JSON = "application/json"
+
+
+async def read_body(request: Request, model: type[s.Model]) -> s.Model:
+    """The body as a model."""
+    return s.parse(model, request.headers.get("content-type", ""), await request.body())
+
+
+async def ask(batcher: Batcher, request: EngineRequest) -> Response:
+    """The engine's answer as an HTTP answer."""
+    return Response(await batcher.ask(request), media_type=JSON)
+
+
+def reply(model: BaseModel) -> Response:
+    """A model as an HTTP answer."""
+    return Response(model.model_dump_json(), media_type=JSON)
+
+
+def by(request: Request) -> str:
+    """The name of the token that was sent."""
+    return str(request.scope["kinbandits.token"].name)
