@@ -544,3 +544,60 @@ def test_a_choice_follows_a_history_that_was_cut_back() -> None:
         history.append(other.arms[t : t + 1], other.contexts[t : t + 1], other.rewards[t : t + 1])
         tracker.observe(t)
         np.testing.assert_array_equal(tracker.matrix, adaptive.matrix(history))
+
+
+# -- candidates with contexts of their own ------------------------------------------------------------------
+
+
+def own_rows(seed: int = 0, t: int = 60, n_arms: int = 4, alike: bool = True) -> History:
+    """One function for all arms, or one for each, and rewards far from 0."""
+    rng = np.random.default_rng(seed)
+    arms = rng.integers(n_arms, size=t)
+    X = rng.uniform(-1.0, 1.0, (t, 2))
+    history = History(n_arms)
+    shift = np.zeros(t) if alike else 2.0 * arms
+    history.append(arms, X, 5.0 + np.sin(3.0 * X[:, 0] + shift) + 0.05 * rng.standard_normal(t), apart=True)
+    return history
+
+
+def test_own_contexts_average_by_the_posterior() -> None:
+    history, similarity = own_rows(), Adaptive(base=kb.Known(np.eye(4)), mus=(0.5, 0.9)).bound(RBF, 0.1, "uniform")
+    choice = similarity.choice(history)
+    y, n = history.rewards, len(history)
+    likelihood, matrices = [], []
+    for candidate in choice.candidates:
+        B = np.ones((4, 4)) if candidate.scale == 0.0 else np.eye(4)
+        K = (1.0 - candidate.mu) * np.eye(4) + candidate.mu * B
+        M = gram(history, K, 0.1, "uniform") + 1.0  # a level in common
+        likelihood.append(-0.5 * n * np.log(y @ np.linalg.solve(M, y)) - 0.5 * np.linalg.slogdet(M)[1])
+        matrices.append(K)
+    prior = np.array([1.0 if c.mu == 0.0 else 0.5 for c in choice.candidates])  # mu = 0.5 and 0.9, two bases each
+    weights = prior * np.exp(np.array(likelihood) - max(likelihood))
+    weights /= weights.sum()
+    np.testing.assert_allclose([c.weight for c in choice.candidates], weights, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(choice.matrix, np.einsum("c,cab->ab", weights, matrices), rtol=1e-6)
+    assert choice.mu == pytest.approx(sum(w * c.mu for w, c in zip(weights, choice.candidates, strict=True)))
+
+
+def test_own_contexts_share_where_arms_are_alike_and_not_where_they_differ() -> None:
+    similarity = Adaptive().bound(RBF, 0.01, "uniform")
+    assert similarity.choice(own_rows(t=120)).matrix[0, 1] > 0.6
+    assert similarity.choice(own_rows(t=120, alike=False)).matrix[0, 1] < 0.1
+
+
+def test_own_contexts_share_from_the_first_row_on() -> None:
+    policies = [kb.KMTLUCB(4, context_kernel=RBF, engine=engine) for engine in ("exact", "naive")]
+    rows = own_rows(t=45)
+    for policy in policies:
+        assert policy.similarity_matrix()[0, 1] == 0.0
+        policy.observe(rows.arms[:1], rows.contexts[:1], rows.rewards[:1], own_contexts=True)
+        assert policy.similarity_matrix()[0, 1] == pytest.approx(0.3)
+        assert "first choice is made at 30 rows" in policy.similarity_report().reason
+    for i in range(1, 45):
+        one = slice(i, i + 1)
+        for policy in policies:
+            policy.observe(rows.arms[one], rows.contexts[one], rows.rewards[one], own_contexts=True)
+        exact, naive = (p.predict(rows.contexts[:3, None, :]) for p in policies)
+        np.testing.assert_allclose(exact.mean, naive.mean, rtol=1e-7, atol=1e-9)
+    assert policies[0].similarity_matrix()[0, 1] > 0.3
+    np.testing.assert_allclose(policies[0].similarity_matrix(), policies[1].similarity_matrix(), rtol=1e-9)

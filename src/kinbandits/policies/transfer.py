@@ -74,6 +74,7 @@ class SimilarityReport:
         for c in self.candidates:
             scale = "    -" if c.scale is None else f"{c.scale:5g}"
             score = "" if c.decision_score is None else f"{c.decision_score:14.3f}"
+            score = score if c.weight is None else f"weight {c.weight:.3f}"
             mark = " <" if (c.mu, c.scale) == (self.mu, self.scale) else ""
             lines.append(f"{c.mu:5g}  {scale}  {c.log_likelihood - own:+14.2f}  {score}{mark}")
         if self.over_time:
@@ -124,8 +125,12 @@ def similarity_report(regression: Regression, complete: bool = True) -> Similari
         if similarity.in_force(len(history)):
             return SimilarityReport(0, np.nan, None, "what was chosen has not been kept", (), (), None)
     if not stones:
-        reason = f"Independent: the first choice is made at {similarity.first} rows"
-        return SimilarityReport(0, 0.0, None, reason, (), (), takes_force(similarity.first))
+        apart = isinstance(similarity, Adaptive) and history.apart is not None
+        mu, start = (
+            (min(similarity.mus), "a little of one function for all arms") if apart else (0.0, "Independent")
+        )
+        reason = f"{start}: the first choice is made at {similarity.first} rows"
+        return SimilarityReport(0, mu, None, reason, (), (), takes_force(similarity.first))
     past = [known[n] if n in known else similarity.choice(history.sample(n, SAMPLE)) for n in stones[:-1]]
     head = history.sample(stones[-1], SAMPLE)
     now = similarity.choice(head, complete=True) if isinstance(similarity, Adaptive) else similarity.choice(head)

@@ -1,4 +1,10 @@
-"""Sharing that must earn its place: (1 - mu) I + mu K_est, chosen from the data, Independent unless it wins."""
+"""Sharing by (1 - mu) I + mu K_base: chosen where arms see one context, averaged where each has its own.
+
+Why two rules. With one context for all arms, what they have in common helps no decision, so that sharing must earn
+its place: Independent unless it wins. With contexts of their own, arms that share need far fewer rows, and play
+that does not share never finds out that they could: it tries other candidates for each arm. There the prior decides, and
+an average over how alike arms may be loses little wherever the truth lies.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +25,9 @@ from kinbandits.similarity.stepwise import Choice, Stepwise
 
 Key = tuple[float, float | None]  # mu, scale
 ALONE: Key = (0.0, None)
+COMMON = 0.0  # the scale at which all arms are alike
+LEVEL = 1.0  # prior variance of a common level, in units of the signal's
+UNLIKELY = 8.0  # nats behind Independent at which a candidate no longer counts in an average
 BEHIND = 1.0  # nats behind Independent on part of the rows at which a candidate is given up; leads grow with rows
 
 
@@ -36,6 +45,11 @@ class Adaptive(Stepwise):
     of those that pass, the likeliest. Otherwise arms are independent, exactly, at no cost but that of the choice.
     It is made anew each time the history has grown by 30 %, from at most 800 rows (see `stepwise`).
 
+    That is the rule where all arms see one context. As soon as rows come from rounds in which every candidate had a
+    context of its own, the similarity is an average instead, from the first such row on: of mu = 0, of one function
+    in common, (1 - mu) I + mu 1 1', and of the candidates above, each weighted by its posterior probability (all mu
+    equally likely before; a common level of all rewards speaks for none).
+
     Args:
         base: where the similarity comes from. For `Estimated`, ``scales`` take the place of its length scale:
             K = exp(-c D2 / median of D2) for a scale c, D2 the squared distances of the arms' embeddings. Any other
@@ -45,8 +59,7 @@ class Adaptive(Stepwise):
         margin: nats by which sharing must win.
         tolerance: standard errors by which the decision score may fall short: where nothing is lost by sharing, its
             score is as often below that of Independent as above it.
-        guard: whether 2 and 3 are asked. They take a row's context as that of all arms; as soon as the rows come
-            from rounds in which every candidate had a context of its own, only 1 is asked.
+        guard: whether 2 and 3 are asked.
         first, growth, until: when it is chosen: first after so many rows, and last.
 
     Example:
@@ -113,10 +126,11 @@ class Adaptive(Stepwise):
         ``complete`` fits every candidate to all rows and computes every decision score, also those that could not
         have mattered.
         """
-        regressor, shared = self.regressor, history.apart is None
-        guard = self.guard and shared
+        regressor, guard = self.regressor, self.guard
         problem = yield from Problem.building(history, regressor.context_kernel, regressor.weighting)
         matrices = yield from self._matrices(problem)
+        if history.apart is not None:
+            return (yield from self._averaged(problem, matrices, np.inf if complete else UNLIKELY))
         candidates = {key: (K, regressor.ridge) for key, K in matrices.items()}
         judged = yield from race(problem, candidates, ALONE, np.inf if complete else BEHIND)
         leads = {key: found.lead for key, found in judged.items() if key != ALONE}
@@ -129,7 +143,7 @@ class Adaptive(Stepwise):
             winners = [key for key in fitting if own + leads[key] >= common]
         chosen = winners[0] if winners and not guard else ALONE
         scores: dict[Key, tuple[float, float]] = {}
-        if shared and (complete or (winners and guard)):
+        if complete or (winners and guard):
             alone = yield from problem.decisions(matrices[ALONE], regressor.ridge)
             scores[ALONE] = float(alone.sum()), 0.0
             for key in ranked if complete else winners:
@@ -153,6 +167,41 @@ class Adaptive(Stepwise):
             reason=self._reason(chosen, leads, bool(fitting), bool(winners), guard),
             matrix=matrices[chosen],
         )
+
+    def _averaged(self, problem: Problem, matrices: dict[Key, Matrix], behind: float) -> Work[Choice]:
+        """The posterior mean of the matrix over the candidates and arms with one function in common."""
+        n = problem.history.n_arms
+        everyone = matrices | {(mu, COMMON): (1.0 - mu) * np.eye(n) + mu for mu in self.mus}
+        candidates = {key: (K, self.regressor.ridge) for key, K in everyone.items()}
+        judged = yield from race(problem, candidates, ALONE, behind, constant=LEVEL)
+        each = len(everyone) - 1  # candidates that share, a mu as likely as any other and as mu = 0
+        prior = {key: len(self.mus) / each if key[0] else 1.0 for key in judged}
+        leads = np.array([found.lead for found in judged.values()])
+        weights = np.array(list(prior.values())) * np.exp(leads - leads.max())
+        weights /= weights.sum()
+        pairs = list(zip(judged, weights.tolist(), strict=True))
+        mu = sum(key[0] * weight for key, weight in pairs)
+        common = sum(key[0] * weight for key, weight in pairs if key[1] == COMMON)
+        own = judged[ALONE].fit.log_likelihood
+        return Choice(
+            rows=len(problem) + problem.history.forgotten,
+            mu=mu,
+            scale=None,
+            candidates=tuple(
+                Evidence(*key, own + judged[key].lead, None, None, judged[key].fit.rows, weight)
+                for key, weight in pairs
+            ),
+            reason=f"averaged: mu is {mu:.2f}, of which {common:.2f} is one function for all arms",
+            matrix=np.einsum("c,cab->ab", weights, np.array([everyone[key] for key in judged])),
+        )
+
+    def before(self, history: History) -> Matrix:
+        """Independent; where candidates had contexts of their own, the least of ``mus``, with what is known."""
+        alone, mu = np.eye(history.n_arms), min(self.mus)
+        if history.apart is None:
+            return alone
+        known = self.base.matrix(history) if self.base.fixed else np.ones_like(alone)
+        return np.asarray((1.0 - mu) * alone + mu * 0.5 * (1.0 + known))
 
     def choice(self, history: History, complete: bool = False) -> Choice:
         """The same at once."""

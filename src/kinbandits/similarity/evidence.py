@@ -49,12 +49,14 @@ class Evidence:
 
     Attributes:
         mu: how much of it is the estimate; 0 is Independent.
-        scale: of the estimate, relative to the median distance of arms; None where it has none.
+        scale: of the estimate, relative to the median distance of arms; None where it has none, 0 for one function
+            that all arms have in common.
         log_likelihood: profiled; only the difference to Independent means something. -inf where M cannot be
             factorised.
         decision_score: None if it was not needed.
         decision_error: standard error of the difference of decision scores to mu = 0.
         rows: on how many rows the likelihoods were compared: fewer than all where the candidate was far behind.
+        weight: its posterior probability, where the similarity is an average over candidates.
     """
 
     mu: float
@@ -63,6 +65,7 @@ class Evidence:
     decision_score: float | None = None
     decision_error: float | None = None
     rows: int | None = None
+    weight: float | None = None
 
 
 class Fit(NamedTuple):
@@ -184,12 +187,16 @@ class Problem:
 
 
 def race(
-    problem: Problem, candidates: Mapping[Key, tuple[Matrix, float]], reference: Key, behind: float
+    problem: Problem,
+    candidates: Mapping[Key, tuple[Matrix, float]],
+    reference: Key,
+    behind: float,
+    constant: float = 0.0,
 ) -> Work[dict[Key, Judged]]:
     """Fit candidates (similarity matrix, ridge) to a quarter of the rows, then to half, then to all.
 
     A candidate that falls behind the reference by more than ``behind`` nats is not fitted to more rows; its fit and
-    its lead are those of the rows it was judged on. A quarter of the rows costs a 64th.
+    its lead are those of the rows it was judged on. A quarter of the rows costs a 64th. ``constant`` as in `fit`.
     """
     judged: dict[Key, Judged] = {}
     running = dict(candidates)
@@ -197,7 +204,7 @@ def race(
         part = problem if share == 1.0 else problem.thinned(share)
         fits: dict[Key, Fit] = {}
         for key, (K_arm, ridge) in running.items():
-            fits[key] = part.fit(K_arm, ridge)
+            fits[key] = part.fit(K_arm, ridge, constant)
             yield len(part) ** 3 / 3
         own = fits[reference].log_likelihood
         judged |= {key: Judged(fit, _difference(fit.log_likelihood, own)) for key, fit in fits.items()}

@@ -31,7 +31,7 @@ from kinbandits.kernels import Kernel
 from kinbandits.similarity.base import Similarity, Tracker, Weighting
 from kinbandits.similarity.evidence import Evidence, Work, finished
 
-RULE = 3  # of choosing; a choice saved under another is made again
+RULE = 4  # of choosing; a choice saved under another is made again
 SAMPLE = 800  # rows that a choice is made from, at most
 _FITS = 12  # the work of a choice at its worst, in cubes of the number of rows
 
@@ -69,14 +69,14 @@ class Choice:
         """As JSON data and arrays; what is missing in the evidence is NaN."""
         fields = [tuple(vars(c).values()) for c in self.candidates]
         data = {"rule": RULE, "rows": self.rows, "mu": self.mu, "scale": self.scale, "reason": self.reason}
-        candidates = np.array(fields, dtype=np.float64).reshape(-1, 6)  # None becomes NaN
+        candidates = np.array(fields, dtype=np.float64).reshape(-1, 7)  # None becomes NaN
         return data, {"candidates": candidates, "matrix": self.matrix}
 
     @classmethod
     def of_data(cls, data: dict[str, Any], arrays: dict[str, Matrix]) -> Choice:
         """What `to_data` gave."""
         rows = [[None if np.isnan(v) else float(v) for v in row] for row in arrays["candidates"]]
-        evidence = tuple(replace(Evidence(*row), rows=int(row[-1] or 0)) for row in rows)  # type: ignore[arg-type]
+        evidence = tuple(replace(Evidence(*row), rows=int(row[5] or 0)) for row in rows)  # type: ignore[arg-type]
         return cls(data["rows"], data["mu"], data["scale"], evidence, data["reason"], arrays["matrix"])
 
 
@@ -85,7 +85,7 @@ class Stepwise(Similarity):
     """Base of similarities that are chosen at milestones.
 
     Args:
-        first: rows at the first choice; until then arms are independent.
+        first: rows at the first choice; until then see `before`.
         growth: by which factor the history grows between choices.
         until: the last choice is made at this many rows at most, and then stays.
     """
@@ -165,7 +165,11 @@ class Stepwise(Similarity):
     def matrix(self, history: History) -> Matrix:
         """As chosen at the milestone in force."""
         n = self.in_force(len(history))
-        return self.choice(history.sample(n, SAMPLE)).matrix if n else np.eye(history.n_arms)
+        return self.choice(history.sample(n, SAMPLE)).matrix if n else self.before(history)
+
+    def before(self, history: History) -> Matrix:
+        """What stands until the first choice is in force: arms are independent."""
+        return np.eye(history.n_arms)
 
     @abstractmethod
     def choosing(self, history: History) -> Work[Choice]:
@@ -255,15 +259,23 @@ class StepTracker(Tracker):
     def matrix(self) -> Matrix:
         return self._chosen
 
+    def _begin(self) -> None:
+        """What stands before the first choice; the same array while it is the same."""
+        start = self._stepwise.before(self._history)
+        if not np.array_equal(start, self._chosen):
+            self._chosen = start
+
     def observe(self, start: int, squares: Matrix | None = None) -> None:
         rows, before = len(self._history), self._rows
         self._rows = rows
         if start < before:  # the history was cut back
             self._next = 0
             if start < self._milestone:
-                self._milestone, self._chosen = 0, np.eye(self._history.n_arms)
+                self._milestone = 0
             if self._job is not None and start < self._job.n:
                 self._job = None
+        if not self._milestone:
+            self._begin()
         if rows < self._next and (self._job is None or self._job.choice is not None):
             return  # nothing to work on until then
         n, last = self._stepwise.in_force(rows), self._stepwise.milestone(rows)
