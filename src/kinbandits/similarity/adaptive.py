@@ -2,8 +2,8 @@
 
 Why two rules. With one context for all arms, what they have in common helps no decision, so that sharing must earn
 its place: Independent unless it wins. With contexts of their own, arms that share need far fewer rows, and play
-that does not share never finds out that they could: it tries other candidates for each arm. There the prior decides, and
-an average over how alike arms may be loses little wherever the truth lies.
+that does not share never finds out that they could: it tries other candidates for each arm. There the prior
+decides, and an average over how alike arms may be loses little wherever the truth lies.
 """
 
 from __future__ import annotations
