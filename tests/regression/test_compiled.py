@@ -1,14 +1,24 @@
-"""The compiled core: optional, switched off by an environment variable, and never an old build."""
+"""The compiled core: optional, never an old build, the arms and rungs of NumPy, and no wild pointers."""
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
+from typing import Any
 
+import numpy as np
 import pytest
 
+import kinbandits as kb
+from kinbandits.environments import Classification, SyntheticNews
+from kinbandits.presets import paper_settings
 from kinbandits.regression import compiled
+from kinbandits.regression.exact.ladder import LadderRegression
+
+needs_core = pytest.mark.skipif(compiled.CORE is None, reason=f"the compiled core is {compiled.STATE}")
 
 
 def state(**environment: str) -> str:
@@ -25,9 +35,143 @@ def test_the_environment_switches_it_off() -> None:
     assert state() in ("in use", "not built", "built from another version")
 
 
+@needs_core
 def test_an_old_build_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KINBANDITS_COMPILED", raising=False)
-    if compiled._load()[1] == "not built":
-        pytest.skip("there is no compiled core here")
     monkeypatch.setattr(compiled, "TEXT", compiled.TEXT + 1)
     assert compiled._load() == (None, "built from another version")
+
+
+# -- the same play --------------------------------------------------------------------------------
+
+
+def play(settings: dict[str, Any], environment: Any, rounds: int) -> tuple[list[Any], dict[str, Any], np.ndarray]:
+    """Arms, report, and the last scores."""
+    policy = kb.KMTLUCB(**{**settings, "arms": environment.arms, "tie_break": "first", "engine": "exact"})
+    start = environment.start_rows()
+    if len(start[0]):
+        policy.observe(*start)
+    names, arms = list(policy.arms), []
+    for _, round_ in zip(range(rounds), environment.rounds(), strict=False):
+        decision = policy.choose(round_.context)
+        policy.update(decision, float(round_.rewards[names.index(decision.arm)]))
+        arms.append(decision.arm)
+    return arms, policy.engine_report(), policy.predict(round_.context).mean
+
+
+def both(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], environment: Any, rounds: int
+) -> dict[str, Any]:
+    """Play with the core and without; compare everything but who did it."""
+    arms, report, means = play(settings, environment, rounds)
+    with monkeypatch.context() as patch:
+        patch.setattr(compiled, "CORE", None)
+        others, other_report, other_means = play(settings, environment, rounds)
+    assert arms == others
+    np.testing.assert_allclose(means, other_means, rtol=1e-8, atol=1e-10)
+    told = {name for name in report if name not in ("bytes", "condition bound")}
+    assert {n: report[n] for n in told} == {n: other_report[n] for n in told}
+    return report
+
+
+SIMILARITIES: dict[str, kb.Similarity | None] = {
+    "published": None,
+    "mixed": kb.Mixed(0.3),
+    "independent": kb.Independent(),
+}
+
+
+@needs_core
+@pytest.mark.parametrize("weighting", ["per_arm", "uniform"])
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_the_same_arms_rung_for_rung(monkeypatch: pytest.MonkeyPatch, similarity: str, weighting: str) -> None:
+    settings = {**paper_settings("digits", "KMTL-UCB-Est"), "weighting": weighting}
+    if (given := SIMILARITIES[similarity]) is not None:
+        settings["similarity"] = given
+    report = both(monkeypatch, settings, Classification(data="digits", protocol="paper", seed=1), 420)
+    if weighting == "per_arm":
+        assert report["method"] == "ladder"
+        assert report["reference"] == "arms"
+        assert sum(v for k, v in report.items() if k.startswith("settled")) > 300
+        assert report["settled: widths"] > 0
+
+
+@needs_core
+def test_the_same_arms_with_a_context_per_arm(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = paper_settings("synthetic", "KMTL-UCB-Est")
+    report = both(monkeypatch, settings, SyntheticNews(seed=2, horizon=400), 400)
+    assert report["method"] == "ladder"
+
+
+@needs_core
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_arms_in_whole_games(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    settings = paper_settings("digits", "KMTL-UCB-Est")
+    both(monkeypatch, settings, Classification(data="digits", protocol="paper", seed=seed), 1230)
+
+
+# -- what comes in at the door --------------------------------------------------------------------
+
+
+def ladder(n_rows: int = 150) -> LadderRegression:
+    rng = np.random.default_rng(0)
+    policy = kb.KMTLUCB(
+        4, similarity=kb.Estimated(0.2), context_kernel=kb.RBF(), weighting="per_arm", engine="exact"
+    )
+    policy.observe(rng.integers(4, size=n_rows), rng.normal(size=(n_rows, 2)), rng.normal(size=n_rows))
+    policy.choose([0.0, 0.0])
+    core = policy.regression._core  # type: ignore[attr-defined]
+    assert isinstance(core, LadderRegression)
+    return core
+
+
+@needs_core
+def test_wrong_arrays_are_refused() -> None:
+    engine = ladder()
+    assert engine.core is not None
+    assert compiled.CORE is not None
+    handle, values = engine.core._bound(), np.zeros(151)
+    K_arm, lists = engine.matrix.K_arms[0], [np.zeros(8)] * 4
+    calls: list[tuple[Any, ...]] = [
+        (compiled.CORE.bind, *[np.zeros(4)] * 11),
+        (
+            compiled.CORE.bind,
+            np.zeros(256, int),
+            np.zeros(4, int),
+            lists,
+            *[np.zeros(256)] * 5,
+            lists,
+            lists,
+            lists,
+        ),
+        (compiled.CORE.observe, handle, 149, 0, 0, K_arm, values, 0.0, 1.0, 1.0, False),  # not its size
+        (compiled.CORE.observe, handle, 150, 150, 4, K_arm, values, 0.0, 1.0, 1.0, False),  # no such arm
+        (compiled.CORE.observe, handle, 150, 150, 0, K_arm, values[:-1], 0.0, 1.0, 1.0, False),
+        (compiled.CORE.observe, handle, 150, 150, 0, K_arm[:3], values, 0.0, 1.0, 1.0, False),
+        (compiled.CORE.observe, handle, 150, 150, 0, K_arm.astype(np.float32), values, 0.0, 1.0, 1.0, False),
+        (compiled.CORE.flush, handle, 150, 100),
+        (compiled.CORE.times, handle, 150, K_arm, values, values[:9], values, values),
+        (compiled.CORE.packed, "f", np.zeros(3), 0, 3, np.zeros(3), np.zeros(3)),
+        (compiled.CORE.packed, "f", np.zeros(6), 0, -1, np.zeros(3), np.zeros(3)),
+        (compiled.CORE.packed, "g", np.zeros(6), 0, 3, np.zeros(3), np.zeros(4)),
+    ]
+    for function, *arguments in calls:
+        with pytest.raises((ValueError, BufferError)):
+            function(*arguments)
+    with pytest.raises(TypeError):
+        compiled.CORE.settle(handle)
+    with pytest.raises(ValueError):
+        compiled.CORE.settle("no handle", 150, 150, *[values] * 6, 1, *[values] * 4, 2, False, (0.0,) * 14)
+
+
+@needs_core
+def test_copies_have_memory_of_their_own() -> None:
+    engine = ladder()
+    query = kb.regression.Query(np.arange(4), np.zeros((1, 1, 2)))
+    wanted = engine.leaders(query, np.array([0.1]))
+    for other in (copy.deepcopy(engine), pickle.loads(pickle.dumps(engine))):
+        other.observe(np.array([1]), np.ones((1, 2)), np.ones(1))
+        other.leaders(query, np.array([0.1]))
+        assert engine.matrix.size == 150
+        assert other.matrix.size == 151
+    np.testing.assert_array_equal(engine.leaders(query, np.array([0.1])), wanted)

@@ -101,6 +101,11 @@ class BlocksReference(Reference):
         if not well or aged or self.borders[arm] > 64 + self.inverses[arm].size // 2:
             self._stale.add(arm)
 
+    @property
+    def stale(self) -> bool:
+        """Whether some block is to be rebuilt before it is used."""
+        return bool(self._stale)
+
     def refresh(self) -> bool:
         """Rebuild the blocks that need it, n^3 each; whether arrays were replaced."""
         replaced = False

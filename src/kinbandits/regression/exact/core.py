@@ -20,7 +20,7 @@ from kinbandits.regression.exact.matrix import RECENT, ArmMatrix
 from kinbandits.regression.exact.reference import Reference
 from kinbandits.regression.exact.rungs import Ladder, Round
 
-_RUNGS = [None, "residual", "steps", "widths"]
+_RUNGS = ["", "residual", "steps", "widths"]
 _DRIFTED = 4
 
 
@@ -97,18 +97,17 @@ class Core:
 
     def climb(self, asked: Round, ladder: Ladder) -> Iterator[str]:
         """As `Ladder.climb`."""
-        if self._blocks.refresh():
-            self._handle = None
-        taken, most = 0, self._blocks.first_steps
-        for further in (False, True):
-            rung, steps = self._settle(asked, most, further)
-            if rung == _DRIFTED:
-                self._dual.recompute()
-                rung, steps = self._settle(asked, most, further)
-            taken += steps
-            if (name := _RUNGS[rung]) is not None:
-                yield name
-            most = self._blocks.most_steps - taken
+        if self._blocks.stale:  # blocks are rebuilt only for rounds that need one
+            if self._settle(asked, 0, False)[0]:
+                yield "residual"
+            if self._blocks.refresh():
+                self._handle = None
+        rung, taken = self._settle(asked, self._blocks.first_steps, False)
+        if name := _RUNGS[rung]:
+            yield name
+        rung, _ = self._settle(asked, self._blocks.most_steps - taken, True)
+        if name := _RUNGS[rung]:
+            yield name
         yield from ladder.conjugate(asked)
 
     def _settle(self, asked: Round, most_steps: int, further: bool) -> tuple[int, int]:
@@ -128,4 +127,7 @@ class Core:
         )  # fmt: skip
         dual.error = Error(eta, rounding, floor, self._shares.copy())
         blocks.steps_taken += steps
+        if rung == _DRIFTED:
+            dual.recompute()
+            return self._settle(asked, most_steps, further)
         return rung, steps
