@@ -601,3 +601,32 @@ def test_own_contexts_share_from_the_first_row_on() -> None:
         np.testing.assert_allclose(exact.mean, naive.mean, rtol=1e-7, atol=1e-9)
     assert policies[0].similarity_matrix()[0, 1] > 0.3
     np.testing.assert_allclose(policies[0].similarity_matrix(), policies[1].similarity_matrix(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("bulk", [1, 3])
+def test_the_next_regression_is_built_before_it_is_needed(bulk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kinbandits.regression.exact import coming
+
+    monkeypatch.setattr(coming, "_WORTH", 20)
+    arrived: list[float] = []
+    plain = coming.Coming.arrived
+
+    def counted(self: coming.Coming, history: History) -> Any:
+        arrived.append(len(self._regression.history) / len(history))
+        return plain(self, history)
+
+    monkeypatch.setattr(coming.Coming, "arrived", counted)
+    rows = kin_rows(4, t=330)
+    query = Query(np.arange(4), np.random.default_rng(0).normal(size=(3, 1, 2)))
+    for t, regression in _advanced(rows, "exact", bulk):
+        if t % 30 == 0:
+            twin = regression.copy()
+            settings = Ridge(
+                as_terms(kb.Term(Settled(regression.similarity_matrices[0]), RBF)), 0.05, "uniform", "explore"
+            )
+            wanted = make_regression("naive", settings, rows.head(t)).predict(query)
+            for found in (regression.predict(query), twin.predict(query)):
+                np.testing.assert_allclose(found.mean, wanted.mean, atol=1e-8)
+                np.testing.assert_allclose(found.width, wanted.width, atol=1e-6)
+    assert len(arrived) >= 2
+    assert min(arrived) > 0.75  # most rows had been learned

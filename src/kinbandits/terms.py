@@ -195,6 +195,18 @@ class TermsTracker:
         return {i: t.latest for i, t in trackers if t.latest is not None}
 
     @property
+    def coming(self) -> tuple[int, list[Matrix]] | None:
+        """The matrices that are chosen but not yet in force, with the size of the history at which they will be.
+
+        None where nothing changes.
+        """
+        for i, tracker in enumerate(self._trackers):  # a similarity that changes in steps stands in a single term
+            found = tracker.coming if isinstance(tracker, StepTracker) else None
+            if found is not None and not np.array_equal(found[1], tracker.matrix):
+                return found[0], [found[1] if j == i else t.matrix for j, t in enumerate(self._trackers)]
+        return None
+
+    @property
     def matrices(self) -> list[Matrix]:
         """The similarity matrix of each term."""
         return [tracker.matrix for tracker in self._trackers]

@@ -8,7 +8,7 @@ It looks at the settings and the size, and hands the work to one of
 and moves on when the history has grown. Which one is at work is in `report`.
 
 A similarity that changes in steps (`Stepwise`) is followed here: the method at work is given the matrix in force as
-one that does not change, and starts afresh when it does.
+one that does not change; when it does, another takes over that was built meanwhile (`coming`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from kinbandits.kernels import Foreign, Kernel
 from kinbandits.regression import compiled
 from kinbandits.regression.base import Query, Regression, Ridge
 from kinbandits.regression.exact.append import AppendRegression
+from kinbandits.regression.exact.coming import Coming
 from kinbandits.regression.exact.dense import DenseRegression
 from kinbandits.regression.exact.features import FeatureRegression
 from kinbandits.regression.exact.ladder import LadderRegression
@@ -49,6 +50,7 @@ class ExactRegression(Regression):
         self._feature_rows: float | None = None  # rows from which on feature space pays, once known
         self._tracker = TermsTracker(terms, history, self._known) if steps else None
         self._given = self._settled()
+        self._coming: Coming | None = None
         self._core: Regression = self._pick()(self._given, history)
 
     def _settled(self) -> Ridge:
@@ -96,8 +98,34 @@ class ExactRegression(Regression):
         wanted = self._pick()
         if type(self._core) is wanted and not moved:
             self._core._absorb(start)
+        elif (
+            moved
+            and wanted is AppendRegression
+            and self._coming is not None
+            and self._coming.is_for(self._matrices())
+        ):
+            self._core = self._coming.arrived(self.history)
         else:
             self._core = wanted(self._given, self.history)
+        self._prepare()
+
+    def _matrices(self) -> list[Matrix]:
+        """The matrices in force, as followed."""
+        return [] if self._tracker is None else self._tracker.matrices
+
+    def _prepare(self) -> None:
+        """Work on the regression for the similarity that is chosen but not yet in force."""
+        found = None if self._tracker is None else self._tracker.coming
+        if found is None or not isinstance(self._core, AppendRegression):
+            self._coming = None
+            return
+        force, matrices = found
+        if self._coming is None or not self._coming.is_for(matrices):
+            settings = dataclasses.replace(self.settings, terms=self.settings.terms.settled(matrices))
+            pays = Coming.pays(settings, len(self.history))
+            self._coming = Coming(settings, matrices, force, self.history) if pays else None
+        if self._coming is not None:
+            self._coming.advance(self.history)
 
     def _follow(self, start: int) -> bool:
         """Whether a similarity that changes in steps has changed with the rows from ``start`` on."""
