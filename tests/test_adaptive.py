@@ -629,4 +629,4 @@ def test_the_next_regression_is_built_before_it_is_needed(bulk: int, monkeypatch
                 np.testing.assert_allclose(found.mean, wanted.mean, atol=1e-8)
                 np.testing.assert_allclose(found.width, wanted.width, atol=1e-6)
     assert len(arrived) >= 2
-    assert min(arrived) > 0.75  # most rows had been learned
+    assert min(arrived) > (0.75 if bulk == 1 else 0.5)  # most rows had been learned
