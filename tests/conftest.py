@@ -1,4 +1,4 @@
-"""What all tests share: the Hypothesis profile, `pytest --update-golden`, and a line at the end on what was left out."""
+"""What all tests share: the Hypothesis profile, `pytest --update-golden`, and a line on what was left out."""
 
 from __future__ import annotations
 
