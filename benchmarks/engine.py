@@ -1,4 +1,6 @@
-"""How fast is the exact engine? Ratios to two named baselines, measured in one run; equal arms are checked first.
+"""How fast is the exact engine, with its compiled core and without? Ratios to two named baselines, in one run.
+
+Equal arms are checked first.
 
     naive        the paper's formula, everything built anew at every call
     refactorise  the context-kernel matrix cached, one Cholesky factor of the present matrix a round, one triangular
@@ -8,7 +10,8 @@ Usage: python benchmarks/engine.py [--quick] [--out DIR]
 
 Problems: Digits with the published settings (Estimated similarity, per_arm weights), Pendigits and Letter likewise
 (where KINBANDITS_DATA has them), the synthetic news problem with a context per arm, Known similarity with 100 arms,
-near-singular similarities, Independent, and Lin-UCB. Whole games are timed in CPU seconds of one thread. Where a
+near-singular similarities, Independent, and Lin-UCB. Whole games are timed in CPU seconds of one thread, games with
+the core, without it and of the baseline in turn; where all are played in full, the median of three counts. Where the
 baseline would take too long, its cost is measured at some sizes t and interpolated (marked ~).
 """
 
@@ -34,6 +37,7 @@ from kinbandits.environments import Classification, HiddenDescriptors, Synthetic
 from kinbandits.errors import KinbanditsError, NumericalWarning
 from kinbandits.history import History
 from kinbandits.presets import paper_settings
+from kinbandits.regression import compiled
 from kinbandits.regression.exact.dense import DenseRegression
 
 Settings = dict[str, Any]
@@ -65,7 +69,16 @@ class Problem:
         return policy
 
     def play(self, engine: str, horizon: int) -> tuple[list[Any], np.ndarray]:
-        """Arms, and CPU seconds of each round (choose and update)."""
+        """Arms, and CPU seconds of each round (choose and update). ``"numpy"`` is exact without the core."""
+        core = compiled.CORE
+        if engine == "numpy":
+            compiled.CORE = None
+        try:
+            return self._play("exact" if engine == "numpy" else engine, horizon)
+        finally:
+            compiled.CORE = core
+
+    def _play(self, engine: str, horizon: int) -> tuple[list[Any], np.ndarray]:
         policy = self.policy(engine)
         names = list(policy.arms)
         arms, seconds = [], np.zeros(horizon)
@@ -204,12 +217,22 @@ def slope(seconds: np.ndarray, low: int, high: int) -> float:
 def compare(problem: Problem, checked: int, sizes: tuple[int, ...]) -> dict[str, Any]:
     """Equal arms first, then costs."""
     horizon = problem.horizon
-    arms, seconds = problem.play("exact", horizon)
-    baseline, slow = problem.play("refactorise", min(checked, horizon))
+    totals: dict[str, list[float]] = {"exact": [], "numpy": [], "refactorise": []}
+    played: dict[str, list[Any]] = {}
+    report: dict[str, Any] = {}
+    times: dict[str, np.ndarray] = {}
+    for _ in range(3 if checked >= horizon else 1):
+        for engine in totals:
+            rounds = min(checked, horizon) if engine == "refactorise" else horizon
+            played[engine], times[engine] = problem.play(engine, rounds)
+            report = dict(problem.last.engine_report()) if engine == "exact" else report
+            totals[engine].append(float(times[engine].sum()))
+    arms, baseline, seconds = played["exact"], played["refactorise"], times["exact"]
+    assert arms == played["numpy"], "the core and NumPy play different arms"
     differ = [t for t, (a, b) in enumerate(zip(arms, baseline, strict=False)) if a != b]
     row: dict[str, Any] = {"problem": problem.name, "T": horizon, "checked": len(baseline), "differ": len(differ)}
     if len(baseline) == horizon:
-        total, mark = float(slow.sum()), ""
+        total, mark = float(np.median(totals["refactorise"])), ""
     else:
         last = horizon - 4  # else the rounds beyond the largest size would be taken to cost no more than it does
         sampled_at = [*(t for t in sizes if t < last), last]
@@ -220,13 +243,15 @@ def compare(problem: Problem, checked: int, sizes: tuple[int, ...]) -> dict[str,
         later, sampled = later_rounds(problem, arms, len(baseline))
         row["differ"] += later
         row["checked"] += sampled
-    row["refactorise / exact"] = total / float(seconds.sum())
+    row["refactorise / exact"] = total / float(np.median(totals["exact"]))
+    row["refactorise / numpy"] = total / float(np.median(totals["numpy"]))
+    row["totals"] = {**totals, "refactorise": total}
     row["mark"] = mark
     row["ms a round"] = 1000.0 * float(seconds.mean())
-    row["slope"] = slope(seconds, max(200, horizon // 4), horizon)
+    row["slope"] = slope(seconds, max(100, horizon // 4), horizon)
     naive = one_round_cost(problem, "naive", min(400, horizon - 4), arms, 2)
     row["naive / exact at t=400"] = naive / float(np.median(seconds[max(0, min(380, horizon - 40)) :][:40]))
-    row["report"] = dict(problem.last.engine_report())
+    row["report"] = report
     return row
 
 
@@ -332,13 +357,16 @@ def main() -> None:
     Problem("warm-up", small, {**paper_settings("synthetic", "KMTL-UCB-Est"), "arms": small.arms}, 230).play(
         "exact", 230
     )
-    print(f"{'problem':58s} {'T':>5s} {'refact/exact':>13s} {'naive/exact':>12s} {'slope':>6s} {'differ':>12s}")
+    print(f"compiled core: {compiled.STATE}; times faster than refactorise, with the core and in NumPy alone")
+    print(f"{'problem':46s} {'T':>5s} {'core':>8s} {'NumPy':>8s} {'naive':>7s} {'slope':>6s} {'differ':>12s}")
     for problem, checked, sizes in problems(arguments.quick):
         row = compare(problem, checked, sizes)
         rows.append(row)
         print(
-            f"{row['problem'][:58]:58s} {row['T']:5d} {row['mark']}{row['refactorise / exact']:12.1f} "
-            f"{row['naive / exact at t=400']:12.0f} {row['slope']:6.2f} {row['differ']:5d} of {row['checked']}",
+            f"{row['problem'][:46]:46s} {row['T']:5d} "
+            f"{row['mark'] + format(row['refactorise / exact'], '.1f'):>8s} "
+            f"{row['mark'] + format(row['refactorise / numpy'], '.1f'):>8s} "
+            f"{row['naive / exact at t=400']:7.0f} {row['slope']:6.2f} {row['differ']:5d} of {row['checked']}",
             flush=True,
         )
     authors_streams(400 if arguments.quick else 1250, 1 if arguments.quick else 10)
