@@ -13,7 +13,7 @@ export MKL_NUM_THREADS = 1
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-$(STAMP): pyproject.toml constraints.txt setup.py src/kinbandits/regression/core.c
+$(STAMP): pyproject.toml constraints.txt setup.py $(wildcard src/kinbandits/regression/core/*)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "kinbandits needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || $(PYTHON) -m venv --without-pip $(VENV)
 	@test -x $(BIN)/pip && $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test]' \

@@ -23,7 +23,8 @@ class OptionalBuild(build_ext):
 flags = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math"]
 core = Extension(
     "kinbandits.regression._core",
-    sources=["src/kinbandits/regression/core.c"],
+    sources=["src/kinbandits/regression/core/module.c"],
+    depends=["src/kinbandits/regression/core/loops.h", "src/kinbandits/regression/core/round.h"],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     py_limited_api=True,
     extra_compile_args=[] if os.name == "nt" else flags,

@@ -11,8 +11,8 @@ Usage: python benchmarks/engine.py [--quick] [--out DIR]
 Problems: Digits with the published settings (Estimated similarity, per_arm weights), Pendigits and Letter likewise
 (where KINBANDITS_DATA has them), the synthetic news problem with a context per arm, Known similarity with 100 arms,
 near-singular similarities, Independent, and Lin-UCB. Whole games are timed in CPU seconds of one thread, games with
-the core, without it and of the baseline in turn; where all are played in full, the median of three counts. Where the
-baseline would take too long, its cost is measured at some sizes t and interpolated (marked ~).
+the core, without it and of the baseline in turn; where all are played in full, the median of three counts. Where
+the baseline would take too long, its cost is measured at some sizes t and interpolated (marked ~).
 """
 
 from __future__ import annotations
