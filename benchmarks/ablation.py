@@ -85,32 +85,32 @@ METHODS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "exploration 0.08": lambda e: {"similarity": kb.Independent(), "exploration": 0.08},
     "decaying exploration": lambda e: {
         "similarity": kb.Independent(),
-        "exploration": kb.Decaying(0.1, rounds=1000, floor=0.03),
+        "exploration": kb.exploration.Decaying(0.1, rounds=1000, floor=0.03),
     },
     "GP-UCB exploration": lambda e: {
         "similarity": kb.Independent(),
-        "exploration": kb.GPUCBExploration(len(e.arms), scale=0.3),
+        "exploration": kb.exploration.GPUCBExploration(len(e.arms), scale=0.3),
     },
     "posterior sampling": lambda e: {
         "similarity": kb.Independent(),
-        "exploration": kb.PosteriorSampling(scale=0.5),
+        "exploration": kb.Thompson(scale=0.5),
     },
     "principal components": lambda e: {
         "similarity": kb.Independent(),
-        "context_kernel": kb.Represented(kb.PrincipalComponents(20)),
+        "context_kernel": kb.representation.Represented(kb.representation.PrincipalComponents(20)),
     },
     "reward directions": lambda e: {
         "similarity": kb.Independent(),
-        "context_kernel": kb.Represented(kb.RewardDirections()),
+        "context_kernel": kb.representation.Represented(kb.representation.RewardDirections()),
     },
     # declared: what the user knows of the rewards
-    "ceiling 1 declared": lambda e: {"similarity": kb.Independent(), "ceiling": 1.0},
+    "ceiling 1 declared": lambda e: {"similarity": kb.Independent(), "exploration": kb.UCB(0.1, ceiling=1.0)},
     "principal components, ceiling 1 declared": lambda e: {
         "similarity": kb.Independent(),
-        "context_kernel": kb.Represented(kb.PrincipalComponents(20)),
-        "ceiling": 1.0,
+        "context_kernel": kb.representation.Represented(kb.representation.PrincipalComponents(20)),
+        "exploration": kb.UCB(0.1, ceiling=1.0),
     },
-    "one of N declared": lambda e: {"rewards": "one_of_n", "engine": "exact"},
+    "one of N declared": lambda e: {"rewards": kb.OneOfN(), "engine": "exact"},
 }
 COLD_STARTS = ("explore", "borrow")  # the methods of the problem "cold-start"
 ORDER = {method: i for i, method in enumerate([*COLD_STARTS, *METHODS])}

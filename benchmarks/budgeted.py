@@ -79,7 +79,7 @@ def cost(rounds: int, seeds: int) -> None:
     stream = Clusters(10, 64, 0)
     kernel = default_kernel(np.array([stream.draw()[0] for _ in range(200)]))
     last = rounds or 100_000
-    policy = kb.KMTLUCB(10, context_kernel=kernel, engine="budgeted", budget=512, max_pending=1000)
+    policy = kb.KMTLUCB(10, context_kernel=kernel, engine=kb.Budgeted(points=512), pending=kb.Pending(1000))
     print(f"m=512, N=10, d=64, {kernel}, uniform weights, Independent")
     found = {}
     for t in (2_000, last):
@@ -102,7 +102,7 @@ def cost(rounds: int, seeds: int) -> None:
     print(f"cost ratio {b / a:.3f} (bar: 1.2); memory ratio {memory_b / memory_a:.3f} (bar: 1.05)")
 
     for similarity, name in ((kb.Independent(), "Independent"), (estimated(kernel), "Estimated")):
-        policy = kb.KMTLUCB(10, context_kernel=kernel, similarity=similarity, engine="budgeted", budget=256)
+        policy = kb.KMTLUCB(10, context_kernel=kernel, similarity=similarity, engine=kb.Budgeted(points=256))
         play(policy, stream, 3000)
         ratios = []
         for _ in range(10):
@@ -120,7 +120,7 @@ def default_kernel(contexts: Array) -> kb.RationalQuadratic:
     return kernel
 
 
-def estimated(kernel: kb.Kernel) -> kb.Estimated:
+def estimated(kernel: kb.kernels.Kernel) -> kb.Estimated:
     return kb.Estimated(length_scale=0.3, embedding_kernel=kernel)
 
 
@@ -176,8 +176,8 @@ def regret(rounds: int, seeds: int, names: list[str]) -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", BudgetWarning)
                 found = [
-                    regret_of(kb.KMTLUCB(n, engine=engine, budget=budget, **settings), X, start, stream, y)[0]
-                    for engine in ("exact", "budgeted")
+                    regret_of(kb.KMTLUCB(n, engine=engine, **settings), X, start, stream, y)[0]
+                    for engine in ("exact", kb.Budgeted(points=budget))
                 ]
             pairs.append(found)
             print(f"  {name} seed {seed}: exact {found[0]:.0f}, budgeted {found[1]:.0f}", flush=True)
@@ -203,7 +203,7 @@ def kors(rounds: int, seeds: int) -> None:
             kernel, n = median_kernel(X), len(start)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", BudgetWarning)
-                ours = kb.KMTLUCB(n, context_kernel=kernel, engine="budgeted", budget=budget, tie_break="first")
+                ours = kb.KMTLUCB(n, context_kernel=kernel, engine=kb.Budgeted(points=budget), tie_break="first")
                 pairs.append(
                     [regret_of(p, X, start, stream, y)[0] for p in (ours, KorsUCB(n, kernel, budget, seed))]
                 )
@@ -218,7 +218,7 @@ def mnist(rounds: int, seeds: int) -> None:
     X, start, stream, y = rows_of("mnist", rounds or None, 0)
     kernel = median_kernel(X)
     policy = kb.KMTLUCB(
-        10, context_kernel=kernel, similarity=estimated(kernel), engine="budgeted", budget=256, tie_break="first"
+        10, context_kernel=kernel, similarity=estimated(kernel), engine=kb.Budgeted(points=256), tie_break="first"
     )
     print(f"MNIST, T={len(stream)}, {kernel}, {policy.similarity}, budget 256", flush=True)
     with warnings.catch_warnings():
@@ -271,14 +271,14 @@ def arms(rounds: int, seeds: int) -> None:
             N,
             context_kernel=kernel,
             similarity=kb.Known(kb.RBF(length_scale=0.2), z),
-            engine="budgeted",
+            engine=kb.Budgeted(),
             tie_break="first",
         ),
         "independent, exact": lambda: kb.KMTLUCB(
             N, context_kernel=kernel, similarity=kb.Independent(), engine="exact", tie_break="first"
         ),
-        "LinUCB, exact": lambda: kb.LinUCB(N, engine="exact", tie_break="first", exploration=0.1),
-        "LinUCB pooled, exact": lambda: kb.LinUCB(
+        "LinUCB, exact": lambda: kb.baselines.LinUCB(N, engine="exact", tie_break="first", exploration=0.1),
+        "LinUCB pooled, exact": lambda: kb.baselines.LinUCB(
             N, sharing="pooled", engine="exact", tie_break="first", exploration=0.1
         ),
     }
@@ -300,7 +300,11 @@ def million(rounds: int, seeds: int) -> None:
     stream = Clusters(5, 8, 1)
     kernel = default_kernel(np.array([stream.draw()[0] for _ in range(200)]))
     policy = kb.KMTLUCB(
-        5, context_kernel=kernel, similarity=estimated(kernel), engine="budgeted", budget=64, max_pending=1000
+        5,
+        context_kernel=kernel,
+        similarity=estimated(kernel),
+        engine=kb.Budgeted(points=64),
+        pending=kb.Pending(1000),
     )
     last, step = rounds or 1_000_000, (rounds or 1_000_000) // 20
     memory: list[float] = []

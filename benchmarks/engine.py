@@ -36,7 +36,7 @@ import kinbandits as kb
 from kinbandits.environments import Classification, HiddenDescriptors, SyntheticNews
 from kinbandits.errors import KinbanditsError, NumericalWarning
 from kinbandits.history import History
-from kinbandits.presets import paper_settings
+from kinbandits.presets import paper
 from kinbandits.regression import compiled
 from kinbandits.regression.exact.dense import DenseRegression
 
@@ -124,7 +124,7 @@ def authors_streams(horizon: int, streams: int) -> None:
         costs: dict[str, float] = {}
         policies, played = {}, {}
         for engine in ("exact", "refactorise"):
-            settings = paper_settings("digits", "KMTL-UCB-Est")
+            settings = paper("digits")
             policies[engine] = make_policy(engine, {**settings, "arms": 10, "tie_break": "first"})
             policies[engine].observe(np.arange(10), X[start[s]], (y[start[s]] == np.arange(10)).astype(float))
             costs[engine], played[engine] = 0.0, []
@@ -266,7 +266,7 @@ def problems(quick: bool) -> list[tuple[Problem, int, tuple[int, ...]]]:
         except KinbanditsError as error:
             print(f"left out: {name} ({str(error).splitlines()[0]})")
             return
-        settings = {**paper_settings(name, method), "arms": environment.arms, **changes}
+        settings = {**paper(name, method), "arms": environment.arms, **changes}
         label = f"{name}, {what or method}"
         chosen.append((Problem(label, environment, settings, min(horizon, environment.horizon)), checked, sizes))
 
@@ -275,7 +275,7 @@ def problems(quick: bool) -> list[tuple[Problem, int, tuple[int, ...]]]:
         real("pendigits", "KMTL-UCB-Est", 4000, 1500)
         real("letter", "KMTL-UCB-Est", 2000, 600)
         real("pendigits", "Kernel-UCB-Ind", 4000, 600)
-        wide = paper_settings("pendigits", "KMTL-UCB-Est")["similarity"]
+        wide = paper("pendigits")["similarity"]
         near_singular = {
             "Pooled, per-arm weights": kb.Pooled(),
             "Mixed(0.95), per-arm weights": kb.Mixed(0.95),
@@ -284,7 +284,7 @@ def problems(quick: bool) -> list[tuple[Problem, int, tuple[int, ...]]]:
         for what, similarity in near_singular.items():
             real("pendigits", "KMTL-UCB-Est", 2000, 400, what, similarity=similarity)
     news = SyntheticNews(seed=0, horizon=400 if quick else 1000)
-    news_settings = {**paper_settings("synthetic", "KMTL-UCB-Est"), "arms": news.arms}
+    news_settings = {**paper("synthetic"), "arms": news.arms}
     chosen.append((Problem("synthetic news, context per arm", news, news_settings, news.horizon), 400, sizes))
     hidden = HiddenDescriptors(seed=0, n_arms=100, horizon=300 if quick else 1000)
     described = {
@@ -354,7 +354,7 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     rows = []
     small = SyntheticNews(seed=1, horizon=230)  # imports and first calls are not measured
-    Problem("warm-up", small, {**paper_settings("synthetic", "KMTL-UCB-Est"), "arms": small.arms}, 230).play(
+    Problem("warm-up", small, {**paper("synthetic"), "arms": small.arms}, 230).play(
         "exact", 230
     )
     print(f"compiled core: {compiled.STATE}; times faster than refactorise, with the core and in NumPy alone")

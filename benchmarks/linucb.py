@@ -29,7 +29,7 @@ class Ours:
     """Our policy itself, with no layer in between, on contexts with the peers' features."""
 
     def __init__(self, arms: list[int]) -> None:
-        self.policy = kb.LinUCB(arms, ridge=RIDGE, exploration=ALPHA, tie_break="first")
+        self.policy = kb.baselines.LinUCB(arms, ridge=RIDGE, exploration=ALPHA, tie_break="first")
 
     def features(self, context: Any) -> Any:
         return np.append(context / np.sqrt(len(context)), 1.0)

@@ -29,7 +29,7 @@ def seconds_of_a_round(rows: int, n_arms: int, repeats: int = 3) -> float:
     """Median time to choose and to learn with this many rows, re-factorising."""
     rng = np.random.default_rng(rows)
     X = rng.normal(size=(rows + repeats, 16))
-    settings = kb.presets.paper_settings("digits", "KMTL-UCB-Est")
+    settings = kb.presets.paper("digits")
     policy = make_policy("refactorise", {**settings, "arms": n_arms})
     policy.observe(rng.integers(n_arms, size=rows).tolist(), X[:rows], rng.integers(2, size=rows).astype(float))
     times = []

@@ -17,27 +17,29 @@ import numpy as np
 import kinbandits as kb
 from kinbandits.environments import Users
 
-BETA = kb.LogExploration(0.3)
+BETA = kb.exploration.LogExploration(0.3)
 METHODS: dict[str, Callable[[Users], Any]] = {
-    "Uniform": lambda e: kb.Uniform(e.arms),
-    "LinUCB, each user alone": lambda e: kb.LinUCB(e.arms, exploration=BETA, cold_start="borrow"),
-    "LinUCB, all users one": lambda e: kb.LinUCB(e.arms, sharing="pooled", exploration=BETA, cold_start="borrow"),
-    "LinUCB, clusters known": lambda e: kb.LinUCB(
-        e.arms, similarity=kb.Clustered(e.clusters), exploration=BETA, cold_start="borrow"
+    "Uniform": lambda e: kb.baselines.Uniform(e.arms),
+    "LinUCB, each user alone": lambda e: kb.baselines.LinUCB(e.arms, exploration=BETA, cold_start="borrow"),
+    "LinUCB, all users one": lambda e: kb.baselines.LinUCB(
+        e.arms, sharing="pooled", exploration=BETA, cold_start="borrow"
     ),
-    "GOBLin": lambda e: kb.GOBLin(e.arms, graph=e.graph, exploration=BETA),
+    "LinUCB, clusters known": lambda e: kb.baselines.LinUCB(
+        e.arms, similarity=kb.contrib.Clustered(e.clusters), exploration=BETA, cold_start="borrow"
+    ),
+    "GOBLin": lambda e: kb.baselines.GOBLin(e.arms, graph=e.graph, exploration=BETA),
     "GOBLin, macro": lambda e: gob(e, "macro"),
     "GOBLin, block": lambda e: gob(e, "block"),
-    "CLUB(confidence=0.15)": lambda e: kb.CLUB(e.arms, confidence=0.15, exploration=BETA),
-    "CLUB(confidence=0.3)": lambda e: kb.CLUB(e.arms, confidence=0.3, exploration=BETA),
-    "CLUB(confidence=0.6)": lambda e: kb.CLUB(e.arms, confidence=0.6, exploration=BETA),
-    "COFIBA(confidence=0.1)": lambda e: kb.COFIBA(e.arms, items=e.items, confidence=0.1, exploration=BETA),
-    "COFIBA(confidence=0.3)": lambda e: kb.COFIBA(e.arms, items=e.items, confidence=0.3, exploration=BETA),
+    "CLUB(confidence=0.15)": lambda e: kb.contrib.CLUB(e.arms, confidence=0.15, exploration=BETA),
+    "CLUB(confidence=0.3)": lambda e: kb.contrib.CLUB(e.arms, confidence=0.3, exploration=BETA),
+    "CLUB(confidence=0.6)": lambda e: kb.contrib.CLUB(e.arms, confidence=0.6, exploration=BETA),
+    "COFIBA(confidence=0.1)": lambda e: kb.contrib.COFIBA(e.arms, items=e.items, confidence=0.1, exploration=BETA),
+    "COFIBA(confidence=0.3)": lambda e: kb.contrib.COFIBA(e.arms, items=e.items, confidence=0.3, exploration=BETA),
 }
 
 
 def gob(e: Users, variant: Any) -> Any:
-    return kb.GOBLin(e.arms, graph=e.graph, variant=variant, clusters=e.clusters, exploration=BETA)
+    return kb.baselines.GOBLin(e.arms, graph=e.graph, variant=variant, clusters=e.clusters, exploration=BETA)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -39,7 +40,7 @@ KERNELS: dict[str, object] = {
     "rational": kb.RationalQuadratic(length_scale=0.8),
     "rational-2": kb.RationalQuadratic(length_scale=0.8, alpha=2.5),
     "linear": kb.Linear(),
-    "polynomial": (kb.Linear() + kb.Constant(1.0)) ** 2,
+    "polynomial": (kb.Linear() + kb.kernels.Constant(1.0)) ** 2,
     "mixture": 0.5 * kb.RBF() + 0.2 * kb.Linear() * kb.Matern(nu=1.5),
     "callable": laplacian_of_differences,
 }
@@ -61,7 +62,7 @@ def ring(n_arms: int) -> Array:
     return A
 
 
-SIMILARITIES: dict[str, Callable[[int], kb.Similarity]] = {
+SIMILARITIES: dict[str, Callable[[int], kb.similarity.Similarity]] = {
     "independent": lambda n: kb.Independent(),
     "pooled": lambda n: kb.Pooled(),
     "mixed": lambda n: kb.Mixed(mu=0.6),
@@ -77,11 +78,18 @@ SIMILARITIES: dict[str, Callable[[int], kb.Similarity]] = {
 }
 
 EXACT_ENGINES = [name for name in ENGINES if name == "exact"]  # those that must agree with "naive"
+
+
+def engine_of(name: str, points: int = 256) -> Any:
+    """An engine by the name under which tests speak of it."""
+    return kb.Budgeted(points) if name == "budgeted" else name
+
+
 WEIGHTINGS = ["uniform", "per_arm"]
 COLD_STARTS = ["explore", "borrow"]
 
 
-def two_terms(similarity: kb.Similarity, kernel: object) -> Terms:
+def two_terms(similarity: kb.similarity.Similarity, kernel: object) -> Terms:
     """The pair under test on some columns, and a second product on others."""
     return kb.Term(similarity, kernel) + kb.Term(kb.Pooled(), kb.Linear(), columns=[2, 0])
 
@@ -170,7 +178,7 @@ def contexts(draw: st.DrawFn, n: int | None = None, d: int | None = None) -> Arr
 
 
 @st.composite
-def simple_kernels(draw: st.DrawFn, d: int) -> kb.Kernel:
+def simple_kernels(draw: st.DrawFn, d: int) -> kb.kernels.Kernel:
     scale = draw(st.one_of(length_scales, st.tuples(*[length_scales] * d)))
     return draw(
         st.sampled_from(
@@ -180,14 +188,14 @@ def simple_kernels(draw: st.DrawFn, d: int) -> kb.Kernel:
                 kb.Matern(length_scale=scale, nu=1.5),
                 kb.Matern(length_scale=scale, nu=2.5),
                 kb.Linear(),
-                kb.Constant(draw(st.floats(0.0, 5.0))),
+                kb.kernels.Constant(draw(st.floats(0.0, 5.0))),
             ]
         )
     )
 
 
 @st.composite
-def kernels(draw: st.DrawFn, d: int, depth: int = 2) -> kb.Kernel:
+def kernels(draw: st.DrawFn, d: int, depth: int = 2) -> kb.kernels.Kernel:
     """Kernels of ours: simple ones, and sums, products and multiples of them."""
     if depth == 0 or draw(st.booleans()):
         return draw(simple_kernels(d))
@@ -200,7 +208,7 @@ def kernels(draw: st.DrawFn, d: int, depth: int = 2) -> kb.Kernel:
 
 
 @st.composite
-def similarities(draw: st.DrawFn, n_arms: int) -> kb.Similarity:
+def similarities(draw: st.DrawFn, n_arms: int) -> kb.similarity.Similarity:
     """Any similarity for so many arms; negative entries and estimates of any length scale included."""
     kind = draw(st.sampled_from(sorted(SIMILARITIES)))
     if kind == "estimated":

@@ -18,6 +18,7 @@ from kinbandits.history import History
 from kinbandits.regression import Query, Ridge, make_regression
 from kinbandits.similarity import Adaptive, Problem, Settled, finished, takes_force
 from kinbandits.similarity.evidence import context_gram, race
+from kinbandits.simulate import simulate
 from kinbandits.terms import as_terms
 from kinbandits.testing import check_similarity
 from strategies import negative_similarity, random_rows
@@ -186,10 +187,12 @@ def test_keeps_the_contract_of_similarities() -> None:
     check_similarity(Settled(negative_similarity(3)), 3, rng.normal(size=(5, 2)))
 
 
-@pytest.mark.parametrize("kernel", [RBF, kb.Linear() + kb.Constant(1.0)])
+@pytest.mark.parametrize("kernel", [RBF, kb.Linear() + kb.kernels.Constant(1.0)])
 @pytest.mark.parametrize("weighting", ["uniform", "per_arm"])
 @pytest.mark.parametrize("base", [None, kb.Mixed(0.5)])
-def test_exact_engine_follows_the_definition(kernel: kb.Kernel, weighting: str, base: kb.Similarity | None) -> None:
+def test_exact_engine_follows_the_definition(
+    kernel: kb.kernels.Kernel, weighting: str, base: kb.similarity.Similarity | None
+) -> None:
     adaptive = EAGER if base is None else EAGER.replace(base=base)
     settings = Ridge(as_terms(kb.Term(adaptive, kernel)), 0.05, weighting, "explore")  # type: ignore[arg-type]
     rows = kin_rows(2, t=70)
@@ -248,7 +251,7 @@ def test_identity_costs_what_independent_costs() -> None:
 
 def play(policy: kb.KMTLUCB, rounds: int, seed: int = 0) -> list[object]:
     environment = HiddenDescriptors(seed=seed, n_arms=5, horizon=rounds, similarity=0.7)
-    return [row["arm"] for row in kb.play(policy, environment, trained=True)]
+    return simulate(policy, environment, trained=True)["arm"].tolist()
 
 
 def test_a_choice_by_a_function_is_made_again(tmp_path: Path) -> None:
@@ -299,7 +302,7 @@ def test_a_choice_is_saved_and_not_made_again(tmp_path: Path, monkeypatch: pytes
     np.testing.assert_array_equal(loaded.similarity_matrix(), policy.similarity_matrix())
 
 
-@pytest.mark.parametrize("engine", ["auto", "naive", "budgeted"])
+@pytest.mark.parametrize("engine", ["auto", "naive", kb.Budgeted()])
 def test_saved_and_loaded_goes_on_the_same(engine: str, tmp_path: Path) -> None:
     policy = kb.KMTLUCB(5, similarity=EAGER.replace(first=20), engine=engine)
     play(policy, 50)
@@ -449,7 +452,7 @@ def test_a_constant_level_is_a_rank_one_term() -> None:
 
 
 @pytest.mark.parametrize("kernel", [RBF, kb.RationalQuadratic(0.7), kb.Matern(0.5), kb.RBF(0.5) + kb.Linear()])
-def test_kernel_values_of_all_pairs_are_those_of_the_kernel(kernel: kb.Kernel) -> None:
+def test_kernel_values_of_all_pairs_are_those_of_the_kernel(kernel: kb.kernels.Kernel) -> None:
     X = np.random.default_rng(0).normal(size=(300, 3)) + 1e3
     X[7] = X[8]
     np.testing.assert_allclose(finished(context_gram(kernel, X)), kernel(X, X), atol=1e-8)

@@ -11,20 +11,23 @@ import pytest
 import kinbandits as kb
 from kinbandits.exploration import Schedule
 
-SCHEDULES = [kb.ConstantExploration(0.2), kb.Decaying(0.5, rounds=3), kb.GPUCBExploration(3)]
+SCHEDULES = [
+    kb.exploration.Decaying(0.5, rounds=3),
+    kb.exploration.GPUCBExploration(3),
+]
 
 
 def test_numbers() -> None:
-    assert kb.ConstantExploration(0.3)(7) == 0.3
-    assert kb.Decaying(0.2, rounds=100, floor=0.15)(10**6) == 0.15
+    assert kb.exploration.Decaying(0.2, rounds=100, floor=0.15)(10**6) == 0.15
     beta = 2.0 * math.log(5 * 9 * math.pi**2 / (6 * 0.2))
-    assert kb.GPUCBExploration(5, ridge=0.04, delta=0.2)(3) == pytest.approx(0.2 * math.sqrt(beta))
-    values = [kb.Decaying()(t) for t in range(1, 50)]
+    assert kb.exploration.GPUCBExploration(5, ridge=0.04, delta=0.2)(3) == pytest.approx(0.2 * math.sqrt(beta))
+    values = [kb.exploration.Decaying()(t) for t in range(1, 50)]
     assert values == sorted(values, reverse=True)
 
 
 @pytest.mark.parametrize(
-    "schedule", [kb.ConstantExploration(0.2), kb.Decaying(0.5, rounds=3), kb.GPUCBExploration(3)]
+    "schedule",
+    [kb.exploration.Decaying(0.5, rounds=3), kb.exploration.GPUCBExploration(3)],
 )
 def test_a_policy_follows_it_and_saves_it(schedule: Schedule, tmp_path: Path) -> None:
     policy = kb.KMTLUCB(3, context_kernel=kb.RBF(), exploration=schedule)
@@ -43,9 +46,9 @@ def test_a_policy_follows_it_and_saves_it(schedule: Schedule, tmp_path: Path) ->
 
 def test_bad_numbers() -> None:
     for wrong in (
-        lambda: kb.Decaying(-1.0),
-        lambda: kb.GPUCBExploration(0),
-        lambda: kb.GPUCBExploration(2, delta=1.0),
+        lambda: kb.exploration.Decaying(-1.0),
+        lambda: kb.exploration.GPUCBExploration(0),
+        lambda: kb.exploration.GPUCBExploration(2, delta=1.0),
     ):
         with pytest.raises(ValueError, match="must be"):
             wrong()

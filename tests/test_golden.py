@@ -41,11 +41,13 @@ POLICIES: dict[str, Callable[[int], kb.KMTLUCB]] = {
     "known": lambda n: kb.KMTLUCB(
         n, context_kernel=KERNEL, similarity=kb.Known(kb.RBF(0.3), np.linspace(0, 1, n)), epsilon=0.05
     ),
-    "pooled": lambda n: kb.KernelUCB(n, sharing="pooled", context_kernel=kb.Matern(length_scale=2.0), ridge=0.1),
+    "pooled": lambda n: kb.baselines.KernelUCB(
+        n, sharing="pooled", context_kernel=kb.Matern(length_scale=2.0), ridge=0.1
+    ),
     "mixed": lambda n: kb.KMTLUCB(
         n, context_kernel=KERNEL, similarity=kb.Mixed(0.5), exploration=lambda t: 0.3 / np.sqrt(t)
     ),
-    "linucb": lambda n: kb.LinUCB(n, exploration=0.5),
+    "linucb": lambda n: kb.baselines.LinUCB(n, exploration=0.5),
 }
 CASES = [(p, e) for p in POLICIES for e in ENVIRONMENTS if (p, e) != ("pooled", "digits")]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import sys
 import pytest
 
 import kinbandits as kb
+from kinbandits import _renamed
 
 HEAVY = [
     "sklearn",
@@ -30,6 +32,7 @@ HEAVY = [
     "torch",
     "typer",
     "rich",
+    "pydantic",
 ]
 
 
@@ -79,20 +82,53 @@ print(time.perf_counter() - wall, (time.process_time() - cpu) / below)
     assert wall < 0.6 or ratio < 2.0, f"{wall:.2f} s, {ratio:.2f} times NumPy and SciPy"
 
 
-CORE = {
-    "KMTLUCB", "RBF", "Constant", "Decision", "Decisions", "Estimated", "Explanation", "Graph", "Independent",
-    "Kernel", "KernelUCB", "Known", "LinUCB", "Linear", "Matern", "Median", "Mixed", "Policy", "Pooled",
-    "Prediction", "Similarity", "Term", "__version__", "errors", "load",
+ROOMS = {
+    "baselines": ["LinUCB", "KernelUCB", "UCB1", "EpsilonGreedy", "GOBLin", "GPUCB", "CGPUCB", "BetaThompson",
+                  "GaussianThompson", "Uniform", "SupKMTLUCB", "SupKernelUCB", "SupLinUCB"],
+    "contrib": ["COFIBA", "CLUB", "Clustered", "OnlineClusters"],
+    "exploration": ["Decaying", "GPUCBExploration", "LogExploration", "Schedule"],
+    "kernels": ["Constant", "Kernel"],
+    "policies": ["Policy", "Decisions", "Explanation"],
+    "similarity": ["Similarity"],
+    **{room: [] for room in ["datasets", "environments", "errors", "ope", "presets", "theory"]},
 }  # fmt: skip
 
 
 def test_exported_names() -> None:
-    assert set(kb.__all__) >= CORE
-    for name in kb.__all__:
-        assert getattr(kb, name) is not None
+    assert len(kb.__all__) <= 30
     assert len(set(kb.__all__)) == len(kb.__all__)
-    documented = [n for n in kb.__all__ if not n.startswith("__")]
-    assert [n for n in documented if not (getattr(kb, n).__doc__ or "").strip()] == []
+    assert {"KMTLUCB", "Decision", "load", "RBF", "Estimated", "UCB", "Thompson", "Range"} <= set(kb.__all__)
+    assert [n for n in kb.__all__ if not (getattr(kb, n).__doc__ or "").strip()] == []
+    assert kb.__version__
+    for room, names in ROOMS.items():
+        for name in names:
+            assert getattr(getattr(kb, room), name).__doc__
+
+
+def test_the_constructor_can_be_remembered() -> None:
+    assert len(inspect.signature(kb.KMTLUCB).parameters) <= 16
+
+
+def test_baselines_are_classes() -> None:
+    """So that isinstance works, and what is saved is known again."""
+    for name in kb.baselines.__all__:
+        assert issubclass(getattr(kb.baselines, name), kb.policies.Policy)
+    assert isinstance(kb.baselines.LinUCB(3), kb.baselines.LinUCB)
+    assert isinstance(kb.baselines.LinUCB(3), kb.KMTLUCB)
+    assert not isinstance(kb.KMTLUCB(3), kb.baselines.LinUCB)
+
+
+@pytest.mark.parametrize("name", sorted(_renamed.NAMES))
+def test_old_names_say_the_new_one(name: str) -> None:
+    new = _renamed.NAMES[name]
+    with pytest.raises(AttributeError, match=f"kinbandits.{name} is now"):
+        getattr(kb, name)
+    path = new.removeprefix("kb.").removeprefix("kinbandits.")
+    if new.startswith("kb.") and " " not in new:
+        found: object = kb
+        for part in path.split("."):
+            found = getattr(found, part)
+        assert found is not None
 
 
 def test_dir_shows_the_exported_names_and_no_others_in_public() -> None:

@@ -21,13 +21,13 @@ NAMESPACE = {name: getattr(kernel_names, name) for name in kernel_names.__all__}
 
 
 @st.composite
-def kernel_and_rows(draw: st.DrawFn) -> tuple[kb.Kernel, np.ndarray]:
+def kernel_and_rows(draw: st.DrawFn) -> tuple[kb.kernels.Kernel, np.ndarray]:
     d = draw(st.integers(1, 3))
     return draw(own.kernels(d)), draw(own.contexts(d=d))
 
 
 @given(kernel_and_rows())
-def test_gram_is_symmetric_and_positive_semidefinite(case: tuple[kb.Kernel, np.ndarray]) -> None:
+def test_gram_is_symmetric_and_positive_semidefinite(case: tuple[kb.kernels.Kernel, np.ndarray]) -> None:
     kernel, X = case
     K = kernel(X, X)
     assert K.shape == (len(X), len(X))
@@ -37,13 +37,15 @@ def test_gram_is_symmetric_and_positive_semidefinite(case: tuple[kb.Kernel, np.n
 
 
 @given(kernel_and_rows())
-def test_diag_is_the_diagonal(case: tuple[kb.Kernel, np.ndarray]) -> None:
+def test_diag_is_the_diagonal(case: tuple[kb.kernels.Kernel, np.ndarray]) -> None:
     kernel, X = case
     np.testing.assert_allclose(kernel.diag(X), np.diag(kernel(X, X)), rtol=1e-12, atol=1e-12)
 
 
 @given(kernel_and_rows(), st.data())
-def test_entries_depend_on_their_two_rows_alone(case: tuple[kb.Kernel, np.ndarray], data: st.DataObject) -> None:
+def test_entries_depend_on_their_two_rows_alone(
+    case: tuple[kb.kernels.Kernel, np.ndarray], data: st.DataObject
+) -> None:
     """A matrix grown row by row is the one computed at once (to the last bit but for inner products)."""
     kernel, X = case
     K = kernel(X, X)
@@ -56,7 +58,9 @@ def test_entries_depend_on_their_two_rows_alone(case: tuple[kb.Kernel, np.ndarra
 
 
 @given(st.integers(1, 3).flatmap(lambda d: st.tuples(own.kernels(d), own.kernels(d), own.contexts(d=d))))
-def test_sum_product_and_multiple_are_those_of_the_values(case: tuple[kb.Kernel, kb.Kernel, np.ndarray]) -> None:
+def test_sum_product_and_multiple_are_those_of_the_values(
+    case: tuple[kb.kernels.Kernel, kb.kernels.Kernel, np.ndarray],
+) -> None:
     first, second, X = case
     np.testing.assert_array_equal((first + second)(X, X), first(X, X) + second(X, X))
     np.testing.assert_array_equal((first * second)(X, X), first(X, X) * second(X, X))
@@ -66,7 +70,7 @@ def test_sum_product_and_multiple_are_those_of_the_values(case: tuple[kb.Kernel,
 
 
 @given(kernel_and_rows())
-def test_equal_after_pickling_and_repr(case: tuple[kb.Kernel, np.ndarray]) -> None:
+def test_equal_after_pickling_and_repr(case: tuple[kb.kernels.Kernel, np.ndarray]) -> None:
     kernel, X = case
     for twin in (pickle.loads(pickle.dumps(kernel)), eval(repr(kernel), dict(NAMESPACE))):
         assert twin == kernel
@@ -75,7 +79,7 @@ def test_equal_after_pickling_and_repr(case: tuple[kb.Kernel, np.ndarray]) -> No
 
 
 @given(kernel_and_rows())
-def test_features_where_there_are_any_reproduce_the_kernel(case: tuple[kb.Kernel, np.ndarray]) -> None:
+def test_features_where_there_are_any_reproduce_the_kernel(case: tuple[kb.kernels.Kernel, np.ndarray]) -> None:
     kernel, X = case
     phi = kernel.features(X)
     has_no_map = any(name in repr(kernel) for name in ("RBF", "Matern", "RationalQuadratic"))
@@ -94,13 +98,13 @@ SKLEARN_TWINS = [
     (kb.RationalQuadratic(length_scale=0.4), sk.RationalQuadratic(length_scale=0.4, alpha=1.0)),
     (kb.RationalQuadratic(length_scale=0.4, alpha=2.5), sk.RationalQuadratic(length_scale=0.4, alpha=2.5)),
     (kb.Linear(), sk.DotProduct(sigma_0=0.0)),
-    (kb.Linear() + kb.Constant(4.0), sk.DotProduct(sigma_0=2.0)),
-    (kb.Constant(3.0), sk.ConstantKernel(3.0)),
+    (kb.Linear() + kb.kernels.Constant(4.0), sk.DotProduct(sigma_0=2.0)),
+    (kb.kernels.Constant(3.0), sk.ConstantKernel(3.0)),
 ]
 
 
 @pytest.mark.parametrize(("ours", "theirs"), SKLEARN_TWINS, ids=[repr(k) for k, _ in SKLEARN_TWINS])
-def test_same_values_as_scikit_learn(ours: kb.Kernel, theirs: sk.Kernel) -> None:
+def test_same_values_as_scikit_learn(ours: kb.kernels.Kernel, theirs: sk.Kernel) -> None:
     rng = np.random.default_rng(0)
     A, B = rng.standard_normal((5, 2)), rng.standard_normal((4, 2))
     np.testing.assert_allclose(ours(A, B), theirs(A, B), rtol=1e-12)
@@ -120,7 +124,7 @@ def test_no_kernel_of_ours_builds_a_matrix_for_its_diagonal() -> None:
         kb.RBF(),
         kb.Matern(),
         kb.Linear(),
-        kb.Constant(2.0),
+        kb.kernels.Constant(2.0),
         kb.RBF() * kb.Linear() + 2.0 * kb.Matern(),
     ):
         assert kernel.diag(X).shape == (1_000_000,)
@@ -160,7 +164,7 @@ def test_median_reads_the_first_rows_and_then_stands_still() -> None:
     X = rng.standard_normal((100, 2))
     kernel = kb.Median(rows=10)
 
-    def after(n: int) -> kb.Kernel:
+    def after(n: int) -> kb.kernels.Kernel:
         return kernel.fit(X[:n])
 
     distances = [np.linalg.norm(X[i] - X[j]) for i in range(10) for j in range(i)]
@@ -190,7 +194,7 @@ def test_median_reads_the_first_rows_and_then_stands_still() -> None:
         (lambda: kb.Matern(length_scale=np.nan), ValueError, "length_scale must be finite, got nan"),
         (lambda: kb.Matern(length_scale="1"), TypeError, "length_scale must be a number, got '1'"),
         (lambda: kb.Matern(nu=2.0), ValueError, "nu must be 0.5, 1.5 or 2.5, got 2.0"),
-        (lambda: kb.Constant(-1.0), ValueError, "value must be at least 0, got -1.0"),
+        (lambda: kb.kernels.Constant(-1.0), ValueError, "value must be at least 0, got -1.0"),
         (lambda: -1.0 * kb.RBF(), ValueError, "factor of a kernel must be at least 0, got -1.0"),
         (lambda: kb.RBF() ** 0, ValueError, "whole power of at least 1, got 0"),
         (lambda: kb.RBF() ** 1.5, ValueError, "whole power of at least 1, got 1.5"),

@@ -7,6 +7,7 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.errors import InvalidInputError, InvalidTypeError
+from strategies import engine_of
 
 
 def rows(t=60):
@@ -16,7 +17,7 @@ def rows(t=60):
 
 def policy(engine, memory, **settings):
     defaults = {"context_kernel": kb.RBF(length_scale=0.7), "similarity": kb.Mixed(mu=0.4), "ridge": 0.2}
-    return kb.KMTLUCB(3, engine=engine, memory=memory, **(defaults | settings))
+    return kb.KMTLUCB(3, engine=engine_of(engine), memory=memory, **(defaults | settings))
 
 
 @pytest.mark.parametrize("engine", ["naive", "exact", "budgeted"])
@@ -56,7 +57,7 @@ def test_a_world_that_turns_over_is_followed(engine, memory):
     leads = []
     for remembered in (None, memory):
         learner = kb.KMTLUCB(
-            2, context_kernel=kb.RBF(length_scale=2.0), engine=engine, budget=64, memory=remembered
+            2, context_kernel=kb.RBF(length_scale=2.0), engine=engine_of(engine, 64), memory=remembered
         )
         for i in range(0, 260, 20):
             learner.observe(arms[i : i + 20], contexts[i : i + 20], rewards[i : i + 20])
@@ -88,5 +89,5 @@ def test_bad_memories():
         kb.Forgetting(half_life=0)
     with pytest.raises(InvalidTypeError, match="memory must be None"):
         kb.KMTLUCB(2, memory=100)
-    with pytest.raises(InvalidInputError, match="budget must be at least 1"):
-        kb.KMTLUCB(2, budget=0)
+    with pytest.raises(InvalidInputError, match="points must be at least 1"):
+        kb.Budgeted(points=0)

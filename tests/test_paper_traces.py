@@ -56,7 +56,7 @@ def rounds_of(trace: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return (X[rows] * trace["feature_scale"])[:, None, :], (y[rows][:, None] == np.arange(N)).astype(float)
 
 
-def similarity_of(trace: dict[str, Any]) -> kb.Similarity:
+def similarity_of(trace: dict[str, Any]) -> kb.similarity.Similarity:
     kind = trace["similarity_kind"]
     if kind == "known":
         return kb.Known(trace["known_similarity"])

@@ -21,7 +21,7 @@ VALUES = [
     kb.Graph([[0, 1], [1, 0]], normalise=True),
     kb.Estimated(0.3, kb.RBF(2.0)),
     kb.Adaptive(),
-    kb.Decaying(),
+    kb.exploration.Decaying(),
     kb.Window(50),
     kb.Term(kb.Mixed(0.5), kb.RBF(), columns=[1, 0]),
 ]
@@ -57,8 +57,8 @@ def test_inner_parameters_change_and_the_value_itself_does_not() -> None:
 POLICIES = [
     lambda: kb.KMTLUCB(["a", "b"], similarity=kb.Mixed(0.3), context_kernel=kb.RBF(2.0), epsilon=0.1, seed=4),
     lambda: kb.KMTLUCB(3),
-    lambda: kb.LinUCB(3, sharing="hybrid"),
-    lambda: kb.SupKMTLUCB(3, horizon=100, similarity=kb.Mixed(0.3), context_kernel=kb.RBF(2.0)),
+    lambda: kb.baselines.LinUCB(3, sharing="hybrid"),
+    lambda: kb.baselines.SupKMTLUCB(3, horizon=100, similarity=kb.Mixed(0.3), context_kernel=kb.RBF(2.0)),
 ]
 
 
@@ -109,4 +109,4 @@ def test_bad_settings_change_nothing() -> None:
             policy.set_params(**bad)
         assert policy.get_params() == before
     with pytest.raises(ValueError, match="has no setting 'similarity'"):  # there are two
-        kb.LinUCB(3, sharing="hybrid").set_params(similarity=kb.Pooled())
+        kb.baselines.LinUCB(3, sharing="hybrid").set_params(similarity=kb.Pooled())

@@ -26,10 +26,10 @@ HALF = ROUNDS // 2
 SCHEDULE = POLICIES["mixed"](2).exploration  # a function is not saved: it is handed over again
 GAMES: dict[tuple[str, str], Callable[[int], kb.KMTLUCB]] = {(p, e): POLICIES[p] for p, e in CASES}
 GAMES |= {
-    ("budgeted", e): lambda n, wide=wide: kb.KMTLUCB(n, engine="budgeted", budget=64, context_kernel=kb.RBF(wide))
+    ("budgeted", e): lambda n, wide=wide: kb.KMTLUCB(n, engine=kb.Budgeted(points=64), context_kernel=kb.RBF(wide))
     for e, wide in (("news", 2.0), ("digits", 40.0))
 }
-GAMES |= {("sampled", "news"): lambda n: kb.KMTLUCB(n, exploration=kb.PosteriorSampling())}
+GAMES |= {("sampled", "news"): lambda n: kb.KMTLUCB(n, exploration=kb.Thompson())}
 TOLERANCE = {"budgeted": 1e-5}  # its dictionary may be nearly singular; all else 1e-8
 
 

@@ -11,7 +11,7 @@ import pytest
 import kinbandits as kb
 from kinbandits.environments import Streams, SyntheticNews
 from kinbandits.errors import InvalidInputError
-from kinbandits.presets import METHODS, PAPER, grid, paper_settings
+from kinbandits.presets import METHODS, PAPER, grid, paper
 
 STREAMS = str(Path(__file__).parent / "golden" / "digits-streams.npz")
 
@@ -45,9 +45,9 @@ def test_segment_and_synthetic_have_more():
 def test_each_preset_makes_a_policy_with_the_papers_score(data, method):
     if method == "KMTL-UCB" and data != "synthetic":
         with pytest.raises(InvalidInputError, match="only the synthetic problem"):
-            paper_settings(data, method)
+            paper(data, method)
         return
-    settings = paper_settings(data, method)
+    settings = paper(data, method)
     policy = kb.KMTLUCB(arms=5, **settings)
     # mean + 0.1 sqrt(k - q): with no data, 0.1
     assert policy.choose(np.zeros(2), scores=True).scores == pytest.approx([0.1] * 5)
@@ -59,7 +59,7 @@ def test_each_preset_makes_a_policy_with_the_papers_score(data, method):
 
 
 def test_known_similarity_is_that_of_the_angles():
-    policy = kb.KMTLUCB(arms=5, **paper_settings("synthetic", "KMTL-UCB"))
+    policy = kb.KMTLUCB(arms=5, **paper("synthetic", "KMTL-UCB"))
     theta = SyntheticNews().theta
     truth = np.exp(-PAPER["synthetic"].known * (theta[:, None] - theta[None, :]) ** 2)
     assert np.allclose(policy.similarity_matrix(), truth, atol=1e-12)
@@ -67,9 +67,9 @@ def test_known_similarity_is_that_of_the_angles():
 
 def test_unknown_names():
     with pytest.raises(InvalidInputError, match="no published settings for 'iris'"):
-        paper_settings("iris", "KMTL-UCB-Est")
+        paper("iris")
     with pytest.raises(InvalidInputError, match="there is no method 'LinUCB'"):
-        paper_settings("digits", "LinUCB")
+        paper("digits", "LinUCB")
 
 
 REGRET = {"KMTL-UCB-Est": (315, 359, 361), "Kernel-UCB-Ind": (324, 378, 409)}
@@ -81,27 +81,19 @@ REGRET = {"KMTL-UCB-Est": (315, 359, 361), "Kernel-UCB-Ind": (324, 378, 409)}
 def test_regret_on_the_reference_streams_of_digits(method, seed):
     """Run by run as published; rounding in near-ties may move a run by a few."""
     environment = Streams("digits", STREAMS, seed=seed)
-    policy = kb.KMTLUCB(environment.arms, **paper_settings("digits", method))
+    policy = kb.KMTLUCB(environment.arms, **paper("digits", method))
     assert kb.simulate(policy, environment).final_regret == pytest.approx(REGRET[method][seed], abs=4)
 
 
-@pytest.mark.parametrize("data", PRINTED)
-def test_published_settings_by_name(data):
-    short = kb.KMTLUCB(5, settings=f"paper/{data}")
-    assert short.get_params() == kb.KMTLUCB(5, **paper_settings(data, "KMTL-UCB-Est")).get_params()
-
-
-def test_what_is_given_wins_over_settings():
-    policy = kb.KMTLUCB(5, settings="paper", ridge=0.04, weighting="uniform", similarity=kb.Pooled())
+def test_what_all_experiments_share():
+    policy = kb.KMTLUCB(5, **paper(ridge=0.04) | {"weighting": "uniform", "similarity": kb.Pooled()})
     assert (policy.ridge, policy.weighting, policy.similarity) == (0.04, "uniform", kb.Pooled())
     assert policy.exploration == pytest.approx(0.02)
     assert policy.tie_break == "first"
-    plain = kb.KMTLUCB(5, settings="paper")
+    plain = kb.KMTLUCB(5, **paper())
     assert (plain.ridge, plain.weighting, plain.cold_start) == (0.001, "per_arm", "explore")
     assert isinstance(plain.similarity, kb.Estimated)
     plain.observe([0, 1, 0], [[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
     assert plain.choose([0.5]).arm in range(5)
-    assert kb.KMTLUCB(5, settings="default").get_params() == kb.KMTLUCB(5).get_params()
-    for wrong in ("papers", "paper/iris", None):
-        with pytest.raises(InvalidInputError, match='"paper/digits"'):
-            kb.KMTLUCB(5, settings=wrong)
+    with pytest.raises(TypeError, match=r"settings= is gone; write \*\*kb\.presets\.paper\(\)"):
+        kb.KMTLUCB(5, settings="paper")

@@ -37,14 +37,17 @@ class Halves:
         return 0.5 * X
 
 
-def fitted(rule: kb.Represented, history: History) -> kb.Kernel:
+def fitted(rule: kb.representation.Represented, history: History) -> kb.kernels.Kernel:
     return rule.fit(history.contexts, history.arms, history.rewards)
 
 
-@pytest.mark.parametrize("representation", [kb.PrincipalComponents(2), kb.RewardDirections(3.0), Halves(), double])
+@pytest.mark.parametrize(
+    "representation",
+    [kb.representation.PrincipalComponents(2), kb.representation.RewardDirections(3.0), Halves(), double],
+)
 def test_features_are_those_of_the_last_milestone(representation: object) -> None:
     history = rows(50)
-    kernel = kb.Represented(representation, kb.RBF(2.0), first=10, growth=1.5)
+    kernel = kb.representation.Represented(representation, kb.RBF(2.0), first=10, growth=1.5)
     assert [kernel.milestone(n) for n in (9, 10, 14, 15, 22, 23)] == [0, 10, 10, 15, 15, 23]
     assert fitted(kernel, history.head(9)) == kb.RBF(2.0)
     X = history.contexts[:5]
@@ -56,7 +59,7 @@ def test_features_are_those_of_the_last_milestone(representation: object) -> Non
 
 def test_engines_agree_while_features_are_learned_again() -> None:
     history = rows(40)
-    kernel = kb.Represented(kb.PrincipalComponents(2), first=8)
+    kernel = kb.representation.Represented(kb.representation.PrincipalComponents(2), first=8)
     fast, naive = (kb.KMTLUCB(3, context_kernel=kernel, engine=e) for e in ("exact", "naive"))
     for i in range(40):
         for policy in (fast, naive):
@@ -68,20 +71,22 @@ def test_engines_agree_while_features_are_learned_again() -> None:
 
 def test_ours_can_be_saved_and_others_say_no(tmp_path: Path) -> None:
     history = rows(40)
-    policy = kb.KMTLUCB(3, context_kernel=kb.Represented(kb.RewardDirections(), first=8))
+    policy = kb.KMTLUCB(
+        3, context_kernel=kb.representation.Represented(kb.representation.RewardDirections(), first=8)
+    )
     policy.observe(history.arms, history.contexts, history.rewards)
     policy.save(tmp_path / "policy.kb")
     loaded = kb.load(tmp_path / "policy.kb")
     x = history.contexts[0]
     np.testing.assert_array_equal(loaded.predict(x).mean, policy.predict(x).mean)
-    other = kb.KMTLUCB(3, context_kernel=kb.Represented(Halves(), first=8))
+    other = kb.KMTLUCB(3, context_kernel=kb.representation.Represented(Halves(), first=8))
     with pytest.raises(TypeError, match="cannot save"):
         other.save(tmp_path / "other.kb")
 
 
 def test_supervised_fit_sees_rewarded_rows_and_their_arms() -> None:
     history = rows(40)
-    found = fitted(kb.Represented(Halves(), kb.RBF(), supervised=True, first=30), history)
+    found = fitted(kb.representation.Represented(Halves(), kb.RBF(), supervised=True, first=30), history)
     good = history.rewards[:30] > history.rewards[:30].mean()
     assert isinstance(found, OnFeatures)
     np.testing.assert_array_equal(found.features_of.labels, history.arms[:30][good])
@@ -89,7 +94,7 @@ def test_supervised_fit_sees_rewarded_rows_and_their_arms() -> None:
 
 def test_reward_directions_find_the_column_that_pays() -> None:
     history = rows(400)
-    learned = kb.RewardDirections(10.0).fit(history.contexts, history.arms, history.rewards)
+    learned = kb.representation.RewardDirections(10.0).fit(history.contexts, history.arms, history.rewards)
     assert isinstance(learned, Stretch)
     np.testing.assert_allclose(
         learned.directions @ learned.directions.T, np.eye(len(learned.directions)), atol=1e-12
@@ -100,18 +105,20 @@ def test_reward_directions_find_the_column_that_pays() -> None:
     np.testing.assert_array_equal(learned.transform(history.contexts[7:8]), found[7:8])  # each row by itself
     stretched = np.linalg.norm(learned.transform(learned.centre + np.eye(4)), axis=1)
     assert stretched[2] > 1.5
-    components = kb.PrincipalComponents(1).fit(history.contexts, history.arms, history.rewards).directions
+    components = (
+        kb.representation.PrincipalComponents(1).fit(history.contexts, history.arms, history.rewards).directions
+    )
     assert abs(components[0, 0]) > 0.99
 
 
 def test_bad_representations() -> None:
     with pytest.raises(TypeError, match="must have fit and transform"):
-        kb.Represented(3)
+        kb.representation.Represented(3)
     with pytest.raises(TypeError, match="must have fit and transform"):
-        kb.Represented(Halves)
+        kb.representation.Represented(Halves)
     with pytest.raises(ValueError, match="growth"):
-        kb.Represented(double, growth=1.0)
+        kb.representation.Represented(double, growth=1.0)
     with pytest.raises(ValueError, match="one finite row"):
         OnFeatures(kb.RBF(), lambda X: np.full((1, 1), np.nan))(np.zeros((2, 1)), np.zeros((2, 1)))
     with pytest.raises(ValueError, match="learns from rewards too"):
-        kb.Represented(kb.RewardDirections(), first=2).fit(np.zeros((2, 1)))
+        kb.representation.Represented(kb.representation.RewardDirections(), first=2).fit(np.zeros((2, 1)))

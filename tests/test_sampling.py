@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 import kinbandits as kb
-from kinbandits.sampling import PosteriorSampling, covariance_root
+from kinbandits.rules import Thompson, covariance_root
 from kinbandits.testing import check_policy
-from strategies import negative_similarity, random_rows
+from strategies import engine_of, negative_similarity, random_rows
 
 ENGINES = ["naive", "exact", "budgeted", "auto"]
 N = 4
@@ -23,9 +23,9 @@ def taught(engine: str, fresh: bool = False, **settings: object) -> kb.KMTLUCB:
         similarity=kb.Known(negative_similarity(N)),
         context_kernel=kb.RBF(0.8),
         ridge=0.3,
-        exploration=PosteriorSampling(),
+        exploration=Thompson(),
         cold_start="borrow",
-        engine=engine,
+        engine=engine_of(engine, 64),
         **settings,  # type: ignore[arg-type]
     )
     if not fresh:
@@ -51,12 +51,12 @@ def dense_posterior(policy: kb.KMTLUCB, x: np.ndarray) -> tuple[np.ndarray, np.n
 @pytest.mark.parametrize("engine", ENGINES)
 def test_draws_have_the_posteriors_covariance_across_arms(engine: str) -> None:
     """Each entry of the sample covariance within 5 standard errors, and the arms are far from independent."""
-    policy, x = taught(engine, budget=64), np.array([0.2, -0.3, 0.5])
+    policy, x = taught(engine), np.array([0.2, -0.3, 0.5])
     mean, C = dense_posterior(policy, x)
     np.testing.assert_allclose(policy.covariance(x), C, atol=1e-6 if engine == "budgeted" else 1e-9)
     S = 40_000
     given = policy.predict(x).mean, policy.covariance(x)
-    for draws in (policy.sample(x, S), PosteriorSampling(samples=S).draws(*given)):
+    for draws in (policy.sample(x, S), Thompson(samples=S).draws(*given)):
         found = np.cov(draws.T)
         error = np.sqrt((np.outer(C.diagonal(), C.diagonal()) + C**2) / S)
         assert (np.abs(found - C) < 5.0 * error).all()
@@ -67,7 +67,7 @@ def test_draws_have_the_posteriors_covariance_across_arms(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_choices_follow_the_probability_of_being_best(engine: str) -> None:
-    policy, x = taught(engine, budget=64, seed=8), np.array([0.2, -0.3, 0.5])
+    policy, x = taught(engine, seed=8), np.array([0.2, -0.3, 0.5])
     mean, C = dense_posterior(policy, x)
     draws = np.random.default_rng(0).multivariate_normal(mean, C, 200_000)
     wanted = np.bincount(draws.argmax(axis=1), minlength=N) / 200_000
@@ -87,17 +87,17 @@ def test_shares_converge_with_the_number_of_draws() -> None:
     R = rng.standard_normal((5, 5))
     mean, C = rng.standard_normal(5), R @ R.T
     wanted = np.bincount((mean + rng.standard_normal((400_000, 5)) @ R.T).argmax(axis=1), minlength=5) / 400_000
-    errors = [np.abs(PosteriorSampling(samples=s).shares(mean, C) - wanted).max() for s in (100, 100_000)]
+    errors = [np.abs(Thompson(samples=s).shares(mean, C) - wanted).max() for s in (100, 100_000)]
     assert errors[1] < 0.006 < errors[0]
 
 
 def test_an_unlikely_arm_keeps_its_chance_and_twins_share() -> None:
-    shares = PosteriorSampling().shares(np.array([0.0, 6.0]), np.eye(2))
+    shares = Thompson().shares(np.array([0.0, 6.0]), np.eye(2))
     assert 0.0 < shares[0] < 1e-6
-    assert PosteriorSampling().shares(np.zeros(3), np.ones((3, 3))) == pytest.approx([1 / 3] * 3)
-    certain = PosteriorSampling(scale=0.0).shares(np.array([0.0, 1.0, 1.0]), np.eye(3))
+    assert Thompson().shares(np.zeros(3), np.ones((3, 3))) == pytest.approx([1 / 3] * 3)
+    certain = Thompson(scale=0.0).shares(np.array([0.0, 1.0, 1.0]), np.eye(3))
     assert certain == pytest.approx([0.0, 0.5, 0.5])
-    sampled = {"exploration": PosteriorSampling(), "cold_start": "borrow"}
+    sampled = {"exploration": Thompson(), "cold_start": "borrow"}
     pooled = kb.KMTLUCB(3, similarity=kb.Pooled(), context_kernel=kb.RBF(), **sampled)
     pooled.observe([0, 1], [[0.0], [0.3]], [1.0, 0.0])
     assert pooled.probabilities([[[0.1]]])[0] == pytest.approx([1 / 3] * 3)
@@ -112,8 +112,8 @@ def test_root_of_a_singular_covariance() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_contract(engine: str) -> None:
-    check_policy(taught(engine, fresh=True, budget=64))
-    linear = kb.LinUCB(3, exploration=PosteriorSampling(samples=200), engine=engine, epsilon=0.2)
+    check_policy(taught(engine, fresh=True))
+    linear = kb.baselines.LinUCB(3, exploration=Thompson(samples=200), engine=engine_of(engine), epsilon=0.2)
     check_policy(linear)
 
 
@@ -123,9 +123,8 @@ def test_it_goes_on_after_saving_and_after_arms_leave_and_come(engine: str, tmp_
         ["a", "b", "c"],
         similarity=kb.Known(kb.RBF(1.0), [[0.0], [0.5], [2.0]]),
         context_kernel=kb.RBF(0.8),
-        exploration=PosteriorSampling(samples=200),
-        engine=engine,
-        budget=64,
+        exploration=Thompson(samples=200),
+        engine=engine_of(engine, 64),
     )
     rng = np.random.default_rng(4)
     for _ in range(12):
@@ -148,7 +147,7 @@ def test_it_goes_on_after_saving_and_after_arms_leave_and_come(engine: str, tmp_
 def test_linear_thompson_is_agrawal_and_goyal() -> None:
     """Draws theta ~ N(theta_hat, v^2 B^-1), one theta for all candidates: scores x' theta."""
     rng, v, d = np.random.default_rng(6), 0.4, 3
-    policy = kb.LinUCB(1, sharing="pooled", exploration=PosteriorSampling(samples=20_000, scale=v))
+    policy = kb.baselines.LinUCB(1, sharing="pooled", exploration=Thompson(samples=20_000, scale=v))
     X, y = rng.standard_normal((15, d)), rng.standard_normal(15)
     policy.observe([0] * 15, X, y)
     items = rng.standard_normal((4, d))
@@ -161,7 +160,7 @@ def test_linear_thompson_is_agrawal_and_goyal() -> None:
 @pytest.mark.parametrize("wrong", [{"samples": 3}, {"samples": 0}, {"samples": 2.5}, {"scale": -1.0}])
 def test_bad_settings(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be"):
-        PosteriorSampling(**wrong)  # type: ignore[arg-type]
+        Thompson(**wrong)  # type: ignore[arg-type]
 
 
 def test_a_caller_who_keeps_the_random_numbers() -> None:

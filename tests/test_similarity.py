@@ -25,13 +25,13 @@ NAMESPACE = {
 
 
 @st.composite
-def similarity_and_rows(draw: st.DrawFn) -> tuple[kb.Similarity, Rows]:
+def similarity_and_rows(draw: st.DrawFn) -> tuple[kb.similarity.Similarity, Rows]:
     rows = draw(own.rows())
     return draw(own.similarities(rows.n_arms)), rows
 
 
 @given(similarity_and_rows())
-def test_matrix_is_symmetric_and_positive_semidefinite(case: tuple[kb.Similarity, Rows]) -> None:
+def test_matrix_is_symmetric_and_positive_semidefinite(case: tuple[kb.similarity.Similarity, Rows]) -> None:
     value, rows = case
     K = value.matrix(rows.history())
     assert K.shape == (rows.n_arms, rows.n_arms)
@@ -40,7 +40,7 @@ def test_matrix_is_symmetric_and_positive_semidefinite(case: tuple[kb.Similarity
 
 
 @given(similarity_and_rows())
-def test_tracker_is_the_definition_after_every_observation(case: tuple[kb.Similarity, Rows]) -> None:
+def test_tracker_is_the_definition_after_every_observation(case: tuple[kb.similarity.Similarity, Rows]) -> None:
     value, rows = case
     history = History(rows.n_arms)
     tracker = value.tracker(history)
@@ -64,7 +64,7 @@ def test_tracker_in_bulk_and_one_by_one_are_equal_to_the_last_bit(monkeypatch: p
 
 
 @given(similarity_and_rows())
-def test_equal_after_pickling_and_repr(case: tuple[kb.Similarity, Rows]) -> None:
+def test_equal_after_pickling_and_repr(case: tuple[kb.similarity.Similarity, Rows]) -> None:
     value, _ = case
     for twin in (pickle.loads(pickle.dumps(value)), eval(repr(value), dict(NAMESPACE))):
         assert twin == value

@@ -76,7 +76,7 @@ def test_a_prefix_of_the_game(trace):
 
 def test_rows_come_one_by_one():
     p = policy()
-    rows = kb.play(p, NEWS)
+    rows = play(p, NEWS)
     assert p.n_observations == 0  # nothing happens before the first row is asked for
     first = next(rows)
     assert p.n_observations == 6

@@ -29,7 +29,7 @@ def test_our_kernels_pass(name: str) -> None:
 
 def test_kernels_of_others_pass() -> None:
     check_kernel(sk.RBF(0.3) + sk.DotProduct())
-    check_kernel(kb.Constant(0.0))
+    check_kernel(kb.kernels.Constant(0.0))
     check_kernel(kb.RBF(length_scale=(1.0, 2.0)), contexts=np.eye(3)[:, :2])
 
 
@@ -53,7 +53,7 @@ def test_our_policies_pass(engine: str, similarity: str, settings: dict[str, Any
 
 
 @pytest.mark.parametrize("similarity", [kb.Independent(), kb.Estimated(), kb.Adaptive()], ids=str)
-def test_a_policy_taught_in_bulk_passes(similarity: kb.Similarity) -> None:
+def test_a_policy_taught_in_bulk_passes(similarity: kb.similarity.Similarity) -> None:
     """Its factor was made of all rows at once, and that of the loaded one of one row more: equal to rounding."""
     rng = np.random.default_rng(0)
     policy = kb.KMTLUCB(3, similarity=similarity, context_kernel=kb.RBF(1.0), engine="exact")
@@ -62,9 +62,9 @@ def test_a_policy_taught_in_bulk_passes(similarity: kb.Similarity) -> None:
 
 
 def test_named_policies_pass() -> None:
-    check_policy(kb.LinUCB(3))
-    check_policy(kb.LinUCB(3, sharing="hybrid", shared_columns=[0], arm_columns=[1, 2]))
-    check_policy(kb.KernelUCB(["a", "b"], sharing="pooled", exploration=lambda t: 1.0 / t), saves=False)
+    check_policy(kb.baselines.LinUCB(3))
+    check_policy(kb.baselines.LinUCB(3, sharing="hybrid", shared_columns=[0], arm_columns=[1, 2]))
+    check_policy(kb.baselines.KernelUCB(["a", "b"], sharing="pooled", exploration=lambda t: 1.0 / t), saves=False)
 
 
 # -- broken kernels ---------------------------------------------------------------------------------
@@ -218,8 +218,8 @@ KMTL = kb.KMTLUCB
 
 
 def _predict_with(change: Any) -> Any:
-    def _predict(self: Any, query: Any) -> kb.Prediction:
-        return kb.Prediction(*change(*KMTL._predict(self, query)))
+    def _predict(self: Any, query: Any) -> kb.regression.Prediction:
+        return kb.regression.Prediction(*change(*KMTL._predict(self, query)))
 
     return _predict
 
@@ -232,7 +232,7 @@ def learns_wrongly_in_order(self: Any, arms: Any, contexts: Any, rewards: Any, n
     KMTL._learn(self, arms, contexts, rewards * (1.0 + self.n_observations), notes)
 
 
-def predict_that_draws(self: Any, contexts: Any, arms: Any = None) -> kb.Prediction:
+def predict_that_draws(self: Any, contexts: Any, arms: Any = None) -> kb.regression.Prediction:
     self.rng.random()
     return KMTL.predict(self, contexts, arms)
 
@@ -322,20 +322,20 @@ def probabilities_of_half(self: Any, contexts: Any, arms: Any = None) -> Any:
     return KMTL.probabilities(self, contexts, arms) / 2.0
 
 
-def one_more_axis(self: Any, contexts: Any, arms: Any = None) -> kb.Prediction:
+def one_more_axis(self: Any, contexts: Any, arms: Any = None) -> kb.regression.Prediction:
     found = KMTL.predict(self, contexts, arms)
-    return kb.Prediction(*(v[..., None] for v in found)) if np.ndim(contexts) < 3 else found
+    return kb.regression.Prediction(*(v[..., None] for v in found)) if np.ndim(contexts) < 3 else found
 
 
-def transposed(self: Any, contexts: Any, arms: Any = None) -> kb.Prediction:
+def transposed(self: Any, contexts: Any, arms: Any = None) -> kb.regression.Prediction:
     found = KMTL.predict(self, contexts, arms)
-    return kb.Prediction(*(v.T for v in found)) if np.ndim(contexts) == 3 and arms is None else found
+    return kb.regression.Prediction(*(v.T for v in found)) if np.ndim(contexts) == 3 and arms is None else found
 
 
-def flat(self: Any, contexts: Any, arms: Any = None) -> kb.Prediction:
+def flat(self: Any, contexts: Any, arms: Any = None) -> kb.regression.Prediction:
     """Wrong only for two candidates with a context each."""
     found = KMTL.predict(self, contexts, arms)
-    return kb.Prediction(*(v[:1] for v in found)) if np.ndim(contexts) == 2 else found
+    return kb.regression.Prediction(*(v[:1] for v in found)) if np.ndim(contexts) == 2 else found
 
 
 def opens_two(self: Any, context: Any, arms: Any = None, *, scores: bool = False) -> kb.Decision:
@@ -343,7 +343,7 @@ def opens_two(self: Any, context: Any, arms: Any = None, *, scores: bool = False
     return KMTL.choose(self, context, arms)
 
 
-def draws_more(self: Any, contexts: Any, arms: Any = None, *, scores: bool = False) -> kb.Decisions:
+def draws_more(self: Any, contexts: Any, arms: Any = None, *, scores: bool = False) -> kb.policies.Decisions:
     self.rng.random(101)
     return KMTL.choose_many(self, contexts, arms)
 
@@ -358,7 +358,9 @@ def many_with(**changes: Any) -> Any:
     return choose_many
 
 
-def many_that_opens_nothing(self: Any, contexts: Any, arms: Any = None, *, scores: bool = False) -> kb.Decisions:
+def many_that_opens_nothing(
+    self: Any, contexts: Any, arms: Any = None, *, scores: bool = False
+) -> kb.policies.Decisions:
     decisions = KMTL.choose_many(self, contexts, arms)
     self.cancel(decisions[0])
     return decisions

@@ -174,7 +174,13 @@ def test_rows_that_are_given_and_other_rules() -> None:
     arms = [0, 1, 2, 3]
     played, received = play_independent(kernel(X, X), Y, 0.01, 0.1, given=arms)
     policy = kb.KMTLUCB(4, context_kernel=kernel, similarity=kb.Independent(), tie_break="first")
-    capped = kb.KMTLUCB(4, context_kernel=kernel, similarity=kb.Independent(), tie_break="first", ceiling=0.9)
+    capped = kb.KMTLUCB(
+        4,
+        context_kernel=kernel,
+        similarity=kb.Independent(),
+        tie_break="first",
+        exploration=kb.UCB(0.1, ceiling=0.9),
+    )
     rule = play_independent(
         kernel(X, X), Y, 0.01, 0.0, given=arms, rule=lambda m, d, t: np.minimum(m + d, 0.9) + 1e-9 * m
     )

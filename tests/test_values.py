@@ -83,7 +83,7 @@ def test_values_are_written_and_read_back() -> None:
         kb.Known(np.eye(3)),
         kb.Known(kb.RBF(), [[0.0], [1.0]]),
         kb.Graph([[0, 1], [1, 0]], normalise=True),
-        kb.Term(kb.Mixed(0.5), kb.Median(rows=7), columns=[1, 0]) + kb.Term(kb.Pooled(), kb.Constant(2.0)),
+        kb.Term(kb.Mixed(0.5), kb.Median(rows=7), columns=[1, 0]) + kb.Term(kb.Pooled(), kb.kernels.Constant(2.0)),
     ]
     for value in values:
         arrays: dict[str, np.ndarray] = {}

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from kinbandits._types import Vector
+from kinbandits.baselines import LinUCB
 from kinbandits.environments import Environment
 from kinbandits.environments.labelled import LabelledRows
-from kinbandits.policies import LinUCB
 
 __all__ = ["Peer", "PeerChoice", "standardisation"]
 

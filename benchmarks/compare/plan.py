@@ -24,7 +24,7 @@ from kinbandits.environments.labelled import LabelledRows
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.config import EnvironmentConfig, Experiment, experiment_of, policies
 from kinbandits.policies import KMTLUCB
-from kinbandits.policies.published import defaults_as_data
+from kinbandits.policies.defaults import defaults_as_data
 from kinbandits.tuning import tune
 
 __all__ = ["DATA", "DEFAULT", "OURS", "TUNED", "Plan", "setting_name"]

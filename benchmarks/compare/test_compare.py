@@ -65,7 +65,7 @@ def test_where_the_formula_of_mabwiser_is_wrong() -> None:
     for ridge in (0.1, 1.0, 10.0):
         mab = MAB(["a", "b"], LearningPolicy.LinUCB(alpha=1.0, l2_lambda=ridge))
         mab.fit(["a"], [0.0], x)
-        ours = kb.LinUCB(["a", "b"], ridge=ridge)
+        ours = kb.baselines.LinUCB(["a", "b"], ridge=ridge)
         ours.observe(["a"], x, [0.0])
         found, wanted = mab.predict_expectations(x), ours.choose(x[0], scores=True).scores
         assert found["a"] == pytest.approx(wanted[0])

@@ -6,136 +6,80 @@
 >>> policy.update(decision, reward=1.0)               # now, or much later
 >>> policy.n_observations
 1
+
+What is not here is in a sub-package: `baselines`, `contrib`, `datasets`, `environments`, `errors`, `exploration`,
+`kernels`, `ope`, `presets`, `representation`, `similarity`, `theory`.
 """
 
 from typing import Any as _Any
 
-from kinbandits import datasets, environments, errors, presets, theory
+from kinbandits import (
+    baselines,
+    contrib,
+    datasets,
+    environments,
+    errors,
+    exploration,
+    kernels,
+    ope,
+    policies,
+    presets,
+    regression,
+    representation,
+    similarity,
+    theory,
+    trace,
+    tuning,
+)
+from kinbandits._renamed import NAMES as _NAMES
 from kinbandits._version import __version__
-from kinbandits.exploration import (
-    AgnosticExploration,
-    ConfidenceExploration,
-    ConstantExploration,
-    Decaying,
-    GPUCBExploration,
-    LogExploration,
-)
-from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Median, RationalQuadratic
+from kinbandits.kernels import RBF, Linear, Matern, Median, RationalQuadratic
 from kinbandits.memory import Forgetting, Window
-from kinbandits.policies import (
-    CGPUCB,
-    CLUB,
-    COFIBA,
-    GPUCB,
-    KMTLUCB,
-    UCB1,
-    BetaThompson,
-    Decision,
-    Decisions,
-    EpsilonGreedy,
-    Explanation,
-    GaussianThompson,
-    GOBLin,
-    KernelUCB,
-    LinUCB,
-    Policy,
-    SupKernelUCB,
-    SupKMTLUCB,
-    SupLinUCB,
-    Uniform,
-    load,
-)
-from kinbandits.regression import Prediction
-from kinbandits.representation import PrincipalComponents, Represented, RewardDirections
-from kinbandits.sampling import PosteriorSampling
-from kinbandits.similarity import (
-    Adaptive,
-    Clustered,
-    Estimated,
-    Graph,
-    Independent,
-    Known,
-    Mixed,
-    OnlineClusters,
-    Pooled,
-    Similarity,
-)
-from kinbandits.simulate import play, simulate
+from kinbandits.policies import KMTLUCB, Budgeted, Decision, Pending, load
+from kinbandits.rewards import OneOfN, Range, Running
+from kinbandits.rules import UCB, Thompson
+from kinbandits.similarity import Adaptive, Estimated, Graph, Independent, Known, Mixed, Pooled
+from kinbandits.simulate import simulate
 from kinbandits.terms import Term
-from kinbandits.trace import Trace
-from kinbandits.tuning import Tuned, tune
+from kinbandits.tuning import tune
 
 __all__ = [
-    "CGPUCB",
-    "CLUB",
-    "COFIBA",
-    "GPUCB",
     "KMTLUCB",
     "RBF",
-    "UCB1",
+    "UCB",
     "Adaptive",
-    "AgnosticExploration",
-    "BetaThompson",
-    "Clustered",
-    "ConfidenceExploration",
-    "Constant",
-    "ConstantExploration",
-    "Decaying",
+    "Budgeted",
     "Decision",
-    "Decisions",
-    "EpsilonGreedy",
     "Estimated",
-    "Explanation",
     "Forgetting",
-    "GOBLin",
-    "GPUCBExploration",
-    "GaussianThompson",
     "Graph",
     "Independent",
-    "Kernel",
-    "KernelUCB",
     "Known",
-    "LinUCB",
     "Linear",
-    "LogExploration",
     "Matern",
     "Median",
     "Mixed",
-    "OnlineClusters",
-    "Policy",
+    "OneOfN",
+    "Pending",
     "Pooled",
-    "PosteriorSampling",
-    "Prediction",
-    "PrincipalComponents",
+    "Range",
     "RationalQuadratic",
-    "Represented",
-    "RewardDirections",
-    "Similarity",
-    "SupKMTLUCB",
-    "SupKernelUCB",
-    "SupLinUCB",
+    "Running",
     "Term",
-    "Trace",
-    "Tuned",
-    "Uniform",
+    "Thompson",
     "Window",
-    "__version__",
-    "datasets",
-    "environments",
-    "errors",
     "load",
-    "play",
-    "presets",
     "simulate",
-    "theory",
     "tune",
 ]
 
 
 def __getattr__(name: str) -> _Any:
-    """`MultiTaskKernelRidge` is a scikit-learn estimator: it is imported when it is asked for."""
+    """Names of earlier releases say where they are now; the scikit-learn estimator is imported when asked for."""
     if name == "MultiTaskKernelRidge":
         from kinbandits.multitask import MultiTaskKernelRidge
 
         return MultiTaskKernelRidge
+    if name in _NAMES:
+        raise AttributeError(f"kinbandits.{name} is now {_NAMES[name]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._renamed import modern_value
 from kinbandits._value import Value, positive
 from kinbandits.errors import FormatError, InvalidInputError, InvalidTypeError, KinbanditsError
 
@@ -95,6 +96,10 @@ class _Reader:
             raise InvalidInputError(
                 f'{where} has no "type"; write {where} = {{ type = "RBF", length_scale = 1.0 }}'
             )
+        renamed = modern_value(data)
+        if not isinstance(renamed, dict):
+            return renamed
+        data = renamed
         if data["type"] == "array":
             return self.arrays[data["key"]]
         if data["type"] == "foreign":

@@ -16,7 +16,6 @@ from kinbandits.errors import InvalidInputError
 __all__ = [
     "AgnosticExploration",
     "ConfidenceExploration",
-    "ConstantExploration",
     "Decaying",
     "GPUCBExploration",
     "LogExploration",
@@ -33,23 +32,6 @@ class Schedule(Value, ABC):
     @abstractmethod
     def __call__(self, t: int) -> float:
         """The multiplier of the width at decision t."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ConstantExploration(Schedule):
-    """beta_t = value.
-
-    >>> ConstantExploration(0.1)(500)
-    0.1
-    """
-
-    value: float = 0.1
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "value", positive("value", self.value, zero=True))
-
-    def __call__(self, t: int) -> float:
-        return self.value
 
 
 @dataclass(frozen=True, eq=False, repr=False)

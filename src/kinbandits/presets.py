@@ -1,10 +1,11 @@
-"""The published settings of the paper's experiments, as settings of `KMTLUCB`.
+"""The published settings of the paper's experiments, as arguments of `KMTLUCB`. Our defaults are better.
 
-The numbers stand in `kinbandits.policies.published`. They are for reproducing; our defaults are better.
-``KMTLUCB(arms, settings="paper/digits")`` is the short form for KMTL-UCB-Est.
+The authors' scripts give precisions (gamma = 1 / (2 length_scale^2)) and a multiplier 0.1 of sqrt(k - q), where
+our width is sqrt((k - q) / lambda): exploration = 0.1 sqrt(lambda). All values are points of
+numpy.logspace(-3, 2, 10).
 
 >>> import kinbandits as kb
->>> policy = kb.KMTLUCB(arms=10, **paper_settings("digits", "KMTL-UCB-Est"))
+>>> policy = kb.KMTLUCB(arms=10, **paper("digits"))
 >>> policy.weighting, round(policy.exploration, 6)
 ('per_arm', 0.003162)
 """
@@ -12,18 +13,22 @@ The numbers stand in `kinbandits.policies.published`. They are for reproducing; 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
+from kinbandits._types import Vector
+from kinbandits._value import positive
 from kinbandits.environments import SyntheticNews
 from kinbandits.errors import InvalidInputError
-from kinbandits.kernels import RBF
-from kinbandits.policies.published import MULTIPLIER, PAPER, Precisions, grid, length_scale
+from kinbandits.kernels import RBF, Median
 from kinbandits.similarity import Estimated, Independent, Known, Pooled
 
-__all__ = ["METHODS", "MULTIPLIER", "PAPER", "Method", "Precisions", "grid", "method_settings", "paper_settings"]
+__all__ = ["METHODS", "MULTIPLIER", "PAPER", "Method", "Precisions", "grid", "method_settings", "paper"]
 
+MULTIPLIER = 0.1
 Method = Literal[
     "KMTL-UCB", "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool", "Kernel-UCB-Ind at Est's settings"
 ]
@@ -36,22 +41,86 @@ METHODS: tuple[Method, ...] = (
 )
 
 
-def paper_settings(data: str, method: str, descriptors: ArrayLike | None = None) -> dict[str, Any]:
-    """The published settings of a method on a data set, as arguments of `KMTLUCB`.
+def grid() -> Vector:
+    """The ten values that were tried for every precision and for the ridge."""
+    return np.logspace(-3, 2, 10)
+
+
+@dataclass(frozen=True)
+class Precisions:
+    """What was chosen for a data set.
+
+    Attributes:
+        context: precision of k_X.
+        embedding: precision of k'_X, in the embedding of arms.
+        arm: precision of k_Z.
+        ridge: lambda.
+        independent: (context, ridge) of Kernel-UCB-Ind, where they differ.
+        known: precision of the known k_Z over descriptors, where there is one.
+    """
+
+    context: float
+    embedding: float
+    arm: float
+    ridge: float
+    independent: tuple[float, float] | None = None
+    known: float | None = None
+
+
+def _points(*places: int, **others: Any) -> Precisions:
+    context, embedding, arm, ridge = (float(grid()[i]) for i in places)
+    return Precisions(context, embedding, arm, ridge, **others)
+
+
+# 0: 0.001, 1: 0.00359381, 2: 0.0129155, 3: 0.0464159, 4: 0.16681, 5: 0.599484, 6: 2.15443, 7: 7.74264, 8: 27.8256
+# 9: 100
+PAPER: dict[str, Precisions] = {
+    "digits": _points(0, 2, 9, 0),
+    "pendigits": _points(0, 0, 9, 0),
+    "mnist": _points(1, 7, 9, 0),
+    "usps": _points(2, 4, 9, 0),
+    "letter": _points(6, 8, 9, 0),
+    "segment": _points(5, 9, 8, 1, independent=(float(grid()[4]), float(grid()[1]))),
+    "synthetic": _points(6, 6, 9, 0, known=float(grid()[8])),
+}
+
+
+def length_scale(precision: float) -> float:
+    """The length scale of a precision, 1 / sqrt(2 precision)."""
+    return math.sqrt(0.5 / precision)
+
+
+def paper(
+    data: str | None = None,
+    method: str = "KMTL-UCB-Est",
+    *,
+    ridge: float | None = None,
+    descriptors: ArrayLike | None = None,
+) -> dict[str, Any]:
+    """What to pass to `KMTLUCB` for the published settings.
 
     Args:
-        data: "digits", "letter", "mnist", "pendigits", "segment", "usps" or "synthetic".
+        data: "digits", "letter", "mnist", "pendigits", "segment", "usps" or "synthetic"; left out, what all the
+            experiments of KMTL-UCB-Est share, with length scales from the median distance.
         method: one of `METHODS`. "Kernel-UCB-Ind at Est's settings" is independent arms with the kernel and
             ridge of KMTL-UCB-Est, since on Segment the published ones differ.
+        ridge: another lambda; exploration goes with its root.
         descriptors: for "KMTL-UCB" (known similarity), one per arm; default: the angles of `SyntheticNews`.
 
     Example:
-        >>> paper_settings("segment", "Kernel-UCB-Ind")["ridge"].__round__(6)
+        >>> paper("segment", "Kernel-UCB-Ind")["ridge"].__round__(6)
         0.003594
+        >>> paper(ridge=0.25)["exploration"]
+        0.05
     """
-    if data not in PAPER:
+    if data is not None and data not in PAPER:
         raise InvalidInputError(f"there are no published settings for {data!r}; there are for {', '.join(PAPER)}")
-    return method_settings(method, PAPER[data], descriptors)
+    settings = method_settings(method, PAPER["digits" if data is None else data], descriptors)
+    if data is None:
+        settings |= {"context_kernel": Median(), "similarity": Estimated(length_scale(PAPER["digits"].arm), None)}
+    if ridge is not None:
+        settings |= {"ridge": positive("ridge", ridge), "exploration": MULTIPLIER * math.sqrt(ridge)}
+    return settings
 
 
 def method_settings(method: str, chosen: Precisions, descriptors: ArrayLike | None = None) -> dict[str, Any]:

@@ -167,8 +167,8 @@ class Represented(KernelRule):
         learns = hasattr(self.representation, "fit")
         if not (learns or callable(self.representation)) or isinstance(self.representation, type):
             raise InvalidTypeError(
-                "representation must have fit and transform (such as kb.PrincipalComponents(20) or a scikit-learn "
-                f"transformer), or be a function of contexts; got {self.representation!r}"
+                "representation must have fit and transform (such as kb.representation.PrincipalComponents(20) or "
+                f"a scikit-learn transformer), or be a function of contexts; got {self.representation!r}"
             )
         if not self.growth > 1.0:
             raise InvalidInputError(f"growth must be greater than 1, such as 1.5, got {self.growth!r}")

@@ -268,12 +268,12 @@ def test_replay_estimates_the_value_of_a_policy():
     rewards = (rng.random(n) < means[choices]).astype(float)
     log = Log.of(choices, rng.normal(size=(n, 2)), rewards, propensities=np.full(n, 1 / 3))
     for arm in range(3):
-        policy = kb.KMTLUCB(3, context_kernel=kb.Constant(1.0), exploration=0.0)
+        policy = kb.KMTLUCB(3, context_kernel=kb.kernels.Constant(1.0), exploration=0.0)
         policy.observe([arm], [[0.0, 0.0]], [1.0])  # the only arm with a mean above 0, for good
-        trace = kb.simulate(policy, Replay(log), 600)
+        trace = kb.simulate(policy, Replay(log), 600, trained=True)
         assert np.array_equal(trace["t"], np.flatnonzero(choices[:600] == arm))
         assert trace.mean_reward == pytest.approx(means[arm], abs=0.1)
-    anyone = kb.simulate(kb.KMTLUCB(3, context_kernel=kb.Constant(1.0), epsilon=1.0), Replay(log), 1500)
+    anyone = kb.simulate(kb.KMTLUCB(3, context_kernel=kb.kernels.Constant(1.0), epsilon=1.0), Replay(log), 1500)
     assert anyone.mean_reward == pytest.approx(0.5, abs=0.07)
     assert len(anyone) == pytest.approx(500, abs=60)
 

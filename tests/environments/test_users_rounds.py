@@ -36,7 +36,7 @@ def test_graph() -> None:
 
 def test_the_trace_names_the_user_and_counts_regret_among_the_candidates() -> None:
     environment = Users(n_users=3, n_clusters=1, on_offer=2, noise=0.0, horizon=20)
-    trace = kb.simulate(kb.LinUCB(environment.arms, sharing="pooled"), environment)
+    trace = kb.simulate(kb.baselines.LinUCB(environment.arms, sharing="pooled"), environment)
     users = [round.candidates[0] for round in environment.rounds() if round.candidates]
     assert trace["arm_index"].tolist() == users
     best = [round.rewards.max() for round in environment.rounds()]

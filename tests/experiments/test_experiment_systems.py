@@ -54,7 +54,7 @@ environments = ["news"]
 name = "linear thompson"
 policy = "LinUCB"
 environments = ["news"]
-exploration = { type = "PosteriorSampling", samples = 200, scale = 0.3 }
+exploration = { type = "Thompson", samples = 200, scale = 0.3 }
 
 [[methods]]
 name = "lin-ucb"

@@ -32,7 +32,7 @@ def test_all_of_the_paper_is_ten_runs_each_and_fifty_on_the_synthetic_problem():
 def test_paper_settings_are_the_published_ones():
     (cell, *_) = p.paper_experiment(["digits"], seeds=1, horizon=3).cells()
     _, policy = cell.make()
-    expected = kb.KMTLUCB(10, **kb.presets.paper_settings("digits", "KMTL-UCB-Est"))
+    expected = kb.KMTLUCB(10, **kb.presets.paper("digits"))
     assert policy.similarity == expected.similarity
     assert policy.context_kernel == expected.context_kernel
     assert (policy.ridge, policy.exploration) == (expected.ridge, expected.exploration)

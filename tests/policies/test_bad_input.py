@@ -11,7 +11,7 @@ from worlds import PROBE, picture, played
 
 import kinbandits as kb
 from kinbandits import errors
-from strategies import EXACT_ENGINES, SIMILARITIES, laplacian_of_differences, ring
+from strategies import EXACT_ENGINES, SIMILARITIES, engine_of, laplacian_of_differences, ring
 
 pytestmark = pytest.mark.numerical
 
@@ -176,11 +176,19 @@ SETTINGS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"tie_break": "last"}, ValueError, 'tie_break must be "random" or "first", got \'last\''),
     ({"weighting": "eta"}, ValueError, "weighting must be one of 'per_arm', 'uniform'; got 'eta'"),
     ({"cold_start": "warm"}, ValueError, "cold_start must be one of 'explore', 'borrow', 'auto'; got 'warm'"),
-    ({"engine": "fast"}, ValueError, "engine must be one of 'auto', .*'exact'.*; got 'fast'"),
-    ({"max_pending": 0}, ValueError, "max_pending must be at least 1, got 0"),
-    ({"forget_after": 1.5}, TypeError, "forget_after must be a whole number, got 1.5"),
-    ({"reward_range": (1.0, 0.0)}, ValueError, r"reward_range must be \(lowest, highest\)"),
-    ({"reward_range": 1.0}, TypeError, r"reward_range must be \(lowest, highest\), got 1.0"),
+    ({"engine": "fast"}, ValueError, 'engine must be "auto", "exact", .*got .fast.'),
+    ({"engine": "lagged"}, ValueError, 'engine="lagged" is gone, write engine="exact"'),
+    ({"engine": "budgeted"}, ValueError, r"write engine=kb\.Budgeted\(points=256\)"),
+    ({"engine": 256}, TypeError, r"engine must be .*kb\.Budgeted\(points=256\), got 256"),
+    ({"pending": 100}, TypeError, r"pending must be kb\.Pending\(.*got 100"),
+    ({"rewards": (0.0, 1.0)}, TypeError, r"rewards must be .*kb\.Range\(low, high\).*got \(0\.0, 1\.0\)"),
+    ({"max_pending": 5}, TypeError, r"max_pending= is gone; write pending=kb\.Pending\(most=\.\.\.\)"),
+    ({"forget_after": 5}, TypeError, r"write pending=kb\.Pending\(forget_after=\.\.\.\)"),
+    ({"reward_range": (0.0, 1.0)}, TypeError, r"write rewards=kb\.Range\(low, high\)"),
+    ({"reward_scaling": "running"}, TypeError, r"write rewards=kb\.Running\(\)"),
+    ({"ceiling": 1.0}, TypeError, r"write exploration=kb\.UCB\(0\.1, ceiling=\.\.\.\)"),
+    ({"budget": 64}, TypeError, r"write engine=kb\.Budgeted\(points=\.\.\.\)"),
+    ({"settings": "paper"}, TypeError, r"write \*\*kb\.presets\.paper\(\)"),
     ({"similarity": "pooled"}, TypeError, "similarity must be a value such as"),
     ({"similarity": kb.Known(np.eye(2))}, ValueError, "matrix has 2 rows, but there are 3 arms"),
     ({"similarity": kb.Graph(ring(4))}, ValueError, "adjacency has 4 rows, but there are 3 arms"),
@@ -207,8 +215,8 @@ def test_settings_are_checked(settings: dict[str, Any], error: type[Exception], 
         (lambda: kb.Term(kb.Pooled(), kb.RBF(), columns=[0.5]), "sequence of column numbers"),
         (lambda: kb.Term(kb.Pooled(), kb.RBF(), columns=2), "sequence of column numbers"),
         (lambda: kb.Term(kb.Pooled(), kb.RBF(), columns=["a"]), "sequence of column numbers"),
-        (lambda: kb.KernelUCB(2, sharing="some"), "sharing must be"),
-        (lambda: kb.LinUCB(2, shared_columns=[0]), 'are for sharing="hybrid"'),
+        (lambda: kb.baselines.KernelUCB(2, sharing="some"), "sharing must be"),
+        (lambda: kb.baselines.LinUCB(2, shared_columns=[0]), 'are for sharing="hybrid"'),
         (
             lambda: kb.KMTLUCB(2, kernel=kb.Term(kb.Pooled(), kb.RBF(), columns=[4])).choose(X),
             "column 4, but contexts have 3",
@@ -224,8 +232,8 @@ def test_settings_are_checked(settings: dict[str, Any], error: type[Exception], 
         (lambda: kb.KMTLUCB(2, exploration=lambda t: -1.0).choose(X), "the exploration schedule returned -1.0"),
         (lambda: kb.KMTLUCB(2, exploration=lambda t: NAN).choose(X), "the exploration schedule returned nan"),
         (
-            lambda: kb.KMTLUCB(2, reward_range=(0, 1)).observe([0], [X], [1.5]),
-            r"reward 1.5 is outside reward_range=\(0.0, 1.0\)",
+            lambda: kb.KMTLUCB(2, rewards=kb.Range(0, 1)).observe([0], [X], [1.5]),
+            r"reward 1.5 is outside Range\(0.0, 1.0\)",
         ),
         (lambda: kb.KMTLUCB(1).retire_arm(0), "0 is the last active arm; add another before retiring it"),
         (lambda: kb.KMTLUCB(1).remove_arm(0), "0 is the last active arm; add another before removing it"),
@@ -240,7 +248,7 @@ def test_other_mistakes(make: Callable[[], object], text: str) -> None:
 
 
 def two_term_policy() -> kb.KMTLUCB:
-    return kb.LinUCB(3, sharing="hybrid")
+    return kb.baselines.LinUCB(3, sharing="hybrid")
 
 
 def test_every_error_is_a_built_in_one_too() -> None:
@@ -351,7 +359,7 @@ def coinciding(engine: str, similarity: str, ridge: float, weighting: str) -> kb
 def test_coinciding_contexts_with_a_tiny_ridge_recover(
     engine: str, similarity: str, ridge: float, weighting: str
 ) -> None:
-    policy = coinciding(engine, similarity, ridge, weighting)
+    policy = coinciding(engine_of(engine), similarity, ridge, weighting)
     mean, width = policy.predict([1.0, 1.0])
     wanted = {"independent": [1.0, 0.5, 0.25], "pooled": [1.75 / 3] * 3}.get(similarity)
     if wanted is not None:
@@ -369,7 +377,7 @@ def test_help_is_told_of(engine: str, similarity: str, weighting: str) -> None:
     """Jitter was needed (1e-17), or most digits are lost (1e-12)."""
     for ridge in (1e-12, 1e-17):
         with pytest.warns(errors.NumericalWarning, match="Raise ridge"):
-            coinciding(engine, similarity, ridge, weighting).predict([1.0, 1.0])
+            coinciding(engine_of(engine), similarity, ridge, weighting).predict([1.0, 1.0])
 
 
 @pytest.mark.parametrize("engine", EXACT_ENGINES)

@@ -11,18 +11,17 @@ from scipy import stats
 from scipy.integrate import quad
 
 import kinbandits as kb
+from kinbandits.baselines.beta_thompson import best_of_betas
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.config import experiment_of, policies
-from kinbandits.policies import NAMED
-from kinbandits.policies.beta_thompson import best_of_betas
 from kinbandits.testing import check_policy
 
 BASELINES = {
-    "Uniform": lambda n: kb.Uniform(n),
-    "EpsilonGreedy": lambda n: kb.EpsilonGreedy(n),
-    "UCB1": lambda n: kb.UCB1(n),
-    "GaussianThompson": lambda n: kb.GaussianThompson(n),
-    "BetaThompson": lambda n: kb.BetaThompson(n),
+    "Uniform": lambda n: kb.baselines.Uniform(n),
+    "EpsilonGreedy": lambda n: kb.baselines.EpsilonGreedy(n),
+    "UCB1": lambda n: kb.baselines.UCB1(n),
+    "GaussianThompson": lambda n: kb.baselines.GaussianThompson(n),
+    "BetaThompson": lambda n: kb.baselines.BetaThompson(n),
 }
 baselines = pytest.mark.parametrize("name", BASELINES)
 
@@ -53,7 +52,7 @@ def test_they_lose_and_gain_arms(name: str, tmp_path: Path) -> None:
 def test_ucb1_plays_the_same_game() -> None:
     """Auer, Cesa-Bianchi and Fischer (2002), Figure 1."""
     n_arms, rng = 5, np.random.default_rng(1)
-    policy = kb.UCB1(n_arms, tie_break="first")
+    policy = kb.baselines.UCB1(n_arms, tie_break="first")
     sums, counts = np.zeros(n_arms), np.zeros(n_arms)
     for t in range(400):
         decision = policy.choose(rng.standard_normal(3))
@@ -72,7 +71,9 @@ def test_ucb1_plays_the_same_game() -> None:
 def test_epsilon_greedy_is_the_regression_without_width() -> None:
     rng = np.random.default_rng(3)
     X, arms = rng.standard_normal((40, 2)), rng.integers(3, size=40)
-    policy = kb.EpsilonGreedy(3, epsilon=0.3, context_kernel=kb.Linear(), similarity=kb.Independent(), ridge=0.5)
+    policy = kb.baselines.EpsilonGreedy(
+        3, epsilon=0.3, context_kernel=kb.Linear(), similarity=kb.Independent(), ridge=0.5
+    )
     policy.observe(arms, X, X @ [1.0, -1.0] * arms)
     x = np.array([0.4, 0.9])
     own = [X[arms == a] for a in range(3)]
@@ -85,14 +86,14 @@ def test_epsilon_greedy_is_the_regression_without_width() -> None:
 
 
 def test_uniform_is_uniform() -> None:
-    policy = kb.Uniform(4)
+    policy = kb.baselines.Uniform(4)
     policy.observe([0] * 50, np.zeros((50, 1)), np.ones(50))
     counts = np.bincount(policy.choose_many(np.zeros((4000, 1, 1))).index, minlength=4)
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
 def test_gaussian_thompson_is_the_conjugate_posterior() -> None:
-    policy = kb.GaussianThompson(2, prior_variance=2.0, noise_variance=0.5)
+    policy = kb.baselines.GaussianThompson(2, prior_variance=2.0, noise_variance=0.5)
     policy.observe([0, 0, 1], np.zeros((3, 1)), [1.0, 0.6, 0.7])
     precision = 1.0 / 2.0 + np.array([2.0, 1.0]) / 0.5
     mean = np.array([1.6, 0.7]) / 0.5 / precision
@@ -115,7 +116,7 @@ def test_beta_shares_are_the_probabilities_of_being_best() -> None:
 
 
 def test_beta_thompson_finds_the_best_arm_and_refuses_other_rewards() -> None:
-    rng, policy = np.random.default_rng(5), kb.BetaThompson(["bad", "good"], seed=2)
+    rng, policy = np.random.default_rng(5), kb.baselines.BetaThompson(["bad", "good"], seed=2)
     for _ in range(300):
         decision = policy.choose([0.0])
         policy.update(decision, float(rng.random() < {"bad": 0.2, "good": 0.8}[str(decision.arm)]))
@@ -127,14 +128,14 @@ def test_beta_thompson_finds_the_best_arm_and_refuses_other_rewards() -> None:
 
 
 def test_an_experiment_can_name_them_all() -> None:
-    assert set(NAMED) | {"BetaThompson", "KMTLUCB"} <= set(policies())
+    assert {*kb.baselines.__all__, "CLUB", "COFIBA", "KMTLUCB"} <= set(policies())
     data = {
         "name": "baselines",
         "seeds": 1,
         "environments": [{"kind": "synthetic-news", "horizon": 20}],
         "methods": [
             *({"name": n, "policy": n} for n in BASELINES),
-            {"name": "thompson", "exploration": {"type": "PosteriorSampling", "samples": 200}},
+            {"name": "thompson", "exploration": {"type": "Thompson", "samples": 200}},
         ],
     }
     experiment = experiment_of(data)

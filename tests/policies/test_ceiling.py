@@ -22,8 +22,8 @@ def test_largest_mean_of_those_above(scale: float) -> None:
     x = [0.8]
     free = kb.KMTLUCB(3, context_kernel=kb.RBF(), similarity=kb.Independent(), exploration=0.15)
     tied = kb.KMTLUCB(
-        3, context_kernel=kb.RBF(), similarity=kb.Independent(), exploration=0.15,
-        ceiling=0.7 * scale, reward_range=(0.0, scale),
+        3, context_kernel=kb.RBF(), similarity=kb.Independent(),
+        exploration=kb.UCB(0.15, ceiling=0.7 * scale), rewards=kb.Range(0.0, scale),
     )  # fmt: skip
     for policy, unit in ((free, 1.0), (tied, scale)):
         policy.observe([0, 0, 1], [[0.0], [0.3], [1.0]], np.array([0.9, 0.8, 0.6]) * unit)
@@ -37,15 +37,13 @@ def test_largest_mean_of_those_above(scale: float) -> None:
 
 
 def test_a_ceiling_that_is_not_reached_changes_nothing(tmp_path: Path) -> None:
-    free, capped = taught(), taught(ceiling=100.0)
+    free, capped = taught(), taught(exploration=kb.UCB(0.1, ceiling=100.0))
     for x in np.linspace(-1, 2, 20)[:, None]:
         assert free.choose(x).arm == capped.choose(x).arm
     capped.save(tmp_path / "p.kb")
-    assert kb.load(tmp_path / "p.kb").ceiling == 100.0
+    assert kb.load(tmp_path / "p.kb").exploration == kb.UCB(0.1, ceiling=100.0)
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="leave one of them out"):
-        kb.KMTLUCB(3, ceiling=1.0, exploration=kb.PosteriorSampling())
     with pytest.raises(InvalidInputError, match="ceiling"):
-        kb.KMTLUCB(3, ceiling=float("nan"))
+        kb.UCB(0.1, ceiling=float("nan"))

@@ -93,7 +93,9 @@ def truth(n: int) -> np.ndarray:
 @pytest.mark.parametrize(("confidence", "rounds", "seed"), [(0.25, 400, 2), *((0.3, 30, s) for s in range(10, 18))])
 def test_it_plays_the_same_game(confidence: float, rounds: int, seed: int) -> None:
     n, items, rng = 8, catalogue(), np.random.default_rng(seed)
-    policy = kb.COFIBA(n, items=items, confidence=confidence, exploration=kb.LogExploration(0.3), tie_break="first")
+    policy = kb.contrib.COFIBA(
+        n, items=items, confidence=confidence, exploration=kb.exploration.LogExploration(0.3), tie_break="first"
+    )
     other = ExplicitCOFIBA(n, items, 0.3, confidence)
     for t in range(1, rounds + 1):
         user, candidates = int(rng.integers(n)), rng.permutation(10)[:4]
@@ -121,8 +123,8 @@ def test_it_plays_the_same_game(confidence: float, rounds: int, seed: int) -> No
 
 def test_contract(tmp_path: Path) -> None:
     items = catalogue()
-    check_policy(kb.COFIBA(3, items=items), items)
-    policy = kb.COFIBA(["a", "b"], items=items, confidence=0.1)
+    check_policy(kb.contrib.COFIBA(3, items=items), items)
+    policy = kb.contrib.COFIBA(["a", "b"], items=items, confidence=0.1)
     policy.observe(["a", "b", "a", "b"], items[[0, 0, 7, 7]], [1.0, -1.0, 1.0, 1.0])
     policy.add_arm("c")
     assert list(policy.user_clusters(items[0])) == ["a", "b", "c"]
@@ -136,13 +138,13 @@ def test_contract(tmp_path: Path) -> None:
 
 def test_bad_input() -> None:
     items = catalogue()
-    policy = kb.COFIBA(2, items=items)
+    policy = kb.contrib.COFIBA(2, items=items)
     with pytest.raises(InvalidInputError, match="no row of items="):
         policy.choose(items[0] + 0.1)
     with pytest.raises(InvalidInputError, match="no row of items="):
         policy.observe([0, 1], [items[0], items[0] + 0.1], [1.0, 1.0])
     assert policy.n_observations == 0
     with pytest.raises(InvalidInputError, match="same row twice"):
-        kb.COFIBA(2, items=items[[0, 0]])
+        kb.contrib.COFIBA(2, items=items[[0, 0]])
     with pytest.raises(InvalidInputError, match="confidence must be at least 0"):
-        kb.COFIBA(2, items=items, confidence=-1.0)
+        kb.contrib.COFIBA(2, items=items, confidence=-1.0)

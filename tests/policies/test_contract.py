@@ -321,18 +321,18 @@ def test_pending_and_cancel() -> None:
     assert policy.n_decisions == 3
 
 
-def test_max_pending_and_forget_after_bound_the_memory() -> None:
-    policy = kb.KMTLUCB(2, max_pending=3)
+def test_pending_bounds_the_memory() -> None:
+    policy = kb.KMTLUCB(2, pending=kb.Pending(3))
     for _ in range(5):
         policy.choose([0.0])
     assert policy.pending() == [2, 3, 4]
-    with pytest.raises(errors.UnknownDecisionError, match=r"forgotten \(max_pending, forget_after\)"):
+    with pytest.raises(errors.UnknownDecisionError, match=r"forgotten \(see pending=\)"):
         policy.update(0, 1.0)
-    policy = kb.KMTLUCB(2, forget_after=2)
+    policy = kb.KMTLUCB(2, pending=kb.Pending(forget_after=2))
     policy.choose_many(np.zeros((5, 1, 1)))
     assert policy.pending() == [3, 4]
     # rewarded decisions are remembered for repeats, as many as may be open
-    policy = kb.KMTLUCB(2, max_pending=2)
+    policy = kb.KMTLUCB(2, pending=kb.Pending(2))
     for i in range(4):
         policy.update(policy.choose([0.0]), float(i))
     policy.update(3, 3.0)
@@ -352,7 +352,7 @@ def test_the_width_of_contexts_is_settled_by_an_open_decision() -> None:
 def test_reward_range_only_changes_the_scale() -> None:
     """Learned on 0 to 1, reported in the rewards' own units: mean low + (high - low) m, width (high - low) s."""
     plain = kb.KMTLUCB(3, context_kernel=kb.RBF(), tie_break="first")
-    ranged = kb.KMTLUCB(3, context_kernel=kb.RBF(), reward_range=(-2.0, 6.0), tie_break="first")
+    ranged = kb.KMTLUCB(3, context_kernel=kb.RBF(), rewards=kb.Range(-2.0, 6.0), tie_break="first")
     rows = random_rows(seed=1, n_arms=3, t=12)
     plain.observe(rows.arms, rows.contexts, rows.rewards)
     ranged.observe(rows.arms, rows.contexts, -2.0 + 8.0 * np.clip(rows.rewards, 0, 0.75))
@@ -461,7 +461,9 @@ def test_a_copy_is_independent(engine: str, similarity: str) -> None:
 
 
 def test_get_params_and_clone_start_afresh() -> None:
-    policy = played("known", ridge=0.3, epsilon=0.2, exploration=0.7, weighting="per_arm", seed=9, max_pending=50)
+    policy = played(
+        "known", ridge=0.3, epsilon=0.2, exploration=0.7, weighting="per_arm", seed=9, pending=kb.Pending(50)
+    )
     fresh = kb.KMTLUCB(**policy.get_params())
     assert fresh.get_params() == policy.get_params() == clone(policy).get_params()
     assert fresh.n_observations == 0
@@ -479,7 +481,7 @@ def test_repr_says_what_differs_from_the_default_and_what_was_learned() -> None:
     )
     assert "18 observations, 3 pending" in text
     assert "seed" not in text
-    assert "Term(" in repr(kb.LinUCB(2, sharing="hybrid"))
+    assert "Term(" in repr(kb.baselines.LinUCB(2, sharing="hybrid"))
 
 
 def test_html_repr_shows_arms_and_escapes_names() -> None:
@@ -543,13 +545,13 @@ def test_explanation_takes_the_mean_apart(engine: str, similarity: str, cold_sta
 
 
 def test_convenience_names_only_fill_in_values() -> None:
-    assert kb.KernelUCB(3).get_params() == kb.KMTLUCB(3, similarity=kb.Independent()).get_params()
-    assert kb.KernelUCB(3, sharing="pooled", ridge=0.5).similarity == kb.Pooled()
-    assert isinstance(kb.LinUCB(3), kb.KMTLUCB)
-    assert kb.LinUCB(3).context_kernel == kb.Linear()
-    assert kb.LinUCB(3).get_params()["ridge"] == 1.0
-    assert kb.LinUCB(3, sharing="pooled").similarity == kb.Pooled()
-    hybrid = kb.LinUCB(3, sharing="hybrid", shared_columns=[0], arm_columns=[1])
+    assert kb.baselines.KernelUCB(3).get_params() == kb.KMTLUCB(3, similarity=kb.Independent()).get_params()
+    assert kb.baselines.KernelUCB(3, sharing="pooled", ridge=0.5).similarity == kb.Pooled()
+    assert isinstance(kb.baselines.LinUCB(3), kb.KMTLUCB)
+    assert kb.baselines.LinUCB(3).context_kernel == kb.Linear()
+    assert kb.baselines.LinUCB(3).get_params()["ridge"] == 1.0
+    assert kb.baselines.LinUCB(3, sharing="pooled").similarity == kb.Pooled()
+    hybrid = kb.baselines.LinUCB(3, sharing="hybrid", shared_columns=[0], arm_columns=[1])
     assert hybrid.terms == kb.Term(kb.Pooled(), kb.Linear(), [0]) + kb.Term(kb.Independent(), kb.Linear(), [1])
     assert hybrid.similarity_matrix(0).tolist() == np.ones((3, 3)).tolist()
     assert hybrid.similarity_matrix(1).tolist() == np.eye(3).tolist()

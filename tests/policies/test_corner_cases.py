@@ -20,7 +20,7 @@ def rows(n: int, n_arms: int = 3, d: int = 2) -> tuple[Any, Any, Any]:
 
 
 def test_feature_space_survives_a_ridge_lost_in_rounding() -> None:
-    policy = kb.LinUCB(2, ridge=1e-12)
+    policy = kb.baselines.LinUCB(2, ridge=1e-12)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NumericalWarning)
         for _ in range(70):
@@ -35,7 +35,7 @@ def test_feature_space_counts_the_memory_of_weighted_sums() -> None:
 
 
 def test_a_frozen_linear_policy_keeps_no_matrix_of_the_history() -> None:
-    policy = kb.LinUCB(3)
+    policy = kb.baselines.LinUCB(3)
     policy.observe(*rows(300))
     frozen = policy.frozen()
     assert not any(isinstance(v, np.ndarray) and v.size >= 300 * 300 for v in vars(frozen.regression).values()), (
@@ -78,7 +78,7 @@ def test_a_new_arm_may_be_named_by_a_numpy_scalar() -> None:
 
 @pytest.mark.parametrize("engine", ["naive", "exact"])
 @pytest.mark.parametrize("kernel", [kb.Linear(), kb.Linear() * kb.RBF()])
-def test_numbers_that_would_overflow_are_refused(engine: str, kernel: kb.Kernel) -> None:
+def test_numbers_that_would_overflow_are_refused(engine: str, kernel: kb.kernels.Kernel) -> None:
     policy = kb.KMTLUCB(2, context_kernel=kernel, engine=engine)
     policy.observe([0], [[1.0]], [1.0])
     with pytest.raises(ValueError, match="overflow"):

@@ -65,8 +65,8 @@ def make(composition: str, form: str, **settings: object) -> kb.KMTLUCB:
         "norm_bound": None if form == "finite" else BOUND,
     } | settings
     if composition == "arms alone":
-        return kb.GPUCB(N, **common)  # type: ignore[arg-type]
-    return kb.CGPUCB(N, context_kernel=kb.RBF(0.6), composition=composition, **common)  # type: ignore[arg-type]
+        return kb.baselines.GPUCB(N, **common)  # type: ignore[arg-type]
+    return kb.baselines.CGPUCB(N, context_kernel=kb.RBF(0.6), composition=composition, **common)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("engine", ["auto", "naive", *EXACT_ENGINES])
@@ -108,7 +108,7 @@ def test_contract_and_new_arms(composition: str, form: str, tmp_path: Path) -> N
 
 def test_the_budgeted_engine_knows_its_information_gain() -> None:
     """A dictionary that holds every row has the determinant of the rows."""
-    policy, other = make("product", "agnostic", engine="budgeted", budget=64), DenseGP("product")
+    policy, other = make("product", "agnostic", engine=kb.Budgeted(points=64)), DenseGP("product")
     X = np.random.default_rng(2).uniform(-1.0, 1.0, (12, 3))
     other.arms, other.contexts, other.rewards = [i % N for i in range(12)], list(X), [1.0] * 12
     policy.observe(other.arms, X, other.rewards)
@@ -124,8 +124,8 @@ def test_confidence_covers_the_truth() -> None:
         rng = np.random.default_rng(seed)
         theta = rng.standard_normal(3)
         theta /= np.linalg.norm(theta)
-        schedule = kb.ConfidenceExploration(noise=0.3, norm_bound=1.0, delta=0.1, ridge=1.0)
-        policy = kb.LinUCB(4, sharing="pooled", exploration=schedule, cold_start="borrow", seed=seed)
+        schedule = kb.exploration.ConfidenceExploration(noise=0.3, norm_bound=1.0, delta=0.1, ridge=1.0)
+        policy = kb.baselines.LinUCB(4, sharing="pooled", exploration=schedule, cold_start="borrow", seed=seed)
         missed = False
         for _ in range(30):
             X = rng.standard_normal((4, 3))
@@ -138,12 +138,12 @@ def test_confidence_covers_the_truth() -> None:
 
 
 def test_schedule_numbers() -> None:
-    assert kb.AgnosticExploration(0.25, 2.0, 0.5, gain=0.1, scale=2.0)(4) == pytest.approx(
+    assert kb.exploration.AgnosticExploration(0.25, 2.0, 0.5, gain=0.1, scale=2.0)(4) == pytest.approx(
         2.0 * math.sqrt(0.25 * (8.0 + 30.0 * math.log(8.0) ** 3))
     )
-    gob = kb.ConfidenceExploration(0.5, 2.0, 0.1, ridge=1.0, form="gob")
+    gob = kb.exploration.ConfidenceExploration(0.5, 2.0, 0.1, ridge=1.0, form="gob")
     assert gob(1, log_det=3.0) == pytest.approx(0.5 * math.sqrt(3.0 + math.log(10.0)) + 2.0)
-    assert kb.LogExploration(2.0)(1) == pytest.approx(2.0 * math.sqrt(math.log(2.0)))
+    assert kb.exploration.LogExploration(2.0)(1) == pytest.approx(2.0 * math.sqrt(math.log(2.0)))
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,6 @@ def test_schedule_numbers() -> None:
 def test_bad_settings(settings: dict[str, object], text: str) -> None:
     given = {"context_kernel": kb.RBF(), "arm_kernel": kb.RBF(), "descriptors": DESCRIPTORS} | settings
     with pytest.raises(InvalidInputError, match=text):
-        kb.CGPUCB(N, **given)  # type: ignore[arg-type]
+        kb.baselines.CGPUCB(N, **given)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="form must be"):
-        kb.ConfidenceExploration(form="other")  # type: ignore[arg-type]
+        kb.exploration.ConfidenceExploration(form="other")  # type: ignore[arg-type]

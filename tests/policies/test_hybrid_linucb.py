@@ -52,7 +52,7 @@ class Algorithm2:
 @pytest.mark.parametrize("shared", [[0, 1], [0, 1, 2, 3, 4]], ids=["apart", "overlapping"])
 def test_hybrid_plays_the_game_of_algorithm_2(engine: str, shared: list[int]) -> None:
     N, own, alpha, T = 4, [2, 3, 4], 0.7, 60 if engine == "naive" else 150
-    policy = kb.LinUCB(
+    policy = kb.baselines.LinUCB(
         N,
         sharing="hybrid",
         shared_columns=shared,

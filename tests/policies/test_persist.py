@@ -115,18 +115,17 @@ def test_rewarded_decisions_are_remembered_across_files(tmp_path: Path) -> None:
 
 def test_an_empty_policy_and_one_with_all_settings(tmp_path: Path) -> None:
     everything: dict[str, Any] = {
-        "context_kernel": 0.5 * kb.RBF((1.0, 2.0)) + kb.Matern(nu=1.5) * kb.Linear() + kb.Constant(0.1),
+        "context_kernel": 0.5 * kb.RBF((1.0, 2.0)) + kb.Matern(nu=1.5) * kb.Linear() + kb.kernels.Constant(0.1),
         "similarity": kb.Known(kb.RBF(0.5), [[0.0, 1.0], [1.0, 1.0]]),
         "ridge": 0.3,
         "exploration": 0.0,
         "weighting": "per_arm",
         "cold_start": "borrow",
-        "reward_range": (-1.0, 3.0),
+        "rewards": kb.Range(-1.0, 3.0),
         "epsilon": 0.25,
         "tie_break": "first",
         "seed": 12,
-        "max_pending": 7,
-        "forget_after": 5,
+        "pending": kb.Pending(most=7, forget_after=5),
     }
     for policy in (kb.KMTLUCB(["a", "b"]), kb.KMTLUCB(["a", 7], **everything)):
         policy.save(tmp_path / "p.kb")
@@ -134,7 +133,7 @@ def test_an_empty_policy_and_one_with_all_settings(tmp_path: Path) -> None:
         assert loaded.get_params() == policy.get_params()
         assert loaded.arms == policy.arms
         assert loaded.choose([0.0, 0.0]).arm == policy.choose([0.0, 0.0]).arm
-    hybrid = kb.LinUCB(3, sharing="hybrid", shared_columns=[0], arm_columns=[1, 2])
+    hybrid = kb.baselines.LinUCB(3, sharing="hybrid", shared_columns=[0], arm_columns=[1, 2])
     hybrid.observe([0, 1], [[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]], [1.0, 0.0])
     hybrid.save(tmp_path / "h.kb")
     assert kb.load(tmp_path / "h.kb").terms == hybrid.terms

@@ -14,7 +14,7 @@ from kinbandits.similarity import Adaptive, Independent, takes_force
 from test_adaptive import EAGER, RBF, kin_rows
 
 
-def taught(similarity: kb.Similarity | None = None, t: int = 60, **settings: object) -> kb.KMTLUCB:
+def taught(similarity: kb.similarity.Similarity | None = None, t: int = 60, **settings: object) -> kb.KMTLUCB:
     rows = kin_rows(2, t=t)
     policy = kb.KMTLUCB(4, context_kernel=RBF, similarity=similarity, **settings)  # type: ignore[arg-type]
     policy.observe(rows.arms, rows.contexts, rows.rewards)

@@ -68,8 +68,8 @@ def same_game(policy: kb.KMTLUCB, other: ExplicitGOB, node, multiplier, rounds: 
 def test_gob_lin_is_its_explicit_form(engine: str, schedule: str) -> None:
     sigma, norm, delta = 0.2, 1.3, 0.1
     exploration = {
-        "practice": kb.LogExploration(0.4),
-        "theorem": kb.ConfidenceExploration(sigma, norm, delta, ridge=1.0, form="gob"),
+        "practice": kb.exploration.LogExploration(0.4),
+        "theorem": kb.exploration.ConfidenceExploration(sigma, norm, delta, ridge=1.0, form="gob"),
     }[schedule]
 
     def multiplier(t: int, other: ExplicitGOB) -> float:
@@ -77,14 +77,14 @@ def test_gob_lin_is_its_explicit_form(engine: str, schedule: str) -> None:
             return 0.4 * math.sqrt(math.log(t + 1))
         return sigma * math.sqrt(np.linalg.slogdet(other.M)[1] + math.log(1.0 / delta)) + norm
 
-    policy = kb.GOBLin(N, graph=GRAPH, exploration=exploration, engine=engine, tie_break="first")
+    policy = kb.baselines.GOBLin(N, graph=GRAPH, exploration=exploration, engine=engine, tie_break="first")
     same_game(policy, ExplicitGOB(GRAPH, D), lambda user: user, multiplier, 40 if engine == "naive" else 80)
 
 
 @pytest.mark.parametrize("variant", ["macro", "block"])
 def test_gob_lin_variants_are_their_explicit_forms(variant: str) -> None:
     """MACRO: one node per cluster, edges counted. BLOCK: each cluster a graph of its own."""
-    policy = kb.GOBLin(N, graph=GRAPH, variant=variant, clusters=LABELS, tie_break="first")
+    policy = kb.baselines.GOBLin(N, graph=GRAPH, variant=variant, clusters=LABELS, tie_break="first")
     if variant == "macro":
         graph = np.zeros((3, 3))
         for a in range(N):
@@ -101,21 +101,33 @@ def test_gob_lin_variants_are_their_explicit_forms(variant: str) -> None:
 def test_graph_helpers_and_clustered() -> None:
     assert block_graph(GRAPH, [0] * N) == kb.Graph(GRAPH)
     np.testing.assert_allclose(macro_graph(GRAPH, range(N)).matrix(None), kb.Graph(GRAPH).matrix(None))  # type: ignore[arg-type]
-    for value in (kb.Clustered(LABELS), macro_graph(GRAPH, LABELS), kb.Clustered([1, 0, 3, 1, 1, 0])):
+    for value in (
+        kb.contrib.Clustered(LABELS),
+        macro_graph(GRAPH, LABELS),
+        kb.contrib.Clustered([1, 0, 3, 1, 1, 0]),
+    ):
         check_similarity(value, n_arms=N)
-    assert kb.Clustered(LABELS).with_arm(N, ArmInfo(neighbours=[4])).labels.tolist() == [0, 0, 1, 1, 2, 2, 2]
-    assert kb.Clustered(LABELS).with_arm(N).labels[-1] == 3
+    assert kb.contrib.Clustered(LABELS).with_arm(N, ArmInfo(neighbours=[4])).labels.tolist() == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        2,
+    ]
+    assert kb.contrib.Clustered(LABELS).with_arm(N).labels[-1] == 3
     assert macro_graph(GRAPH, LABELS).without_arm(5).without_arm(4).labels.tolist() == [0, 0, 1, 1]
     for attempt, text in [
-        (lambda: kb.Clustered([0.5]), "whole numbers"),
-        (lambda: kb.Clustered([-1, 0]), "count clusters from 0"),
-        (lambda: kb.Clustered([0, 2], kb.Graph(np.zeros((2, 2)))), "between knows 2 clusters"),
-        (lambda: kb.Clustered([0], kb.Estimated()), "known beforehand"),
-        (lambda: kb.Clustered(LABELS).with_arm(N, ArmInfo(neighbours=[0, 5])), "different clusters"),
+        (lambda: kb.contrib.Clustered([0.5]), "whole numbers"),
+        (lambda: kb.contrib.Clustered([-1, 0]), "count clusters from 0"),
+        (lambda: kb.contrib.Clustered([0, 2], kb.Graph(np.zeros((2, 2)))), "between knows 2 clusters"),
+        (lambda: kb.contrib.Clustered([0], kb.Estimated()), "known beforehand"),
+        (lambda: kb.contrib.Clustered(LABELS).with_arm(N, ArmInfo(neighbours=[0, 5])), "different clusters"),
         (lambda: macro_graph(GRAPH, LABELS).with_arm(N), "name neighbours="),
-        (lambda: kb.GOBLin(N, graph=GRAPH, variant="macro"), "clusters= goes with"),
-        (lambda: kb.GOBLin(N, graph=GRAPH, variant="odd", clusters=LABELS), "variant must be"),  # type: ignore[arg-type]
-        (lambda: kb.GOBLin(N, graph=GRAPH, variant="block", clusters=[0]), "1 labels"),
+        (lambda: kb.baselines.GOBLin(N, graph=GRAPH, variant="macro"), "clusters= goes with"),
+        (lambda: kb.baselines.GOBLin(N, graph=GRAPH, variant="odd", clusters=LABELS), "variant must be"),  # type: ignore[arg-type]
+        (lambda: kb.baselines.GOBLin(N, graph=GRAPH, variant="block", clusters=[0]), "1 labels"),
     ]:
         with pytest.raises(InvalidInputError, match=text):
             attempt()
@@ -168,7 +180,9 @@ def test_club_is_its_explicit_form_and_finds_the_planted_clusters(engine: str) -
     n, d, rounds = 9, 3, 80 if engine == "naive" else 900
     planted = np.array([0, 1, 2, 0, 1, 2, 0, 1, 0])
     truth = np.eye(3)[planted]
-    policy = kb.CLUB(n, confidence=0.8, exploration=kb.LogExploration(0.3), engine=engine, tie_break="first")
+    policy = kb.contrib.CLUB(
+        n, confidence=0.8, exploration=kb.exploration.LogExploration(0.3), engine=engine, tie_break="first"
+    )
     other = ExplicitCLUB(n, d, 0.3, 0.8)
     rng = np.random.default_rng(1)
     sizes = []
@@ -192,12 +206,14 @@ def test_club_is_its_explicit_form_and_finds_the_planted_clusters(engine: str) -
 
 
 def test_club_similarity_contract(tmp_path: Path) -> None:
-    value = kb.OnlineClusters(0.2).bound(kb.Linear(), 1.0, "uniform")
+    value = kb.contrib.OnlineClusters(0.2).bound(kb.Linear(), 1.0, "uniform")
     check_similarity(value)
     ring = np.roll(np.eye(4), 1, axis=0) + np.roll(np.eye(4), -1, axis=0)
-    check_similarity(kb.OnlineClusters(0.2, ring).bound(kb.Linear() + kb.Constant(), 1.0, "uniform"))
-    check_policy(kb.CLUB(3))
-    policy = kb.CLUB(["a", "b", "c"], confidence=0.3)
+    check_similarity(
+        kb.contrib.OnlineClusters(0.2, ring).bound(kb.Linear() + kb.kernels.Constant(), 1.0, "uniform")
+    )
+    check_policy(kb.contrib.CLUB(3))
+    policy = kb.contrib.CLUB(["a", "b", "c"], confidence=0.3)
     policy.observe(["a", "b", "c"] * 10, np.ones((30, 1)), [1.0, 1.0, -1.0] * 10)
     policy.save(tmp_path / "p.kb")
     loaded = kb.load(tmp_path / "p.kb")
@@ -211,8 +227,8 @@ def test_club_similarity_contract(tmp_path: Path) -> None:
 
 def test_a_row_that_fails_leaves_the_clusters() -> None:
     with pytest.raises(InvalidInputError, match="finite feature map"):
-        kb.KMTLUCB(2, similarity=kb.OnlineClusters(), context_kernel=kb.RBF()).observe([0], [[1.0]], [1.0])
+        kb.KMTLUCB(2, similarity=kb.contrib.OnlineClusters(), context_kernel=kb.RBF()).observe([0], [[1.0]], [1.0])
     with pytest.raises(InvalidInputError, match="give it to a policy"):
-        kb.OnlineClusters().features(np.ones((1, 1)))
+        kb.contrib.OnlineClusters().features(np.ones((1, 1)))
     with pytest.raises(InvalidInputError, match="adjacency has 3 rows"):
-        kb.CLUB(2, graph=np.zeros((3, 3)))
+        kb.contrib.CLUB(2, graph=np.zeros((3, 3)))

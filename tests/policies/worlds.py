@@ -13,7 +13,7 @@ PROBE = np.random.default_rng(99).uniform(-1.0, 1.0, (5, 1, 3))
 
 
 def played(
-    similarity: str | kb.Similarity = "mixed", rounds: int = 15, n_arms: int = 4, **settings: Any
+    similarity: str | kb.similarity.Similarity = "mixed", rounds: int = 15, n_arms: int = 4, **settings: Any
 ) -> kb.KMTLUCB:
     """A policy that has logged rows, decided, learned some rewards and waits for three."""
     value = SIMILARITIES[similarity](n_arms) if isinstance(similarity, str) else similarity

@@ -50,7 +50,7 @@ def test_decisions_are_continuous_across_the_change(early, similarity, tmp_path)
 
 def test_a_feature_map_stays_exact(early):
     X, f = stream(200)
-    policy = kb.LinUCB(3)
+    policy = kb.baselines.LinUCB(3)
     policy.observe([0] * 200, X, f[:, 0])
     assert not isinstance(policy.regression, BudgetedRegression)
 

@@ -165,7 +165,7 @@ def test_estimated_similarity_stays_near_its_definition_when_rows_are_let_go():
         kb.RationalQuadratic(length_scale=1.3, alpha=0.7),
         2.0 * kb.RBF() + kb.Matern(nu=0.5),
         kb.RBF() * kb.RBF(length_scale=(1.0, 2.0, 3.0)),
-        kb.Linear() + kb.Constant(1.0),
+        kb.Linear() + kb.kernels.Constant(1.0),
     ],
     ids=repr,
 )
@@ -203,7 +203,7 @@ def test_low_rank_similarity_gives_the_same_numbers(monkeypatch):
     assert U.shape[1] < 30
     np.testing.assert_allclose(U @ U.T, similarity.matrix(History(90)), atol=1e-9)
     assert low_rank_root(np.eye(90)) is None
-    policy = kb.KMTLUCB(90, context_kernel=kb.RBF(), similarity=similarity, engine="budgeted", budget=40)
+    policy = kb.KMTLUCB(90, context_kernel=kb.RBF(), similarity=similarity, engine=kb.Budgeted(points=40))
     policy.observe(rng.integers(0, 90, 150), rng.standard_normal((150, 2)), rng.random(150))
     X = rng.standard_normal((5, 1, 2))
     fast = policy.predict(X)
@@ -222,8 +222,7 @@ def test_a_thousand_arms():
         1000,
         context_kernel=kb.RBF(),
         similarity=kb.Known(kb.RBF(length_scale=0.2), z),
-        engine="budgeted",
-        budget=200,
+        engine=kb.Budgeted(points=200),
     )
     for x in rng.uniform(-1, 1, (30, 3)):
         decision = policy.choose(x)
@@ -234,8 +233,8 @@ def test_a_thousand_arms():
 
 
 def test_too_many_arms_for_a_changing_similarity_is_refused():
-    policy = kb.KMTLUCB(1000, context_kernel=kb.RBF(), similarity=kb.Estimated(), engine="budgeted", budget=512)
-    with pytest.raises(InvalidInputError, match=r"use budget=183 or less"):
+    policy = kb.KMTLUCB(1000, context_kernel=kb.RBF(), similarity=kb.Estimated(), engine=kb.Budgeted(points=512))
+    with pytest.raises(InvalidInputError, match=r"use points=183 or less"):
         policy.observe([0], [[0.0]], [1.0])
     assert policy.n_observations == 0
 
@@ -246,7 +245,7 @@ def test_a_kernel_that_fails_changes_nothing():
             raise RuntimeError("no")
         return kb.RBF()(A, B)
 
-    policy = kb.KMTLUCB(N, context_kernel=moody, engine="budgeted", budget=10)
+    policy = kb.KMTLUCB(N, context_kernel=moody, engine=kb.Budgeted(points=10))
     with pytest.raises(RuntimeError):
         policy.observe([0], [[200.0]], [1.0])
     policy.observe([0, 1, 2], [[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
@@ -260,11 +259,11 @@ def test_a_kernel_that_fails_changes_nothing():
 
 
 def test_the_defaults_take_a_thousand_arms():
-    policy = kb.KMTLUCB(1000, engine="budgeted")
+    policy = kb.KMTLUCB(1000, engine=kb.Budgeted())
     assert isinstance(policy.similarity, kb.Independent)
     policy.observe([0, 999], [[0.0], [1.0]], [1.0, 0.0])
     assert np.isfinite(policy.predict([0.5]).width).all()
-    assert isinstance(kb.KMTLUCB(10, engine="budgeted").similarity, kb.Adaptive)
+    assert isinstance(kb.KMTLUCB(10, engine=kb.Budgeted()).similarity, kb.Adaptive)
 
 
 def test_the_papers_bandwidth_is_too_narrow_for_the_budget():
@@ -273,16 +272,16 @@ def test_the_papers_bandwidth_is_too_narrow_for_the_budget():
     rng = np.random.default_rng(0)
     rows = rng.permutation(len(X))[:520]
     arms = np.where(rng.random(520) < 0.5, y[rows], rng.integers(0, 10, 520))
-    policy = kb.KMTLUCB(10, settings="paper/digits", engine="budgeted", budget=256)
-    with pytest.warns(BudgetWarning, match=r"budget=256 is too small .* budget=\d+ would do"):
+    policy = kb.KMTLUCB(10, engine=kb.Budgeted(points=256), **kb.presets.paper("digits"))
+    with pytest.warns(BudgetWarning, match=r"points=256 is too small .* points=\d+ would do"):
         policy.observe(arms, X[rows], (arms == y[rows]).astype(float))
-    default = kb.KMTLUCB(10, engine="budgeted", budget=256)
+    default = kb.KMTLUCB(10, engine=kb.Budgeted(points=256))
     default.observe(arms, X[rows], (arms == y[rows]).astype(float))  # warnings are errors: none comes
 
 
 def test_advice_is_above_what_is_said_to_be_too_little():
     rng = np.random.default_rng(14)
-    wide = kb.KMTLUCB(N, context_kernel=kb.RBF(length_scale=9.0), engine="budgeted", budget=32)
+    wide = kb.KMTLUCB(N, context_kernel=kb.RBF(length_scale=9.0), engine=kb.Budgeted(points=32))
     wide.observe(rng.integers(0, N, 400), rng.uniform(-1, 1, (400, 6)), rng.random(400))
     assert needed_points(wide.regression.model, enough=True)[0] < 32
     assert needed_points(wide.regression.model, enough=False)[0] == 40
@@ -291,15 +290,15 @@ def test_advice_is_above_what_is_said_to_be_too_little():
 def test_report_and_warning_at_a_narrow_bandwidth():
     rng = np.random.default_rng(13)
     X = rng.uniform(-1, 1, (400, 6))
-    narrow = kb.KMTLUCB(N, context_kernel=kb.RBF(length_scale=0.4), engine="budgeted", budget=32)
-    with pytest.warns(BudgetWarning, match=r"budget=\d+ would do"):
+    narrow = kb.KMTLUCB(N, context_kernel=kb.RBF(length_scale=0.4), engine=kb.Budgeted(points=32))
+    with pytest.warns(BudgetWarning, match=r"points=\d+ would do"):
         narrow.observe(rng.integers(0, N, 400), X, rng.random(400))
     report = narrow.engine_report()
     assert report["points"] == 32
     assert not report["budget_is_enough"]
     assert report["budget_needed"] > 100
     assert report["mean_residual"] > 0.3
-    own = {"similarity": kb.Independent(), "engine": "budgeted", "budget": 64}
+    own = {"similarity": kb.Independent(), "engine": kb.Budgeted(points=64)}
     wide = kb.KMTLUCB(N, context_kernel=kb.RBF(length_scale=6.0), **own)
     for x in X:  # warnings are errors: none comes
         wide.observe([int(rng.integers(N))], x[None, :], [rng.random()])
@@ -327,8 +326,7 @@ def test_saved_and_loaded_it_goes_on_the_same(similarity, memory, tmp_path):
         N,
         context_kernel=kb.RBF(length_scale=2.0),
         similarity=similarity,
-        engine="budgeted",
-        budget=16,
+        engine=kb.Budgeted(points=16),
         memory=memory,
     )
     with warnings.catch_warnings():
@@ -338,7 +336,7 @@ def test_saved_and_loaded_it_goes_on_the_same(similarity, memory, tmp_path):
     policy.save(tmp_path / "p.zip")
     other = kb.load(tmp_path / "p.zip")
     assert other.n_observations == 300
-    assert (other.budget, other.memory) == (16, memory)
+    assert (other.engine, other.memory) == (kb.Budgeted(points=16), memory)
     for x in rng.standard_normal((40, 3)):
         a, b = policy.choose(x, scores=True), other.choose(x, scores=True)
         assert a.arm == b.arm
@@ -351,10 +349,8 @@ def test_saved_and_loaded_it_goes_on_the_same(similarity, memory, tmp_path):
 def test_arms_come_and_go():
     similarity = kb.Known(kb.RBF(length_scale=0.5), [0.0, 0.3, 0.6, 1.0])
     engines = [
-        kb.KMTLUCB(
-            N, context_kernel=kb.RBF(length_scale=0.6), similarity=similarity, engine=e, ridge=0.1, budget=100
-        )
-        for e in ("naive", "budgeted")
+        kb.KMTLUCB(N, context_kernel=kb.RBF(length_scale=0.6), similarity=similarity, engine=e, ridge=0.1)
+        for e in ("naive", kb.Budgeted(points=100))
     ]
     arms, contexts, rewards = rows(16, 40)
     for policy in engines:
@@ -374,7 +370,7 @@ def test_pooled_sums_cannot_give_back_an_arm_that_is_no_longer_kept(monkeypatch)
     monkeypatch.setattr("kinbandits.regression.budget_model.MOST_SUMS", 1)
     rng = np.random.default_rng(17)
     policy = kb.KMTLUCB(
-        2, context_kernel=kb.RBF(length_scale=3.0), similarity=kb.Mixed(mu=0.5), engine="budgeted", budget=8
+        2, context_kernel=kb.RBF(length_scale=3.0), similarity=kb.Mixed(mu=0.5), engine=kb.Budgeted(points=8)
     )
     policy.observe([0] * 10 + [1] * 400, rng.standard_normal((410, 2)), rng.random(410))
     with pytest.raises(InvalidInputError, match="retire_arm"):
@@ -384,7 +380,7 @@ def test_pooled_sums_cannot_give_back_an_arm_that_is_no_longer_kept(monkeypatch)
 
 def test_memory_and_points_do_not_grow():
     rng = np.random.default_rng(18)
-    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(length_scale=4.0), engine="budgeted", budget=16)
+    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(length_scale=4.0), engine=kb.Budgeted(points=16))
     sizes = []
     for _ in range(3):
         policy.observe(rng.integers(0, 3, 600), rng.standard_normal((600, 2)), rng.random(600))
@@ -409,7 +405,7 @@ def test_regret_is_no_worse_than_kors_at_equal_size():
             for name, policy in (
                 (
                     "budgeted",
-                    kb.KMTLUCB(10, context_kernel=kernel, engine="budgeted", budget=100, tie_break="first"),
+                    kb.KMTLUCB(10, context_kernel=kernel, engine=kb.Budgeted(points=100), tie_break="first"),
                 ),
                 ("kors", KorsUCB(10, kernel, 100, seed)),
             ):

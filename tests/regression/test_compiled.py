@@ -14,7 +14,7 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.environments import Classification, SyntheticNews
-from kinbandits.presets import paper_settings
+from kinbandits.presets import paper
 from kinbandits.regression import compiled
 from kinbandits.regression.exact.ladder import LadderRegression
 
@@ -73,7 +73,7 @@ def both(
     return report
 
 
-SIMILARITIES: dict[str, kb.Similarity | None] = {
+SIMILARITIES: dict[str, kb.similarity.Similarity | None] = {
     "published": None,
     "mixed": kb.Mixed(0.3),
     "independent": kb.Independent(),
@@ -84,7 +84,7 @@ SIMILARITIES: dict[str, kb.Similarity | None] = {
 @pytest.mark.parametrize("weighting", ["per_arm", "uniform"])
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 def test_the_same_arms_rung_for_rung(monkeypatch: pytest.MonkeyPatch, similarity: str, weighting: str) -> None:
-    settings = {**paper_settings("digits", "KMTL-UCB-Est"), "weighting": weighting}
+    settings = {**paper("digits"), "weighting": weighting}
     if (given := SIMILARITIES[similarity]) is not None:
         settings["similarity"] = given
     report = both(monkeypatch, settings, Classification(data="digits", protocol="paper", seed=1), 420)
@@ -97,7 +97,7 @@ def test_the_same_arms_rung_for_rung(monkeypatch: pytest.MonkeyPatch, similarity
 
 @needs_core
 def test_the_same_arms_with_a_context_per_arm(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = paper_settings("synthetic", "KMTL-UCB-Est")
+    settings = paper("synthetic")
     report = both(monkeypatch, settings, SyntheticNews(seed=2, horizon=400), 400)
     assert report["method"] == "ladder"
 
@@ -106,7 +106,7 @@ def test_the_same_arms_with_a_context_per_arm(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_arms_in_whole_games(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    settings = paper_settings("digits", "KMTL-UCB-Est")
+    settings = paper("digits")
     both(monkeypatch, settings, Classification(data="digits", protocol="paper", seed=seed), 1230)
 
 

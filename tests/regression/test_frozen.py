@@ -17,7 +17,7 @@ SIMILARITIES = {
 }
 
 
-def taught(similarity: kb.Similarity, weighting: str, rows: int = 40) -> kb.KMTLUCB:
+def taught(similarity: kb.similarity.Similarity, weighting: str, rows: int = 40) -> kb.KMTLUCB:
     rng = np.random.default_rng(5)
     policy = kb.KMTLUCB(
         arms=["a", "b", "c", "d"],
@@ -53,7 +53,7 @@ def test_same_numbers_as_the_engine(name: str, weighting: str, rows: int) -> Non
 
 def test_terms_of_several_kernels() -> None:
     rng = np.random.default_rng(0)
-    policy = kb.LinUCB(3, sharing="hybrid")
+    policy = kb.baselines.LinUCB(3, sharing="hybrid")
     policy.observe([0, 1, 2, 0], rng.normal(size=(4, 2)), rng.normal(size=4))
     np.testing.assert_allclose(policy.frozen().predict([0.3, 1.0]).width, policy.predict([0.3, 1.0]).width)
 

@@ -19,7 +19,7 @@ from kinbandits.terms import Term, Terms
 CASES = {"held": 0}
 
 
-def similarity(kind: str, n_arms: int, rng: np.random.Generator) -> kb.Similarity:
+def similarity(kind: str, n_arms: int, rng: np.random.Generator) -> kb.similarity.Similarity:
     root = rng.normal(size=(n_arms, n_arms))
     return {
         "independent": kb.Independent(),
@@ -36,7 +36,7 @@ KINDS = ["independent", "pooled", "mixed", "known", "described", "estimated"]
 
 def kernel(kind: int, length_scale: float) -> object:
     scaled = 2.0 * kb.RBF(length_scale)
-    return [kb.RBF(length_scale), kb.Matern(length_scale), kb.Linear() + kb.Constant(1.0), scaled][kind]
+    return [kb.RBF(length_scale), kb.Matern(length_scale), kb.Linear() + kb.kernels.Constant(1.0), scaled][kind]
 
 
 @st.composite
@@ -110,7 +110,9 @@ def test_a_hundred_thousand_intervals_hold() -> None:
     print(f"{CASES['held']} intervals, none missed")
 
 
-def grown(sim: kb.Similarity, weighting: str, n_rows: int = 300, n_arms: int = 5) -> tuple[LadderRegression, Ridge]:
+def grown(
+    sim: kb.similarity.Similarity, weighting: str, n_rows: int = 300, n_arms: int = 5
+) -> tuple[LadderRegression, Ridge]:
     rng = np.random.default_rng(3)
     ridge = Ridge(Terms((Term(sim, kb.RBF(0.7)),)), 0.01, weighting, "explore")  # type: ignore[arg-type]
     history = History.of(
@@ -129,7 +131,7 @@ def test_the_reference_follows_the_similarity() -> None:
 
 @pytest.mark.parametrize("weighting", ["per_arm", "uniform"])
 @pytest.mark.parametrize("sim", [kb.Estimated(0.3, kb.RBF(0.5)), kb.Mixed(0.95), kb.Independent()], ids=str)
-def test_reference_bounds_hold(sim: kb.Similarity, weighting: str) -> None:
+def test_reference_bounds_hold(sim: kb.similarity.Similarity, weighting: str) -> None:
     """lo B <= M <= hi B, where both are known."""
     ladder, _ = grown(sim, weighting)
     rng = np.random.default_rng(0)
@@ -184,7 +186,7 @@ def test_rounds_settle_on_low_rungs() -> None:
 @pytest.mark.parametrize("sim", [kb.Estimated(0.5, kb.RBF(1.0)), kb.Pooled(), kb.Independent()], ids=str)
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::kinbandits.errors.NumericalWarning")
-def test_many_hard_updates_stay_sound(engine: str, weighting: str, sim: kb.Similarity) -> None:
+def test_many_hard_updates_stay_sound(engine: str, weighting: str, sim: kb.similarity.Similarity) -> None:
     """Duplicates, ridge 1e-8, a huge length scale: small backward error and no NaN to the end."""
     rng = np.random.default_rng(5)
     policy = kb.KMTLUCB(

@@ -23,7 +23,7 @@ def close(a: np.ndarray, b: np.ndarray, scale: float = 1.0) -> None:
 class World:
     """A drawn case: rows, kernel, settings, and a query of all arms."""
 
-    def __init__(self, draw: st.DrawFn, kernel: kb.Kernel | None = None) -> None:
+    def __init__(self, draw: st.DrawFn, kernel: kb.kernels.Kernel | None = None) -> None:
         self.rows: Rows = draw(own.rows(d=2))
         n = self.rows.n_arms
         self.kernel = draw(own.simple_kernels(2)) if kernel is None else kernel

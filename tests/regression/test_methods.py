@@ -37,7 +37,7 @@ APART = ["independent", "mixed", "mixed-negative", "graph", "known", "narrow"]  
 METHODS: dict[str, tuple[Callable[..., Regression], list[str], list[str], object]] = {
     "dense": (DenseRegression, ANY, ["uniform", "per_arm"], kb.RBF(length_scale=0.5)),
     "append": (AppendRegression, FIXED, ["uniform"], kb.RBF(length_scale=0.5)),
-    "features": (FeatureRegression, FIXED, ["uniform", "per_arm"], kb.Linear() + kb.Constant(1.0)),
+    "features": (FeatureRegression, FIXED, ["uniform", "per_arm"], kb.Linear() + kb.kernels.Constant(1.0)),
     "ladder-blocks": (LadderRegression, APART, ["uniform", "per_arm"], kb.RBF(length_scale=0.5)),
     "ladder-lagged": (lagged, ANY, ["uniform", "per_arm"], kb.RBF(length_scale=0.5)),
 }
@@ -99,7 +99,7 @@ def test_two_terms(method: str, cold_start: str) -> None:
 def test_the_methods_are_those_that_the_engine_picks() -> None:
     """Sizes and settings at which each is at work."""
 
-    def method(t: int, similarity: kb.Similarity, weighting: str, kernel: object) -> str:
+    def method(t: int, similarity: kb.similarity.Similarity, weighting: str, kernel: object) -> str:
         policy = kb.KMTLUCB(4, similarity=similarity, weighting=weighting, context_kernel=kernel, engine="exact")
         rows = random_rows(seed=1, n_arms=4, t=t)
         policy.observe(rows.arms, rows.contexts, rows.rewards)

@@ -95,7 +95,7 @@ def test_textbook_disjoint_linucb(engine: str) -> None:
 def test_textbook_disjoint_linucb_plays_the_same_game() -> None:
     """The whole algorithm, 150 rounds, against `LinUCB` as a user makes it."""
     N, d, alpha = 4, 3, 0.8
-    policy = kb.LinUCB(N, exploration=alpha, tie_break="first")
+    policy = kb.baselines.LinUCB(N, exploration=alpha, tie_break="first")
     A, b = np.stack([np.eye(d)] * N), np.zeros((N, d))
     rng = np.random.default_rng(5)
     truth = rng.standard_normal((N, d))
@@ -117,7 +117,7 @@ def test_hybrid_is_its_explicit_feature_map(engine: str) -> None:
     """Shared columns once for all arms, arm columns once for each arm: one ridge regression."""
     N, shared, own = 3, [0, 1], [1, 2]
     rows = random_rows(seed=8, n_arms=N, t=30)
-    kernel = kb.LinUCB(N, sharing="hybrid", shared_columns=shared, arm_columns=own).terms
+    kernel = kb.baselines.LinUCB(N, sharing="hybrid", shared_columns=shared, arm_columns=own).terms
     ours = regression(engine, rows, kernel, RIDGE, cold_start="borrow")
 
     def phi(arms: np.ndarray, X: np.ndarray) -> np.ndarray:
@@ -142,7 +142,7 @@ def test_feature_space_solution_of_the_appendix(engine: str, weighting: str, sim
         "graph": kb.Graph([[0, 1, 0], [1, 0, 1], [0, 1, 0]]),
         "pooled": kb.Pooled(),
     }[similarity]
-    polynomial = (kb.Linear() + kb.Constant(1.0)) ** 2
+    polynomial = (kb.Linear() + kb.kernels.Constant(1.0)) ** 2
     ours = regression(engine, rows, kb.Term(value, polynomial), RIDGE, weighting, "borrow")
     values, vectors = np.linalg.eigh(value.matrix(rows.history()))
     Z = vectors * np.sqrt(np.maximum(values, 0.0))  # k_Z(a, b) = Z[a] . Z[b]

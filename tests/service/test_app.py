@@ -19,7 +19,11 @@ from kinbandits.service.store import open_store
 from kinbandits.service.tokens import first_token
 
 SETTINGS = {
-    "policy": {"arms": ["a", "b", 3], "context_kernel": {"type": "RBF"}, "reward_range": [0.0, 1.0]},
+    "policy": {
+        "arms": ["a", "b", 3],
+        "context_kernel": {"type": "RBF"},
+        "rewards": {"type": "Range", "low": 0.0, "high": 1.0},
+    },
     "service": {"max_body": 100_000},
 }
 

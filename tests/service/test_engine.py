@@ -13,7 +13,7 @@ import pytest
 from commands import Clock
 
 import kinbandits as kb
-from kinbandits.policies import published
+from kinbandits.policies import defaults as usual
 from kinbandits.service.config import ServiceSettings, Settings
 from kinbandits.service.engine import Engine
 from kinbandits.service.events import uniform_draws
@@ -351,6 +351,6 @@ def test_a_snapshot_of_other_defaults_is_not_used(monkeypatch: pytest.MonkeyPatc
     settings = Settings.model_validate({"policy": {"arms": 3}})
     before = settings.fingerprint()
     assert Settings.model_validate({"policy": {"arms": 3}}).fingerprint() == before
-    other = published.in_force("default", {}) | {"context_kernel": kb.Median()}
-    monkeypatch.setattr(published, "in_force", lambda *given: other)
+    other = usual.defaults() | {"context_kernel": kb.Median()}
+    monkeypatch.setattr(usual, "defaults", lambda: other)
     assert settings.fingerprint() != before

@@ -21,7 +21,7 @@ SETTINGS: dict[str, Any] = {
         "arms": ["a", "b", "c", "d"],
         "context_kernel": {"type": "RBF"},
         "similarity": {"type": "Mixed", "mu": 0.3},
-        "engine": "budgeted",  # thousands of rewards must not make every start slower than the one before
+        "engine": {"type": "Budgeted"},  # thousands of rewards must not make every start slower than the one before
         "budget": 64,
     },
     "service": {"snapshot_every": 50, "reward_wait": 0.0},

@@ -19,7 +19,7 @@ DELTA = 0.1
 
 def policy_for(env, ridge, delta=DELTA, factor=None):
     """SupKMTL-UCB that knows what the theorem lets it know; ``factor`` shrinks its intervals, as a control."""
-    kind = kb.SupKMTLUCB if factor is None else shrunk(factor)
+    kind = kb.baselines.SupKMTLUCB if factor is None else shrunk(factor)
     return kind(
         env.arms,
         horizon=env.horizon,
@@ -32,12 +32,12 @@ def policy_for(env, ridge, delta=DELTA, factor=None):
 
 
 def shrunk(factor):
-    class Shrunk(kb.SupKMTLUCB):
+    class Shrunk(kb.baselines.SupKMTLUCB):
         @property
         def exploration(self):
             return factor * super().exploration
 
-    kb.Policy.kinds.pop("Shrunk")
+    kb.policies.Policy.kinds.pop("Shrunk")
     return Shrunk
 
 
@@ -45,7 +45,7 @@ def shrunk(factor):
 class Audit:
     """What happened in a run, and how often each statement of Lemmas 1 and 11 failed."""
 
-    policy: kb.SupKMTLUCB
+    policy: kb.baselines.SupKMTLUCB
     intervals: int = 0
     missed: int = 0  # Lemma 11, first item: intervals that do not hold f*
     eliminations: int = 0

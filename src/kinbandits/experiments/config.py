@@ -39,8 +39,8 @@ from kinbandits._spec import from_spec
 from kinbandits.environments import KINDS, Environment, make_environment
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.experiments.records import plain
-from kinbandits.policies import NAMED, Policy
-from kinbandits.presets import paper_settings
+from kinbandits.policies import KMTLUCB, Policy
+from kinbandits.presets import paper
 
 __all__ = ["FORMAT", "Cell", "EnvironmentConfig", "Experiment", "MethodConfig", "load_experiment"]
 
@@ -314,14 +314,11 @@ def policy_named(name: str) -> Any:
 
 def policies() -> dict[str, Any]:
     """The policies that a file may name."""
-    import kinbandits
+    from kinbandits import baselines, contrib
 
-    found = {n: getattr(kinbandits, n) for n in kinbandits.__all__}
-    return {
-        n: v
-        for n, v in found.items()
-        if n in NAMED or (isinstance(v, type) and issubclass(v, Policy) and not inspect.isabstract(v))
-    }
+    found = {n: getattr(room, n) for room in (baselines, contrib) for n in room.__all__}
+    found["KMTLUCB"] = KMTLUCB
+    return {n: v for n, v in sorted(found.items()) if issubclass(v, Policy)}
 
 
 def _place(location: tuple[Any, ...], data: Any) -> str:
@@ -369,4 +366,4 @@ def _from_environment(value: Any, name: str, environment: Environment, where: st
 def _preset(name: str, e: EnvironmentConfig, descriptors: Any = None) -> dict[str, Any]:
     """The published settings of this method for the data set (or the synthetic problem) of an environment."""
     data = "synthetic" if e.kind == "synthetic-news" else str(e.options.get("data", e.kind))
-    return paper_settings(data, name, descriptors)
+    return paper(data, name, descriptors=descriptors)

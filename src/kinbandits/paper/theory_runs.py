@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from kinbandits import theory
 from kinbandits._types import Matrix, Vector
+from kinbandits.baselines import SupKMTLUCB
 from kinbandits.environments import Environment, RKHSProblem
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF, Kernel
-from kinbandits.policies import KMTLUCB, Policy, SupKMTLUCB
+from kinbandits.policies import KMTLUCB, Policy
 from kinbandits.similarity import Independent, Similarity
 from kinbandits.simulate import simulate
 from kinbandits.trace import Trace

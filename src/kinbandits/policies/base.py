@@ -17,14 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import as_int, number, number_array, rounds_of_contexts, rows_of_contexts
 from kinbandits._frames import column_names, ordered
+from kinbandits._renamed import told_new_spelling
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.policies.arms import ArmList, Candidates, listed
 from kinbandits.policies.decision import ArmName, Batch, Decision, Decisions
-from kinbandits.policies.drawing import TieBreak, draw, mixed, shares
-from kinbandits.policies.ledger import Ledger
+from kinbandits.policies.ledger import Ledger, Pending
 from kinbandits.policies.parameters import Parameters
+from kinbandits.policies.tie_breaking import TieBreak, draw, mixed, shares
 from kinbandits.regression import Prediction, Query
 
 _TIE = 1e-12  # scores this close (relative) are a tie when ties are broken at random
@@ -47,6 +48,7 @@ class Policy(Parameters, ArmList, ABC):
         super().__init_subclass__(**kwargs)
         Policy.kinds[cls.__name__] = cls
 
+    @told_new_spelling
     def __init__(
         self,
         arms: int | Iterable[ArmName],
@@ -54,8 +56,7 @@ class Policy(Parameters, ArmList, ABC):
         epsilon: float = 0.0,
         tie_break: TieBreak = "random",
         seed: int | np.random.Generator | None = 0,
-        max_pending: int = 100_000,
-        forget_after: int | None = None,
+        pending: Pending | None = None,
     ) -> None:
         super().__init__(arms)
         self.feature_names: tuple[str, ...] | None = None  # of the first table seen; later ones are put in order
@@ -67,10 +68,9 @@ class Policy(Parameters, ArmList, ABC):
         self.tie_break = tie_break
         self.seed = int(seed) if isinstance(seed, int | np.integer) else None
         self.rng = np.random.default_rng(seed)
-        self._ledger = Ledger(
-            as_int("max_pending", max_pending, 1),
-            None if forget_after is None else as_int("forget_after", forget_after, 1),
-        )
+        if pending is not None and not isinstance(pending, Pending):
+            raise InvalidTypeError(f"pending must be kb.Pending(most=..., forget_after=...), got {pending!r}")
+        self._ledger = Ledger(pending or Pending())
         self._version = 0  # how often something was learned or arms changed
 
     # -- what a subclass says -------------------------------------------------------------------

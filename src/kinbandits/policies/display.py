@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import inspect
 from html import escape
-from typing import TYPE_CHECKING
 
-from kinbandits.policies.published import in_force
+from kinbandits.policies.defaults import defaults
+from kinbandits.policies.kmtl_ucb import KMTLUCB
+from kinbandits.policies.ledger import Pending
 from kinbandits.terms import Terms
-
-if TYPE_CHECKING:
-    from kinbandits.policies.kmtl_ucb import KMTLUCB
 
 
 def text_repr(policy: KMTLUCB) -> str:
@@ -46,8 +44,9 @@ def html_repr(policy: KMTLUCB) -> str:
 
 def _told(policy: KMTLUCB) -> dict[str, str]:
     """Settings that differ from their defaults; the kernel always."""
-    defaults = {name: p.default for name, p in inspect.signature(type(policy).__init__).parameters.items()}
-    defaults |= in_force("default", {}, one_of_n=policy.rewards is not None)
+    parameters = inspect.signature(KMTLUCB.__init__).parameters
+    usual = {name: p.default for name, p in parameters.items()} | {"pending": Pending()}
+    usual |= defaults(rewards=policy.rewards)
     told: dict[str, str] = {}
     for name, value in policy.get_params().items():
         if isinstance(value, Terms):
@@ -56,6 +55,6 @@ def _told(policy: KMTLUCB) -> dict[str, str]:
                 told["similarity"] = repr(value.terms[0].similarity)
             else:
                 told["kernel"] = " + ".join(repr(t) for t in value)
-        elif name != "arms" and value != defaults.get(name):
+        elif name != "arms" and value != usual.get(name):
             told[name] = repr(value)
     return told

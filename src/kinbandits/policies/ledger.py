@@ -1,7 +1,6 @@
 """The table of open decisions, and the memory of rewarded ones.
 
-A decision is open until its reward comes, it is cancelled, or it is forgotten: when more than
-``max_pending`` are open the oldest go, and those made more than ``forget_after`` decisions ago go too.
+A decision is open until its reward comes, it is cancelled, or it is forgotten (`Pending` says when).
 Rewarded decisions are remembered with their reward (as many as may be open), so that a repeated delivery is
 recognised.
 """
@@ -11,14 +10,35 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._checks import as_int
 from kinbandits._types import Vector
+from kinbandits._value import Value
 from kinbandits.errors import RewardConflictError, UnknownDecisionError
 from kinbandits.policies.decision import Batch, Decision
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pending(Value):
+    """How long decisions are kept open whose reward has not come.
+
+    Args:
+        most: how many are open at most; when there are more, the oldest are forgotten.
+        forget_after: a decision is forgotten after so many further ones; None: never.
+    """
+
+    most: int = 100_000
+    forget_after: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "most", as_int("most", self.most, 1))
+        if self.forget_after is not None:
+            object.__setattr__(self, "forget_after", as_int("forget_after", self.forget_after, 1))
 
 
 class Ticket(NamedTuple):
@@ -34,9 +54,8 @@ class Ticket(NamedTuple):
 class Ledger:
     """Open decisions by number, oldest first."""
 
-    def __init__(self, max_pending: int, forget_after: int | None) -> None:
-        self.max_pending = max_pending
-        self.forget_after = forget_after
+    def __init__(self, pending: Pending) -> None:
+        self.pending = pending
         self.next_id = 0
         self.forgotten = 0
         self._open: OrderedDict[int, Ticket | tuple[Batch, int]] = OrderedDict()
@@ -56,11 +75,12 @@ class Ledger:
         else:
             self._open.update((first + r, (batch, r)) for r in range(rounds))
         self.next_id = first + rounds
-        while len(self._open) > self.max_pending:
+        most, after = self.pending.most, self.pending.forget_after
+        while len(self._open) > most:
             self._open.popitem(last=False)
             self.forgotten += 1
-        if self.forget_after is not None:
-            while self._open and next(iter(self._open)) < self.next_id - self.forget_after:
+        if after is not None:
+            while self._open and next(iter(self._open)) < self.next_id - after:
                 self._open.popitem(last=False)
                 self.forgotten += 1
 
@@ -113,7 +133,7 @@ class Ledger:
         """The reward has been learned."""
         entry = self._open.pop(decision_id)
         self._rewarded[decision_id] = reward, entry.serial if isinstance(entry, Ticket) else entry[0].serial
-        if len(self._rewarded) > self.max_pending:
+        if len(self._rewarded) > self.pending.most:
             self._rewarded.popitem(last=False)
 
     def drop(self, decision_id: int) -> None:
@@ -179,6 +199,6 @@ class Ledger:
         if isinstance(decision_id, int) and 0 <= decision_id < self.next_id:
             return (
                 f"decision {decision_id} is no longer open: cancelled, its arm removed, forgotten "
-                "(max_pending, forget_after), or rewarded long ago. observe() takes its row without it"
+                "(see pending=), or rewarded long ago. observe() takes its row without it"
             )
         return f"this policy never made a decision {decision_id!r}; use decision.id of one of its own"

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinbandits._files import replacing
+from kinbandits._renamed import modern_params
 from kinbandits._spec import from_spec, to_spec
 from kinbandits._value import Value
 from kinbandits._version import __version__
@@ -88,7 +89,7 @@ def from_data(
             "defines it first, or upgrade kinbandits"
         )
     supplied = {"context_kernel": context_kernel, "exploration": exploration}
-    params = {name: _param(name, spec, arrays, supplied) for name, spec in data["params"].items()}
+    params = {name: _param(name, spec, arrays, supplied) for name, spec in modern_params(data["params"]).items()}
     policy = kind(**params)
     policy.retired = set(data["retired"])
     policy.feature_names = tuple(data["feature_names"]) if "feature_names" in data else None
@@ -128,7 +129,7 @@ def _param(name: str, spec: Any, arrays: dict[str, NDArray[Any]], supplied: dict
                 "kb.load(path, exploration=f)"
             )
         return supplied["exploration"]
-    return from_spec(spec, arrays, foreign=supplied["context_kernel"])
+    return from_spec(spec, arrays, foreign=supplied["exploration" if name == "exploration" else "context_kernel"])
 
 
 def _write(path: Path, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:

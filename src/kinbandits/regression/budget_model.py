@@ -89,8 +89,8 @@ class BudgetModel:
         pooled = sums > MOST_SUMS and not changing
         if m > largest_budget(settings, n_arms):
             raise InvalidInputError(
-                f"budget={m} with {n_arms} arms needs {sums * 8 / 2**30:.1f} GB of sums per arm, because the "
-                f"similarity or the weights change with the data; use budget={largest_budget(settings, n_arms)} or "
+                f"points={m} with {n_arms} arms needs {sums * 8 / 2**30:.1f} GB of sums per arm, because the "
+                f"similarity or the weights change with the data; use points={largest_budget(settings, n_arms)} or "
                 'less, or a similarity that is known with weighting="uniform"'
             )
         kinds = 1 if pooled else len(terms)

@@ -70,9 +70,9 @@ def warn_if_small(model: BudgetModel) -> None:
         return
     needed, guessed = needed_points(model, enough=False)
     warnings.warn(
-        f"budget={model.settings.budget} is too small for this kernel: its points miss {blind:.0%} of the variance "
+        f"points={model.settings.budget} is too small for this kernel: its points miss {blind:.0%} of the variance "
         f"of the last rows (up to {TOO_BLIND:.0%} is fine), so means are flat and arms are explored without end. "
-        f"{'About ' if guessed else ''}budget={needed} would do, or a wider length_scale; engine_report() has the "
+        f"{'About ' if guessed else ''}points={needed} would do, or a wider length_scale; engine_report() has the "
         "figures",
         BudgetWarning,
         stacklevel=6,

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from kinbandits._spec import from_spec
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.policies import KMTLUCB
-from kinbandits.policies.published import defaults_as_data
+from kinbandits.policies.defaults import defaults_as_data
 from kinbandits.service.rules import LARGEST, MOST_FEATURES, check_arms
 
 EPSILON = 0.05  # the service's default floor: every candidate is played, so that the log can be evaluated

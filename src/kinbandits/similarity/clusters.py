@@ -127,7 +127,7 @@ class OnlineClusters(Similarity):
     Example:
         >>> import kinbandits as kb
         >>> rows = np.array([0, 1, 2] * 20), np.ones((60, 1)), np.array([1.0, 1.0, -1.0] * 20)
-        >>> policy = kb.LinUCB(3, similarity=OnlineClusters(confidence=0.5))
+        >>> policy = kb.baselines.LinUCB(3, similarity=OnlineClusters(confidence=0.5))
         >>> policy.observe(*rows)
         >>> policy.similarity_matrix()
         array([[1., 1., 0.],

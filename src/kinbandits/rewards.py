@@ -1,23 +1,91 @@
-"""The scale on which rewards are learned: as given, from a stated range, or from the first rewards seen.
+"""What is known about rewards beforehand, and the scale on which they are learned.
 
 The default exploration is meant for rewards between 0 and 1. Rewards r are learned as (r - offset) / scale, and
-means and widths are told in the rewards' own units.
+means and widths are told in the rewards' own units. `Range` states the scale, `Running` takes it from the first
+rewards, `OneOfN` says that one arm pays 1 and all others 0.
 """
 
 from __future__ import annotations
 
+from abc import ABC
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kinbandits._types import Indices, Matrix, Vector
-from kinbandits._value import real
+from kinbandits._types import Indices, Mask, Matrix, Vector
+from kinbandits._value import Value, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
-RewardScaling = Literal["running"]
+__all__ = ["OneOfN", "Range", "RewardScale", "Rewards", "Running", "as_rewards"]
+
 SETTLED_ROWS = 60  # as many as the default context kernel takes to settle
+
+
+class Rewards(Value, ABC):
+    """What is known about rewards; ``rewards=None`` takes them as they are."""
+
+    about_all_arms: ClassVar[bool] = False
+    """Whether a reward tells about arms that were not played."""
+
+    def scale(self) -> RewardScale:
+        """The scale to begin with."""
+        return RewardScale()
+
+    def rows(self, arms: Indices, contexts: Matrix, rewards: Vector, n_arms: int) -> tuple[Indices, Matrix, Vector]:
+        """What is learned from these rows."""
+        return arms, contexts, rewards
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Range(Rewards):
+    """Rewards lie between ``low`` and ``high``: they are learned on a scale of 0 to 1. Others are refused.
+
+    >>> Range(-1.0, 3.0).scale().learned(np.array([1.0]))
+    array([0.5])
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            object.__setattr__(self, name, real(name, getattr(self, name)))
+        if not self.low < self.high:
+            raise InvalidInputError(f"low must be less than high, got {self!r}")
+
+    def scale(self) -> RewardScale:
+        return RewardScale(self.low, self.high - self.low, (self.low, self.high))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Running(Rewards):
+    """The range is learned: it follows the first 60 rewards (longer, if they are all equal) and then stays."""
+
+    def scale(self) -> RewardScale:
+        return RewardScale(seen=())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OneOfN(Rewards):
+    """In every round one arm pays 1 and all others 0 (say, which of N classes a context belongs to).
+
+    All arms must have one context. A reward of 1 then also teaches every other arm a 0: N rows in place of one.
+    """
+
+    about_all_arms: ClassVar[bool] = True
+
+    def rows(self, arms: Indices, contexts: Matrix, rewards: Vector, n_arms: int) -> tuple[Indices, Matrix, Vector]:
+        return expand_one_of_n(arms, contexts, rewards, n_arms)
+
+
+def as_rewards(rewards: object) -> Rewards | None:
+    """``rewards`` if it says something about rewards."""
+    if rewards is None or isinstance(rewards, Rewards):
+        return rewards
+    raise InvalidTypeError(
+        f"rewards must be None (as they are), kb.Range(low, high), kb.Running() or kb.OneOfN(), got {rewards!r}"
+    )
 
 
 @dataclass(frozen=True)
@@ -35,27 +103,13 @@ class RewardScale:
     limits: tuple[float, float] | None = None
     seen: tuple[float, ...] | None = None
 
-    @classmethod
-    def of(cls, reward_range: object, reward_scaling: object) -> Self:
-        """From the arguments of a policy."""
-        if reward_scaling not in (None, "running"):
-            raise InvalidInputError(f'reward_scaling must be None or "running", got {reward_scaling!r}')
-        if reward_range is not None and reward_scaling is not None:
-            raise InvalidInputError("give reward_range=, or reward_scaling=, not both")
-        if reward_scaling is not None:
-            return cls(seen=())
-        if reward_range is None:
-            return cls()
-        low, high = _range(reward_range)
-        return cls(low, high - low, (low, high))
-
     def grown(self, rewards: Vector) -> RewardScale:
         """After these rewards too. One outside the stated range is refused."""
         if self.limits is not None:
             low, high = self.limits
             if rewards.min() < low or rewards.max() > high:
                 bad = rewards[(rewards < low) | (rewards > high)][0]
-                raise InvalidInputError(f"reward {bad} is outside reward_range=({low}, {high})")
+                raise InvalidInputError(f"reward {bad} is outside Range({low}, {high})")
         if self.seen is None:
             return self
         seen = (*self.seen, *rewards.tolist())
@@ -66,7 +120,7 @@ class RewardScale:
         settled = len(seen) >= SETTLED_ROWS and width > 0.0
         return replace(self, offset=low, scale=width or 1.0, seen=None if settled else seen)
 
-    def without(self, keep: NDArray[np.bool_]) -> RewardScale:
+    def without(self, keep: Mask) -> RewardScale:
         """When rows leave with their arm: the scale follows those that stay."""
         if self.seen is None:
             return self
@@ -93,27 +147,18 @@ class RewardScale:
         return replace(self, offset=data["offset"], scale=data["scale"], seen=seen)
 
 
-def structure(rewards: object, reward_range: object, reward_scaling: object) -> Literal["one_of_n"] | None:
-    """The declared structure of rewards, checked."""
-    if rewards not in (None, "one_of_n"):
-        raise InvalidInputError(f'rewards must be None or "one_of_n", got {rewards!r}')
-    if rewards is not None and (reward_range is not None or reward_scaling is not None):
-        raise InvalidInputError(
-            'rewards="one_of_n" says that rewards are 0 or 1; leave reward_range= and reward_scaling= out'
-        )
-    return None if rewards is None else "one_of_n"
-
-
-def told_to_all(arms: Indices, contexts: Matrix, rewards: Vector, n_arms: int) -> tuple[Indices, Matrix, Vector]:
+def expand_one_of_n(
+    arms: Indices, contexts: Matrix, rewards: Vector, n_arms: int
+) -> tuple[Indices, Matrix, Vector]:
     """One of ``n_arms`` pays: the rows, and after each row of reward 1 those of all other arms, with reward 0.
 
-    >>> arms, _, rewards = told_to_all(np.array([2, 0]), np.zeros((2, 1)), np.array([1.0, 0.0]), 3)
+    >>> arms, _, rewards = expand_one_of_n(np.array([2, 0]), np.zeros((2, 1)), np.array([1.0, 0.0]), 3)
     >>> arms.tolist(), rewards.tolist()
     ([2, 0, 1, 0], [1.0, 0.0, 0.0, 0.0])
     """
     wrong = rewards[(rewards != 0.0) & (rewards != 1.0)]
     if len(wrong):
-        raise InvalidInputError(f'rewards="one_of_n" takes rewards of 0 and 1 only, got {wrong[0]}')
+        raise InvalidInputError(f"kb.OneOfN() takes rewards of 0 and 1 only, got {wrong[0]}")
     told: list[int] = []
     rows: list[int] = []
     for i, (arm, reward) in enumerate(zip(arms.tolist(), rewards.tolist(), strict=True)):
@@ -123,14 +168,3 @@ def told_to_all(arms: Indices, contexts: Matrix, rewards: Vector, n_arms: int) -
     place = np.array(rows, dtype=np.intp)
     known = np.array(told, dtype=np.intp)
     return known, contexts[place], np.where(known == arms[place], rewards[place], 0.0)
-
-
-def _range(value: Any) -> tuple[float, float]:
-    try:
-        first, last = value
-    except (TypeError, ValueError):
-        raise InvalidTypeError(f"reward_range must be (lowest, highest), got {value!r}") from None
-    low, high = real("reward_range[0]", first), real("reward_range[1]", last)
-    if not low < high:
-        raise InvalidInputError(f"reward_range must be (lowest, highest), got {value!r}")
-    return low, high

@@ -21,16 +21,17 @@ from functools import lru_cache
 import numpy as np
 
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import Value, positive
+from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
+from kinbandits.rules.base import Answer, Rule
 
-__all__ = ["PosteriorSampling", "covariance_root"]
+__all__ = ["Thompson", "covariance_root"]
 
 _TIE = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PosteriorSampling(Value):
+class Thompson(Rule):
     """Play each candidate with the probability that it is the best one: Thompson's rule, as ``exploration=``.
 
     Draws are joint: candidates that are kin rise and fall together. The posterior is that of a Gaussian process
@@ -44,7 +45,7 @@ class PosteriorSampling(Value):
 
     Example:
         >>> import kinbandits as kb
-        >>> policy = kb.KMTLUCB(arms=2, context_kernel=kb.RBF(), exploration=PosteriorSampling())
+        >>> policy = kb.KMTLUCB(arms=2, context_kernel=kb.RBF(), exploration=kb.Thompson())
         >>> policy.observe([0, 1], [[0.0], [0.0]], [1.0, 0.9])
         >>> policy.probabilities([[[0.0]]]).round(1)
         array([[0.8, 0.2]])
@@ -61,6 +62,11 @@ class PosteriorSampling(Value):
         object.__setattr__(self, "samples", int(self.samples))
         object.__setattr__(self, "scale", positive("scale", self.scale, zero=True))
 
+    def leaders(self, answer: Answer, exploration: Vector, tolerance: float) -> Matrix:
+        mean = answer.prediction.mean
+        shares = [self.shares(mean[r], answer.covariance(r)) for r in range(answer.shape[0])]
+        return np.array(shares).reshape(answer.shape)
+
     def draws(self, mean: Vector, covariance: Matrix) -> Matrix:
         """The joint draws f, (samples, k)."""
         step = self.scale * (_normal(self.samples // 2, len(mean)) @ covariance_root(covariance).T)
@@ -69,7 +75,7 @@ class PosteriorSampling(Value):
     def shares(self, mean: Vector, covariance: Matrix) -> Vector:
         """The probability with which each candidate is played, (k,): positive wherever it can be the best.
 
-        >>> PosteriorSampling().shares(np.zeros(2), np.ones((2, 2)))
+        >>> Thompson().shares(np.zeros(2), np.ones((2, 2)))
         array([0.5, 0.5])
         """
         f = self.draws(mean, covariance)

@@ -22,15 +22,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits import theory
+from kinbandits._renamed import told_new_spelling
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import HorizonReachedError, InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import RBF, KernelRule
 from kinbandits.policies.decision import ArmName
-from kinbandits.policies.drawing import TieBreak
-from kinbandits.policies.reading import KernelPolicy
-from kinbandits.regression import ENGINES, Prediction, Query, Regression, Ridge, make_regression
+from kinbandits.policies.engines import Engine, engine_name
+from kinbandits.policies.ledger import Pending
+from kinbandits.policies.regression_policy import KernelPolicy
+from kinbandits.policies.tie_breaking import TieBreak
+from kinbandits.regression import Prediction, Query, Regression, Ridge, make_regression
 from kinbandits.similarity import Independent, Similarity
 from kinbandits.terms import Term, Terms, as_terms
 from kinbandits.theory.conditions import probability, whole
@@ -58,11 +61,11 @@ class SupKMTLUCB(KernelPolicy):
         engine: as in `KMTLUCB`.
         tie_break: ``"random"``, or ``"first"`` as numpy.argmax.
         seed: of ties.
-        max_pending, forget_after: how many open decisions are kept, and for how many further decisions.
+        pending: as for `KMTLUCB`.
 
     Example:
         >>> import kinbandits as kb
-        >>> policy = kb.SupKMTLUCB(arms=3, horizon=100, similarity=kb.Mixed(0.5), tie_break="first")
+        >>> policy = kb.baselines.SupKMTLUCB(arms=3, horizon=100, similarity=kb.Mixed(0.5), tie_break="first")
         >>> decision = policy.choose([0.3, 0.1])
         >>> decision.arm, decision.note
         (0, {'stage': 1, 'round': 0})
@@ -75,6 +78,7 @@ class SupKMTLUCB(KernelPolicy):
     does, its round is in no stage. When rewards are late, their delay must not depend on their value.
     """
 
+    @told_new_spelling
     def __init__(
         self,
         arms: int | Iterable[ArmName],
@@ -87,23 +91,19 @@ class SupKMTLUCB(KernelPolicy):
         norm_bound: float = 1.0,
         ridge: float = 1.0,
         candidates: int | None = None,
-        engine: str = "exact",
+        engine: Engine = "exact",
         tie_break: TieBreak = "random",
         seed: int | np.random.Generator | None = 0,
-        max_pending: int = 100_000,
-        forget_after: int | None = None,
+        pending: Pending | None = None,
     ) -> None:
-        super().__init__(arms, tie_break=tie_break, seed=seed, max_pending=max_pending, forget_after=forget_after)
+        super().__init__(arms, tie_break=tie_break, seed=seed, pending=pending)
         self.horizon = whole("horizon", horizon, 1)
         self.delta = probability("delta", delta)
         self.norm_bound = positive("norm_bound", norm_bound, zero=True)
         self.ridge = positive("ridge", ridge)
         self.candidates = self.n_arms if candidates is None else whole("candidates", candidates, 1)
-        if engine not in ("auto", *ENGINES):
-            raise InvalidInputError(
-                f"engine must be one of 'auto', {', '.join(map(repr, ENGINES))}; got {engine!r}"
-            )
         self.engine = engine
+        name, points = engine_name(engine)
         if kernel is not None and (context_kernel is not None or similarity is not None):
             raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
         if kernel is None:
@@ -113,10 +113,10 @@ class SupKMTLUCB(KernelPolicy):
             )
         self.terms = _fixed(as_terms(kernel), self.n_arms)
         # BaseKMTL-UCB is the unweighted estimator, and every arm has the ordinary posterior.
-        settings = Ridge(self.terms, self.ridge, "uniform", "borrow")
+        settings = Ridge(self.terms, self.ridge, "uniform", "borrow", budget=points)
         # line 3: Psi^q <- empty for all q
         self._regressions = [
-            make_regression(engine, settings, History(self.n_arms)) for _ in range(theory.n_stages(self.horizon))
+            make_regression(name, settings, History(self.n_arms)) for _ in range(theory.n_stages(self.horizon))
         ]
         self._rounds: list[list[int]] = [[] for _ in range(1 + len(self._regressions))]
 
@@ -294,8 +294,7 @@ class SupKMTLUCB(KernelPolicy):
             "engine": self.engine,
             "tie_break": self.tie_break,
             "seed": self.seed,
-            "max_pending": self._ledger.max_pending,
-            "forget_after": self._ledger.forget_after,
+            "pending": self._ledger.pending,
         }
         return self._deep(params) if deep else params
 

@@ -14,11 +14,12 @@ from kinbandits._types import Matrix
 from kinbandits.errors import InvalidInputError
 from kinbandits.policies.base import Policy
 from kinbandits.policies.decision import ArmName, Decision
+from kinbandits.policies.engines import Engine
 from kinbandits.policies.explanation import Explanation, explain
-from kinbandits.policies.rewards import RewardScale
 from kinbandits.policies.transfer import SimilarityReport, TransferCheck, check_transfer, similarity_report
 from kinbandits.regression import Regression
-from kinbandits.sampling import covariance_root
+from kinbandits.rewards import RewardScale
+from kinbandits.rules import covariance_root
 from kinbandits.similarity import Similarity
 from kinbandits.terms import Terms
 
@@ -43,8 +44,9 @@ class RegressionPolicy(KernelPolicy, ABC):
     """Reads only: nothing here changes the policy, but for the random state that `sample` draws from."""
 
     regression: Regression
-    engine: str
-    _rewards: RewardScale
+    engine: Engine
+    _engine: str
+    _scale: RewardScale
 
     @property
     def n_observations(self) -> int:
@@ -55,6 +57,11 @@ class RegressionPolicy(KernelPolicy, ABC):
     def counts(self) -> dict[ArmName, int]:
         """How many rows each arm has."""
         return dict(zip(self.arms, self.regression.counts.tolist(), strict=True))
+
+    @property
+    def reward_range(self) -> tuple[float, float] | None:
+        """The lowest and the highest reward that are taken; None if any is."""
+        return self._scale.limits
 
     def similarity_matrix(self, term: int | None = None) -> Matrix:
         """The (N, N) similarity matrix now in force, arms in the order of ``policy.arms``.
@@ -97,7 +104,7 @@ class RegressionPolicy(KernelPolicy, ABC):
 
     def engine_report(self) -> dict[str, Any]:
         """What the engine did and how far it can be trusted; what is in it depends on the engine."""
-        return {"engine": self.engine, **self.regression.report()}
+        return {"engine": self._engine, **self.regression.report()}
 
     def covariance(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Matrix:
         """Joint posterior covariance of the candidates of one round, (k, k).
@@ -106,7 +113,7 @@ class RegressionPolicy(KernelPolicy, ABC):
         weights): the root of its diagonal is sqrt(ridge) * width.
         """
         query = self._query(contexts, arms)
-        return self._rewards.scale**2 * self.regression.covariance(*query.points())
+        return self._scale.scale**2 * self.regression.covariance(*query.points())
 
     def sample(
         self,
@@ -121,7 +128,7 @@ class RegressionPolicy(KernelPolicy, ABC):
         """
         size = as_int("size", size, 0)
         query = self._query(contexts, arms)
-        covariance = self._rewards.scale**2 * self.regression.covariance(*query.points())
+        covariance = self._scale.scale**2 * self.regression.covariance(*query.points())
         root = covariance_root(covariance)
         normal = (self.rng if rng is None else rng).standard_normal((size, len(root)))
         return np.asarray(self._predict(query).mean + normal @ root.T)
@@ -146,6 +153,6 @@ class RegressionPolicy(KernelPolicy, ABC):
             self.arms,
             self._number(arm),
             np.asarray(context, dtype=np.float64),
-            self._rewards.scale,
-            self._rewards.offset,
+            self._scale.scale,
+            self._scale.offset,
         )

@@ -121,7 +121,7 @@ class COFIBA(Policy):
         confidence: alpha_2; less divides sooner.
         exploration: a schedule or a number; `LogExploration()` is theirs with alpha = 1.
         ridge: lambda; 1 there.
-        settings: epsilon, tie_break, seed, max_pending, forget_after, as for `KMTLUCB`.
+        settings: epsilon, tie_break, seed, pending, as for `KMTLUCB`.
 
     Example:
         >>> items = np.eye(2)
@@ -266,8 +266,7 @@ class COFIBA(Policy):
             "epsilon": self.epsilon,
             "tie_break": self.tie_break,
             "seed": self.seed,
-            "max_pending": self._ledger.max_pending,
-            "forget_after": self._ledger.forget_after,
+            "pending": self._ledger.pending,
         }
 
     def _learned(self, spec: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

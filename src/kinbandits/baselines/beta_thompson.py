@@ -35,7 +35,7 @@ class BetaThompson(Policy):
     Args:
         arms: how many, or their names.
         successes, failures: of the Beta prior; (1, 1) is uniform.
-        epsilon, tie_break, seed, max_pending, forget_after: as for `KMTLUCB`.
+        epsilon, tie_break, seed, pending: as for `KMTLUCB`.
 
     Example:
         >>> policy = BetaThompson(["a", "b"])
@@ -127,8 +127,7 @@ class BetaThompson(Policy):
             "epsilon": self.epsilon,
             "tie_break": self.tie_break,
             "seed": self.seed,
-            "max_pending": self._ledger.max_pending,
-            "forget_after": self._ledger.forget_after,
+            "pending": self._ledger.pending,
         }
 
     def _learned(self, spec: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -1,0 +1,104 @@
+"""Names and arguments of earlier releases, and what they are called now. One table each, used everywhere.
+
+Whoever writes an old spelling is told the new one; what stands in saved files is read as it was meant.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+from kinbandits.errors import InvalidTypeError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ARGUMENTS: dict[str, str] = {
+    "settings": '**kb.presets.paper() or **kb.presets.paper("digits")',
+    "budget": "engine=kb.Budgeted(points=...)",
+    "reward_range": "rewards=kb.Range(low, high)",
+    "reward_scaling": "rewards=kb.Running()",
+    "ceiling": "exploration=kb.UCB(0.1, ceiling=...)",
+    "max_pending": "pending=kb.Pending(most=...)",
+    "forget_after": "pending=kb.Pending(forget_after=...)",
+}
+"""Arguments of policies that are gone."""
+
+ENGINES: dict[str, str] = {
+    "budgeted": "engine=kb.Budgeted(points=256)",
+    "lagged": 'engine="exact", which is faster and exact',
+    "refactorise": 'engine="exact", which gives the same answers',
+}
+"""Names of engines that are gone."""
+
+VALUES: dict[str, str] = {"PosteriorSampling": "Thompson"}
+"""Types of values in files and experiments."""
+
+_BASELINES = (
+    *("BetaThompson", "CGPUCB", "EpsilonGreedy", "GOBLin", "GPUCB", "GaussianThompson", "KernelUCB", "LinUCB"),
+    *("SupKMTLUCB", "SupKernelUCB", "SupLinUCB", "UCB1", "Uniform"),
+)
+_SCHEDULES = ("AgnosticExploration", "ConfidenceExploration", "Decaying", "GPUCBExploration", "LogExploration")
+
+NAMES: dict[str, str] = {
+    **{name: f"kb.baselines.{name}" for name in _BASELINES},
+    **{name: f"kb.exploration.{name}" for name in _SCHEDULES},
+    **{name: f"kb.contrib.{name}" for name in ("CLUB", "COFIBA", "Clustered", "OnlineClusters")},
+    **{name: f"kb.kernels.{name}" for name in ("Constant", "Kernel")},
+    **{name: f"kb.policies.{name}" for name in ("Decisions", "Explanation", "Policy")},
+    **{name: f"kb.representation.{name}" for name in ("PrincipalComponents", "Represented", "RewardDirections")},
+    "ConstantExploration": "a plain number, exploration=0.1",
+    "Learned": "kb.Adaptive (Learned did worse)",
+    "PosteriorSampling": "kb.Thompson",
+    "Prediction": "kb.regression.Prediction",
+    "Similarity": "kb.similarity.Similarity",
+    "Trace": "kb.trace.Trace",
+    "Tuned": "kb.tuning.Tuned",
+    "play": "kinbandits.simulate.play",
+}
+"""Names that are no longer in ``kinbandits`` itself."""
+
+
+def told_new_spelling(init: Callable[P, R]) -> Callable[P, R]:
+    """Decorates a constructor: an argument of `ARGUMENTS` is an error that says the new one."""
+
+    @functools.wraps(init)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name in ARGUMENTS:
+                raise InvalidTypeError(f"{name}= is gone; write {ARGUMENTS[name]}")
+        return init(*args, **kwargs)
+
+    return checked
+
+
+def modern_value(data: Mapping[str, Any]) -> Any:
+    """A value as it stands in a file, under its name of today."""
+    kind = data.get("type")
+    if kind == "ConstantExploration":
+        return data.get("value", 0.1)
+    return {**data, "type": VALUES[kind]} if kind in VALUES else data
+
+
+def modern_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a saved policy (as JSON data), as they are given today."""
+    old = dict(params)
+    ceiling, scaling = old.pop("ceiling", None), old.pop("reward_scaling", None)
+    limits, budget = old.pop("reward_range", None), old.pop("budget", 256)
+    if ceiling is not None:
+        old["exploration"] = {"type": "UCB", "exploration": old["exploration"], "ceiling": ceiling}
+    if limits is not None:
+        old["rewards"] = {"type": "Range", "low": limits[0], "high": limits[1]}
+    if scaling == "running":
+        old["rewards"] = {"type": "Running"}
+    if old.get("rewards") == "one_of_n":
+        old["rewards"] = {"type": "OneOfN"}
+    if old.get("engine") == "budgeted":
+        old["engine"] = {"type": "Budgeted", "points": budget}
+    elif str(old.get("engine")) in ENGINES:
+        old["engine"] = "exact"
+    if "max_pending" in old:
+        most, after = old.pop("max_pending"), old.pop("forget_after", None)
+        old["pending"] = {"type": "Pending", "most": most, "forget_after": after}
+    return old

@@ -1,0 +1,7 @@
+"""What is outside the paper and not needed daily: users in clusters that are found while playing."""
+
+from kinbandits.contrib.club import CLUB
+from kinbandits.contrib.cofiba import COFIBA
+from kinbandits.similarity import Clustered, OnlineClusters
+
+__all__ = ["CLUB", "COFIBA", "Clustered", "OnlineClusters"]

@@ -1,0 +1,10 @@
+"""Rules: from what the regression says to who is played. One rule, one file; the contract is `base.Rule`.
+
+A rule gives the leaders of each round, who share it alike, or the probability with which each candidate is played.
+"""
+
+from kinbandits.rules.base import Answer, Rule
+from kinbandits.rules.thompson import Thompson, covariance_root
+from kinbandits.rules.ucb import UCB, Exploration, as_rule
+
+__all__ = ["UCB", "Answer", "Exploration", "Rule", "Thompson", "as_rule", "covariance_root"]

@@ -1,0 +1,62 @@
+"""What a rule is, and the regression's answer that it is given."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+from kinbandits._types import Mask, Matrix, Vector
+from kinbandits._value import Value
+from kinbandits.regression import Prediction, Query, Regression
+from kinbandits.rewards import RewardScale
+
+
+class Answer:
+    """What the regression says about the candidates of R rounds; worked out when it is asked for.
+
+    All numbers are on the scale on which rewards are learned.
+    """
+
+    def __init__(self, regression: Regression, query: Query, scale: RewardScale) -> None:
+        self._regression, self._query, self._scale = regression, query, scale
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rounds and candidates, (R, k)."""
+        return self._query.shape
+
+    @cached_property
+    def prediction(self) -> Prediction:
+        """Mean and width of every candidate, (R, k) each."""
+        return self._regression.predict(self._query)
+
+    def covariance(self, round: int) -> Matrix:
+        """Joint posterior covariance of the candidates of one round, (k, k)."""
+        one = Query(self._query.arms, self._query.contexts[round : round + 1])
+        return self._regression.covariance(*one.points())
+
+    def leaders(self, exploration: Vector, tolerance: float) -> Mask:
+        """Who has the largest mean + exploration * width, (R, k). Engines can tell without every number."""
+        return self._regression.leaders(self._query, exploration, tolerance)
+
+    def learned(self, reward: float) -> float:
+        """A reward in its own units, on the scale of learning."""
+        return (reward - self._scale.offset) / self._scale.scale
+
+
+class Rule(Value, ABC):
+    """Who is played. A frozen value, given as ``exploration=``."""
+
+    def exploration_at(self, first_round: int, rounds: int, log_det: Callable[[], float]) -> Vector:
+        """The multiplier of the width in these rounds, (R,): what a decision reports. 0 where there is none."""
+        return np.zeros(rounds)
+
+    @abstractmethod
+    def leaders(self, answer: Answer, exploration: Vector, tolerance: float) -> Mask | Matrix:
+        """A mask of the leaders of each round, (R, k), or the probability of each candidate.
+
+        ``exploration`` is what `exploration_at` gave. Scores within ``tolerance`` (relative) are a tie.
+        """

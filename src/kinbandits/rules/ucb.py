@@ -1,0 +1,65 @@
+"""The rule of the paper: the largest upper confidence bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from kinbandits._types import Mask, Vector
+from kinbandits._value import positive, real
+from kinbandits.errors import InvalidInputError
+from kinbandits.regression import capped
+from kinbandits.rules.base import Answer, Rule
+
+Exploration = float | Callable[..., float]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class UCB(Rule):
+    """Play the largest mean + exploration * width.
+
+    Args:
+        exploration: beta, a number or a schedule t -> beta_t of the number of the decision, counted from 1
+            (`kinbandits.exploration` has some).
+        ceiling: a reward that is never exceeded. Scores are capped there, and of those that reach it the largest
+            mean is played.
+
+    Example:
+        >>> import kinbandits as kb
+        >>> kb.KMTLUCB(arms=2, exploration=kb.UCB(0.2, ceiling=1.0)).exploration
+        UCB(exploration=0.2, ceiling=1.0)
+    """
+
+    exploration: Exploration = 0.1
+    ceiling: float | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.exploration):
+            object.__setattr__(self, "exploration", positive("exploration", self.exploration, zero=True))
+        if self.ceiling is not None:
+            object.__setattr__(self, "ceiling", real("ceiling", self.ceiling))
+
+    def exploration_at(self, first_round: int, rounds: int, log_det: Callable[[], float]) -> Vector:
+        beta = self.exploration
+        if not callable(beta):
+            return np.array([beta] * rounds)
+        told = {"log_det": log_det()} if getattr(beta, "needs_log_det", False) else {}
+        values = [float(beta(first_round + i + 1, **told)) for i in range(rounds)]
+        bad = [v for v in values if not np.isfinite(v) or v < 0]
+        if bad:
+            raise InvalidInputError(f"the exploration schedule returned {bad[0]!r}; it must be at least 0")
+        return np.array(values)
+
+    def leaders(self, answer: Answer, exploration: Vector, tolerance: float) -> Mask:
+        # Algorithm 1: p_{a,t} = mean + beta * s; choose argmax p_{a,t}
+        if self.ceiling is None:
+            return answer.leaders(exploration, tolerance)
+        mean, width = answer.prediction
+        return capped(mean, mean + exploration[:, None] * width, answer.learned(self.ceiling), tolerance)
+
+
+def as_rule(exploration: Exploration | Rule) -> Rule:
+    """A rule as it is; a number or a schedule as the multiplier of `UCB`."""
+    return exploration if isinstance(exploration, Rule) else UCB(exploration)
