@@ -354,9 +354,7 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     rows = []
     small = SyntheticNews(seed=1, horizon=230)  # imports and first calls are not measured
-    Problem("warm-up", small, {**paper("synthetic"), "arms": small.arms}, 230).play(
-        "exact", 230
-    )
+    Problem("warm-up", small, {**paper("synthetic"), "arms": small.arms}, 230).play("exact", 230)
     print(f"compiled core: {compiled.STATE}; times faster than refactorise, with the core and in NumPy alone")
     print(f"{'problem':46s} {'T':>5s} {'core':>8s} {'NumPy':>8s} {'naive':>7s} {'slope':>6s} {'differ':>12s}")
     for problem, checked, sizes in problems(arguments.quick):
