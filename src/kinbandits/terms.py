@@ -19,7 +19,7 @@ from kinbandits._types import Indices, Matrix
 from kinbandits._value import Value
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
-from kinbandits.kernels import KernelRule, as_kernel_or_rule
+from kinbandits.kernels import KernelRule, as_kernel_or_rule, cdist
 from kinbandits.similarity import Choice, Settled, Similarity, StepTracker, Stepwise, Tracker, Weighting
 
 __all__ = ["Term", "Terms", "as_terms"]
@@ -48,6 +48,7 @@ class Term(Value):
                 f"similarity must be a value such as kb.Independent() or kb.Estimated(), got {self.similarity!r}"
             )
         object.__setattr__(self, "context_kernel", as_kernel_or_rule(self.context_kernel))
+        cdist(np.zeros((1, 1)), np.zeros((1, 1)))  # loads SciPy's distances now, not in a policy's first update
         if self.columns is not None:
             object.__setattr__(self, "columns", _columns(self.columns))
 
