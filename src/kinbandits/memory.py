@@ -59,7 +59,6 @@ class Window(Memory):
 
     @property
     def rows(self) -> int:
-        """The size."""
         return self.size
 
     @property
@@ -86,7 +85,6 @@ class Forgetting(Memory):
 
     @property
     def rows(self) -> None:
-        """No limit."""
         return
 
     @property

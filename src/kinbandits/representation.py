@@ -130,7 +130,6 @@ class OnFeatures(Kernel):
         return np.asarray(self.kernel(self.transformed(A), self.transformed(B)))
 
     def diag(self, A: Matrix) -> Matrix:
-        """Of the features."""
         return np.asarray(self.kernel.diag(self.transformed(A)))
 
 

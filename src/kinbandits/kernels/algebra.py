@@ -81,7 +81,6 @@ class Pair(Kernel):
     second: Kernel
 
     def check_features(self, n_features: int) -> None:
-        """Check both."""
         self.first.check_features(n_features)
         self.second.check_features(n_features)
 
@@ -94,16 +93,13 @@ class Sum(Pair):
         return self.first(A, B) + self.second(A, B)
 
     def diag(self, A: Matrix) -> Matrix:
-        """The sum of the diagonals."""
         return self.first.diag(A) + self.second.diag(A)
 
     def features(self, A: Matrix) -> Matrix | None:
-        """Both feature maps side by side."""
         first, second = self.first.features(A), self.second.features(A)
         return None if first is None or second is None else np.hstack([first, second])
 
     def from_squares(self, squares: Matrix) -> Matrix | None:
-        """The sum of both."""
         first, second = self.first.from_squares(squares), self.second.from_squares(squares)
         return None if first is None or second is None else first + second
 
@@ -130,7 +126,6 @@ class Product(Pair):
         return self.first(A, B) * self.second(A, B)
 
     def diag(self, A: Matrix) -> Matrix:
-        """The product of the diagonals."""
         return self.first.diag(A) * self.second.diag(A)
 
     def features(self, A: Matrix) -> Matrix | None:
@@ -141,7 +136,6 @@ class Product(Pair):
         return np.asarray(np.einsum("ip,iq->ipq", first, second).reshape(len(A), -1))
 
     def from_squares(self, squares: Matrix) -> Matrix | None:
-        """The product of both."""
         first, second = self.first.from_squares(squares), self.second.from_squares(squares)
         return None if first is None or second is None else first * second
 
@@ -172,7 +166,6 @@ class Scaled(Kernel):
         return self.factor * self.kernel(A, B)
 
     def diag(self, A: Matrix) -> Matrix:
-        """The diagonal times the factor."""
         return self.factor * self.kernel.diag(A)
 
     def features(self, A: Matrix) -> Matrix | None:
@@ -181,12 +174,10 @@ class Scaled(Kernel):
         return None if features is None else math.sqrt(self.factor) * features
 
     def from_squares(self, squares: Matrix) -> Matrix | None:
-        """Times the factor."""
         K = self.kernel.from_squares(squares)
         return None if K is None else self.factor * K
 
     def frequencies(self, n: int, d: int, rng: np.random.Generator) -> tuple[Matrix, float] | None:
-        """The same draws."""
         found = self.kernel.frequencies(n, d, rng)
         return None if found is None else (found[0], found[1] * math.sqrt(self.factor))
 
@@ -196,7 +187,6 @@ class Scaled(Kernel):
         return fields["factor"] * fields["kernel"]
 
     def check_features(self, n_features: int) -> None:
-        """Check the kernel inside."""
         self.kernel.check_features(n_features)
 
 

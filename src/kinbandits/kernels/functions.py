@@ -47,7 +47,6 @@ class Stationary(Kernel):
         return r
 
     def diag(self, A: Matrix) -> Matrix:
-        """One for every row."""
         return np.ones(len(A))
 
     def frequencies(self, n: int, d: int, rng: np.random.Generator) -> tuple[Matrix, float] | None:
@@ -204,11 +203,9 @@ class Linear(Kernel):
         return np.asarray(A @ B.T)
 
     def diag(self, A: Matrix) -> Matrix:
-        """Squared lengths of the rows."""
         return np.asarray(np.einsum("ij,ij->i", A, A))
 
     def features(self, A: Matrix) -> Matrix:
-        """The contexts themselves."""
         return A
 
 
@@ -231,7 +228,6 @@ class Constant(Kernel):
         return np.full((len(A), len(B)), self.value)
 
     def diag(self, A: Matrix) -> Matrix:
-        """The value, once per row."""
         return np.full(len(A), self.value)
 
     def features(self, A: Matrix) -> Matrix:
@@ -239,11 +235,9 @@ class Constant(Kernel):
         return np.full((len(A), 1), math.sqrt(self.value))
 
     def from_squares(self, squares: Matrix) -> Matrix:
-        """The value everywhere."""
         return np.full(squares.shape, self.value)
 
     def frequencies(self, n: int, d: int, rng: np.random.Generator) -> tuple[Matrix, float]:
-        """Zeros."""
         return np.zeros((n, d)), math.sqrt(self.value)
 
 

@@ -70,11 +70,9 @@ class Combined(KernelRule):
         return kernel
 
     def refits(self, before: int, after: int) -> bool:
-        """If one of its parts does."""
         return any(p.refits(before, after) for p in (self.first, self.second) if isinstance(p, KernelRule))
 
     def check_features(self, n_features: int) -> None:
-        """Check both."""
         for part in (self.first, self.second):
             if isinstance(part, KernelRule | Kernel):
                 part.check_features(n_features)
@@ -127,7 +125,6 @@ class Median(KernelRule):
         return before < self.rows
 
     def check_features(self, n_features: int) -> None:
-        """As the kernel does."""
         self.kernel.check_features(n_features)
 
 

@@ -40,7 +40,7 @@ class Adaptive(Stepwise):
     1. its profiled likelihood beats that of mu = 0 by ``margin`` nats,
     2. it is not below that of arms which merely share one function of the context, (1 - mu) I + mu 1 1': some
        contexts are harder than others for all arms, which fits the rewards and helps no decision, and
-    3. its leave-one-out decision score is not below that of mu = 0 (see `criteria`), but for ``tolerance``;
+    3. its leave-one-out decision score is not below that of mu = 0 (see `evidence`), but for ``tolerance``;
 
     of those that pass, the likeliest. Otherwise arms are independent, exactly, at no cost but that of the choice.
     It is made anew each time the history has grown by 30 %, from at most 800 rows (see `stepwise`).
@@ -95,12 +95,10 @@ class Adaptive(Stepwise):
 
     @property
     def describes_arms(self) -> bool:
-        """As the base."""
         return self.base.describes_arms
 
     @property
     def arm_argument(self) -> str | None:
-        """As the base."""
         return self.base.arm_argument
 
     def bound(self, context_kernel: Kernel, ridge: float, weighting: Weighting) -> Self:
@@ -109,15 +107,12 @@ class Adaptive(Stepwise):
         return super(Adaptive, told).bound(context_kernel, ridge, weighting)
 
     def check_arms(self, n_arms: int) -> None:
-        """As the base."""
         self.base.check_arms(n_arms)
 
     def _with_arm(self, n_arms: int, info: ArmInfo) -> Similarity:
-        """As the base."""
         return self.replace(base=self.base.with_arm(n_arms, info))
 
     def without_arm(self, arm: int) -> Similarity:
-        """As the base."""
         return self.replace(base=self.base.without_arm(arm))
 
     def choosing(self, history: History, complete: bool = False) -> Work[Choice]:

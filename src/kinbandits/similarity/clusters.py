@@ -56,7 +56,6 @@ class Clustered(Similarity):
 
     @property
     def arm_argument(self) -> str:
-        """An arm of the cluster."""
         return "neighbours"
 
     @property
@@ -64,7 +63,6 @@ class Clustered(Similarity):
         return np.asarray(self.labels, dtype=np.intp)
 
     def check_arms(self, n_arms: int) -> None:
-        """One label per arm."""
         if len(self.labels) != n_arms:
             raise InvalidInputError(f"Clustered: {len(self.labels)} labels, but there are {n_arms} arms")
 
@@ -158,12 +156,10 @@ class OnlineClusters(Similarity):
         return self.replace(context_kernel=context_kernel, ridge=ridge)
 
     def check_arms(self, n_arms: int) -> None:
-        """One node per arm."""
         if self.adjacency is not None and len(self.adjacency) != n_arms:
             raise InvalidInputError(f"adjacency has {len(self.adjacency)} rows, but there are {n_arms} arms")
 
     def matrix(self, history: History) -> Matrix:
-        """From all rows, in order."""
         tracker = _ClusterTracker(self, history)
         return tracker.matrix
 
@@ -179,13 +175,11 @@ class OnlineClusters(Similarity):
         return self.replace(adjacency=grown.adjacency)
 
     def without_arm(self, arm: int) -> OnlineClusters:
-        """The node and its edges leave."""
         if self.adjacency is None:
             return self
         return self.replace(adjacency=Graph(self.adjacency).without_arm(arm).adjacency)
 
     def features(self, contexts: Matrix) -> Matrix:
-        """phi of each row."""
         if self.context_kernel is None or self.ridge is None:
             raise InvalidInputError(
                 "OnlineClusters estimates as its policy does; give it to a policy (similarity=), or call "

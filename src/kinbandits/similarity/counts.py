@@ -38,7 +38,6 @@ class CountOnly(Similarity):
         object.__setattr__(self, "length_scale", positive("length_scale", self.length_scale))
 
     def matrix(self, history: History) -> Matrix:
-        """From the counts."""
         counts = history.counts
         inverse = np.where(counts > 0, 1.0 / np.maximum(counts, 1), 0.0)
         K = np.exp(-(inverse[:, None] + inverse[None, :]) / (2.0 * self.length_scale**2))

@@ -30,11 +30,9 @@ class Independent(Similarity):
 
     @property
     def keeps_apart(self) -> bool:
-        """It does."""
         return True
 
     def matrix(self, history: History) -> Matrix:
-        """The identity."""
         return np.eye(history.n_arms)
 
 
@@ -48,7 +46,6 @@ class Pooled(Similarity):
     """
 
     def matrix(self, history: History) -> Matrix:
-        """All ones."""
         return np.ones((history.n_arms, history.n_arms))
 
 
@@ -78,7 +75,6 @@ class Mixed(Similarity):
             )
 
     def matrix(self, history: History) -> Matrix:
-        """Ones on the diagonal, mu elsewhere."""
         matrix = np.full((history.n_arms, history.n_arms), self.mu)
         np.fill_diagonal(matrix, 1.0)
         return matrix
@@ -182,7 +178,6 @@ class Known(Similarity):
         return np.asarray((K + K.T) / 2.0)
 
     def check_arms(self, n_arms: int) -> None:
-        """One row per arm."""
         rows = len(self.given if self.descriptors is None else self.descriptors)
         if rows != n_arms:
             what = "matrix" if self.descriptors is None else "descriptors"
@@ -250,16 +245,13 @@ class Graph(Similarity):
 
     @property
     def arm_argument(self) -> str:
-        """Edges."""
         return "neighbours"
 
     def check_arms(self, n_arms: int) -> None:
-        """One node per arm."""
         if len(self.adjacency) != n_arms:
             raise InvalidInputError(f"Graph: adjacency has {len(self.adjacency)} rows, but there are {n_arms} arms")
 
     def matrix(self, history: History) -> Matrix:
-        """The inverse of I + L."""
         degrees = self.adjacency.sum(axis=1)
         laplacian = np.diag(degrees) - self.adjacency
         if self.normalise:
@@ -277,7 +269,6 @@ class Graph(Similarity):
         return self.replace(adjacency=adjacency)
 
     def without_arm(self, arm: int) -> Graph:
-        """The node and its edges leave."""
         return self.replace(adjacency=np.delete(np.delete(self.adjacency, arm, axis=0), arm, axis=1))
 
 
@@ -297,27 +288,22 @@ class Settled(Similarity):
         object.__setattr__(self, "chosen", frozen_array(self.chosen))
 
     def check_arms(self, n_arms: int) -> None:
-        """One row per arm."""
         if len(self.chosen) != n_arms:
             raise InvalidInputError(f"Settled: {len(self.chosen)} rows, but there are {n_arms} arms")
 
     @property
     def keeps_apart(self) -> bool:
-        """Whether the matrix is diagonal."""
         return bool(np.count_nonzero(self.chosen) == np.count_nonzero(np.diag(self.chosen)))
 
     def matrix(self, history: History) -> Matrix:
-        """The matrix."""
         return np.array(self.chosen)
 
     def _with_arm(self, n_arms: int, info: ArmInfo) -> Settled:
-        """One arm more, which learns alone."""
         grown = np.pad(self.chosen, (0, 1))
         grown[-1, -1] = 1.0
         return Settled(grown)
 
     def without_arm(self, arm: int) -> Settled:
-        """One arm fewer."""
         return Settled(np.delete(np.delete(self.chosen, arm, axis=0), arm, axis=1))
 
 
