@@ -57,6 +57,15 @@ class FrozenRegression(Regression):
         self._last: tuple[Query, Prediction] | None = None
         self._panels = [np.ascontiguousarray(self._T[s.start : self._end(s), s].T) for s in self._slices]
 
+    @property
+    def inverse_factor(self) -> Matrix:
+        """T."""
+        return self._T
+
+    def rows_of(self, arm: int) -> slice:
+        """The rows of an arm."""
+        return self._slices[arm]
+
     def _end(self, rows: slice) -> int:
         """The last row of T that can be other than zero in these columns, plus one."""
         return int(rows.stop) if self._alone else len(self.history)
@@ -92,23 +101,26 @@ class FrozenRegression(Regression):
 
     def _shared(self, query: Query) -> tuple[Matrix, Matrix]:
         (term,) = self.settings.terms.terms
-        (K_arm,) = self._matrices
         X = query.contexts[:, 0, :]
-        k_x = term.context_kernel(term.select(X), term.select(self.history.contexts))  # (R, t)
+        return self.explained(term.context_kernel(term.select(X), term.select(self.history.contexts)), query)
+
+    def explained(self, k_x: Matrix, query: Query) -> tuple[Matrix, Matrix]:
+        """Means, and how much of the prior variance is explained, both (R, k), from kernel values k_x (R, t)."""
+        (K_arm,) = self._matrices
         starts = [s.start for s in self._slices if s.stop > s.start]
         played = np.flatnonzero(self._counts)
         sums = np.add.reduceat(self._dual * k_x, starts, axis=1)  # (R, played)
         K = K_arm[np.ix_(query.arms, played)]  # (k, played)
         mean = sums @ K.T
         if self._alone:
-            own = np.zeros((len(X), len(self._slices)))
+            own = np.zeros((len(k_x), len(self._slices)))
             for a in played:
                 V = k_x[:, self._slices[a]] @ self._panels[a]
                 own[:, a] = np.einsum("ri,ri->r", V, V)
             return mean, own[:, query.arms] * np.diag(K_arm)[query.arms] ** 2
-        explained = np.empty((len(X), len(K)))
+        explained = np.empty((len(k_x), len(K)))
         step = max(1, _ROOM // ((len(played) + len(K)) * k_x.shape[1]))
-        for start in range(0, len(X), step):
+        for start in range(0, len(k_x), step):
             explained[start : start + step] = self._explained(k_x[start : start + step], K, played)
         return mean, explained
 

@@ -14,6 +14,7 @@ one that does not change; when it does, another takes over that was built meanwh
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -30,7 +31,7 @@ from kinbandits.regression.exact.coming import Coming
 from kinbandits.regression.exact.dense import DenseRegression
 from kinbandits.regression.exact.features import FeatureRegression
 from kinbandits.regression.exact.ladder import LadderRegression
-from kinbandits.regression.frozen import FrozenRegression
+from kinbandits.regression.grown import laid_out
 from kinbandits.similarity import RULE, Choice
 from kinbandits.terms import TermsTracker
 
@@ -39,6 +40,8 @@ SMALL = 100  # rows below which a fresh factor is the cheapest thing there is
 
 class ExactRegression(Regression):
     """Exact, by the method that fits."""
+
+    _laid_out: weakref.ref[Regression] | None = None  # what was frozen last, as long as somebody reads it
 
     def __init__(self, settings: Ridge, history: History, known: Mapping[int, Choice] | None = None) -> None:
         self._known = known
@@ -157,7 +160,11 @@ class ExactRegression(Regression):
         """Laid out for reading."""
         if self.settings.memory is not None or not self.grows:  # feature space is read as it is, and has no t x t
             return self.copy()
-        return FrozenRegression(self.settings, self.history, self.similarity_matrices, self.choices())
+        last = None if self._laid_out is None else self._laid_out()
+        given = self.settings, self.history, self.similarity_matrices, self.choices()
+        found = laid_out(last, *given)
+        self._laid_out = weakref.ref(found)
+        return found
 
     def choices(self) -> tuple[Choice, ...]:
         return () if self._tracker is None else self._tracker.choices
