@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import kinbandits as kb
+from kinbandits.contrib.clusters import components
 from kinbandits.errors import InvalidInputError
-from kinbandits.similarity import ArmInfo, block_graph, components, macro_graph
+from kinbandits.similarity import ArmInfo, block_graph, macro_graph
 from kinbandits.testing import check_policy, check_similarity
 from strategies import EXACT_ENGINES
 

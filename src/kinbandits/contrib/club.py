@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from kinbandits.baselines.filling import filled
 from kinbandits.baselines.linear import LinUCB
+from kinbandits.contrib.clusters import OnlineClusters
 from kinbandits.exploration import LogExploration
 from kinbandits.policies.decision import ArmName
-from kinbandits.similarity import OnlineClusters
 
 
 class CLUB(LinUCB):

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from kinbandits._checks import rows_of_contexts
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import positive
+from kinbandits.contrib.clusters import components
 from kinbandits.errors import InvalidInputError
 from kinbandits.exploration import LogExploration
 from kinbandits.history import History
@@ -30,7 +31,7 @@ from kinbandits.policies.base import Policy
 from kinbandits.policies.decision import ArmName
 from kinbandits.regression import Prediction, Query, Regression, Ridge, make_regression
 from kinbandits.regression.base import best
-from kinbandits.similarity import Clustered, components
+from kinbandits.similarity import Clustered
 from kinbandits.terms import Term, as_terms
 
 Edges = NDArray[np.bool_]

@@ -13,8 +13,8 @@ Notation
 """
 
 from kinbandits.similarity.adaptive import Adaptive
-from kinbandits.similarity.base import ArmInfo, Similarity, Tracker, Weighting
-from kinbandits.similarity.clusters import Clustered, OnlineClusters, block_graph, components, macro_graph
+from kinbandits.similarity.base import ArmInfo, Judging, Regressor, Similarity, Tracker, Weighting
+from kinbandits.similarity.clusters import Clustered, block_graph, macro_graph
 from kinbandits.similarity.counts import CountOnly
 from kinbandits.similarity.estimated import Estimated, embedding_distances, nearest_similarity
 from kinbandits.similarity.evidence import Evidence, Problem, finished
@@ -33,11 +33,12 @@ __all__ = [
     "Evidence",
     "Graph",
     "Independent",
+    "Judging",
     "Known",
     "Mixed",
-    "OnlineClusters",
     "Pooled",
     "Problem",
+    "Regressor",
     "Settled",
     "Similarity",
     "StepTracker",
@@ -46,7 +47,6 @@ __all__ = [
     "Weighting",
     "block_graph",
     "check_psd",
-    "components",
     "embedding_distances",
     "finished",
     "macro_graph",

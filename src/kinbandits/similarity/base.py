@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from numpy.typing import ArrayLike
 
@@ -136,3 +136,44 @@ class Similarity(Value, ABC):
     def without_arm(self, arm: int) -> Similarity:
         """This similarity with arm number ``arm`` taken out."""
         return self
+
+
+class Regressor(NamedTuple):
+    """What a similarity is told of the regression it is part of."""
+
+    context_kernel: Kernel
+    ridge: float
+    weighting: Weighting
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Judging(Similarity):
+    """Base of similarities that look at the regression they are part of. What they are told of it is no setting."""
+
+    _told: Regressor | None = field(default=None, init=False)
+
+    former_fields: ClassVar[frozenset[str]] = frozenset({"context_kernel", "ridge", "weighting"})
+    fixed: ClassVar[bool] = False
+    steps: ClassVar[bool] = True
+
+    def bound(self, context_kernel: Kernel, ridge: float, weighting: Weighting) -> Self:
+        """Told what the regression is."""
+        told = self.replace()
+        object.__setattr__(told, "_told", Regressor(context_kernel, ridge, weighting))
+        return told
+
+    def replace(self, **changes: Any) -> Self:
+        """The same similarity with some fields changed, told of the same regression."""
+        other = super().replace(**changes)
+        object.__setattr__(other, "_told", self._told)
+        return other
+
+    @property
+    def regressor(self) -> Regressor:
+        """The regression this similarity is part of."""
+        if self._told is None:
+            raise InvalidInputError(
+                f"{type(self).__name__} judges by the fit of a policy's regression; give it to a policy "
+                "(similarity=), or call bound(context_kernel, ridge, weighting) first"
+            )
+        return self._told

@@ -18,8 +18,8 @@ import math
 import sys
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,21 +27,12 @@ from kinbandits._types import Matrix
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
-from kinbandits.kernels import Kernel
-from kinbandits.similarity.base import Similarity, Tracker, Weighting
+from kinbandits.similarity.base import Judging, Tracker
 from kinbandits.similarity.evidence import Evidence, Work, finished
 
 RULE = 4  # of choosing; a choice saved under another is made again
 SAMPLE = 800  # rows that a choice is made from, at most
 _FITS = 12  # the work of a choice at its worst, in cubes of the number of rows
-
-
-class Regressor(NamedTuple):
-    """What a similarity is told of the regression it is part of."""
-
-    context_kernel: Kernel
-    ridge: float
-    weighting: Weighting
 
 
 @dataclass(frozen=True)
@@ -81,7 +72,7 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Stepwise(Similarity):
+class Stepwise(Judging):
     """Base of similarities that are chosen at milestones.
 
     Args:
@@ -93,11 +84,7 @@ class Stepwise(Similarity):
     first: int = 30
     growth: float = 1.3
     until: int = 5000
-    _told: Regressor | None = field(default=None, init=False)
 
-    former_fields: ClassVar[frozenset[str]] = frozenset({"context_kernel", "ridge", "weighting"})
-    fixed: ClassVar[bool] = False
-    steps: ClassVar[bool] = True
     judges_kernel: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -110,28 +97,6 @@ class Stepwise(Similarity):
         object.__setattr__(self, "growth", real("growth", self.growth))
         if not self.growth > 1.0:
             raise InvalidInputError(f"growth must be greater than 1, such as 1.3, got {self.growth!r}")
-
-    def bound(self, context_kernel: Kernel, ridge: float, weighting: Weighting) -> Self:
-        """Told what the regression is."""
-        told = self.replace()
-        object.__setattr__(told, "_told", Regressor(context_kernel, ridge, weighting))
-        return told
-
-    def replace(self, **changes: Any) -> Self:
-        """The same similarity with some fields changed, told of the same regression."""
-        other = super().replace(**changes)
-        object.__setattr__(other, "_told", self._told)
-        return other
-
-    @property
-    def regressor(self) -> Regressor:
-        """The regression this similarity is part of."""
-        if self._told is None:
-            raise InvalidInputError(
-                f"{type(self).__name__} judges by the fit of a policy's regression; give it to a policy "
-                "(similarity=), or call bound(context_kernel, ridge, weighting) first"
-            )
-        return self._told
 
     # -- when -----------------------------------------------------------------------------------
 
