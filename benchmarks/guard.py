@@ -18,7 +18,7 @@ import kinbandits as kb
 from kinbandits.environments import HiddenDescriptors
 from kinbandits.history import History
 from kinbandits.kernels import DEFAULT_KERNEL
-from kinbandits.playing import play_independent
+from kinbandits.replayed_games import play_independent
 from kinbandits.similarity import Adaptive, Problem
 from screen import game
 

@@ -3,7 +3,7 @@
     python benchmarks/screen.py --seeds 10
     python benchmarks/screen.py --ideas all --horizon 2000 --seeds 6 --results benchmarks/screen-2000.jsonl
 
-The reference streams with their start rows are played by forward substitution (`playing.play_independent`), which
+The reference streams with their start rows are played by forward substitution (`play_independent`), which
 decides as `KMTLUCB` with `Independent()` does, ties to the first arm. Prints the mean regret of every idea, its
 ratio to "RBF", and what would have been chosen leaving each set out. Results are kept in a file (one line of JSON
 per game), and games found there are not repeated.
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 import kinbandits as kb
 from kinbandits.environments import Streams
 from kinbandits.kernels import Stationary
-from kinbandits.playing import play_independent
+from kinbandits.replayed_games import play_independent
 
 HORIZONS = {"digits": 1230, "segment": 1000, "pendigits": 4000, "usps": 4000, "mnist": 4000, "letter": 4000}
 Vector = NDArray[np.float64]

@@ -559,7 +559,7 @@ def own_rows(seed: int = 0, t: int = 60, n_arms: int = 4, alike: bool = True) ->
     X = rng.uniform(-1.0, 1.0, (t, 2))
     history = History(n_arms)
     shift = np.zeros(t) if alike else 2.0 * arms
-    history.append(arms, X, 5.0 + np.sin(3.0 * X[:, 0] + shift) + 0.05 * rng.standard_normal(t), apart=True)
+    history.append(arms, X, 5.0 + np.sin(3.0 * X[:, 0] + shift) + 0.05 * rng.standard_normal(t), own_contexts=True)
     return history
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.errors import TuningWarning
-from kinbandits.playing import play_independent
+from kinbandits.replayed_games import play_independent
 from kinbandits.tuning import tune
 
 

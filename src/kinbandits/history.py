@@ -6,7 +6,8 @@ Notation
     contexts  (t, d)
     rewards   (t,)
     counts    (N,)    n_a, rows per arm
-    apart     number of the first row from a round in which every candidate had a context of its own, or None
+    own_contexts_from
+              number of the first row from a round in which every candidate had a context of its own, or None
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class History:
     def __init__(self, n_arms: int) -> None:
         self.n_arms = n_arms
         self.forgotten = 0  # rows that were learned and are no longer here
-        self.apart: int | None = None
+        self.own_contexts_from: int | None = None
         self._size = 0
         self._arms: Indices = np.empty(0, dtype=np.intp)
         self._contexts: Matrix = np.empty((0, 0))
@@ -83,12 +84,12 @@ class History:
         """Columns of a context, once there is one."""
         return self._contexts.shape[1] if self._size else None
 
-    def append(self, arms: Indices, contexts: Matrix, rewards: Vector, apart: bool = False) -> None:
-        """Add rows at the end; ``apart`` if every candidate had a context of its own."""
+    def append(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: bool = False) -> None:
+        """Add rows at the end; ``own_contexts`` if every candidate had a context of its own."""
         if not len(arms):
             return
-        if apart and self.apart is None:
-            self.apart = self._size
+        if own_contexts and self.own_contexts_from is None:
+            self.own_contexts_from = self._size
         end = self._size + len(arms)
         if end > len(self._arms) or not self._size:
             self._grow(max(end, 2 * self._size, 64), contexts.shape[1])
@@ -109,12 +110,12 @@ class History:
     def truncate(self, size: int) -> None:
         """Forget the rows after the first ``size``."""
         self._size = min(self._size, size)
-        self.apart = self._apart_of(slice(0, self._size))
+        self.own_contexts_from = self._own_contexts_from(slice(0, self._size))
 
     def head(self, size: int) -> History:
         """The first ``size`` rows, as a history of its own."""
         head = History.of(self.n_arms, self.arms[:size], self.contexts[:size], self.rewards[:size])
-        head.apart = self._apart_of(slice(0, size))
+        head.own_contexts_from = self._own_contexts_from(slice(0, size))
         return head
 
     def recent(self, size: int) -> History:
@@ -124,7 +125,7 @@ class History:
         rows = slice(len(self) - size, len(self))
         recent = History.of(self.n_arms, self.arms[rows], self.contexts[rows], self.rewards[rows])
         recent.forgotten = self.forgotten + len(self) - size
-        recent.apart = self._apart_of(rows)
+        recent.own_contexts_from = self._own_contexts_from(rows)
         return recent
 
     def sample(self, size: int, most: int) -> History:
@@ -137,14 +138,14 @@ class History:
             return self.head(size)
         sample = self.taken(np.flatnonzero(golden(size) < most / size))
         sample.forgotten = size - len(sample)
-        sample.apart = None if self._apart_of(slice(0, size)) is None else 0
+        sample.own_contexts_from = None if self._own_contexts_from(slice(0, size)) is None else 0
         return sample
 
     def taken(self, rows: Indices) -> History:
         """These rows, in this order."""
         taken = History.of(self.n_arms, self.arms[rows], self.contexts[rows], self.rewards[rows])
         taken.forgotten = self.forgotten + len(self) - len(rows)
-        taken.apart = None if self.apart is None else 0
+        taken.own_contexts_from = None if self.own_contexts_from is None else 0
         return taken
 
     def without_arm(self, arm: int) -> History:
@@ -155,22 +156,22 @@ class History:
             self.n_arms - 1, np.where(arms > arm, arms - 1, arms), self.contexts[keep], self.rewards[keep]
         )
         rest.forgotten = self.forgotten
-        if self.apart is not None:
-            before = int(keep[: self.apart].sum())
-            rest.apart = before if before < len(rest) else None
+        if self.own_contexts_from is not None:
+            before = int(keep[: self.own_contexts_from].sum())
+            rest.own_contexts_from = before if before < len(rest) else None
         return rest
 
     def with_rewards(self, rewards: Vector) -> History:
         """The same rows with other rewards."""
         other = History.of(self.n_arms, self.arms, self.contexts, rewards)
-        other.apart = self.apart
+        other.own_contexts_from = self.own_contexts_from
         return other
 
-    def _apart_of(self, rows: slice) -> int | None:
-        """``apart`` when only these rows are left."""
-        if self.apart is None or self.apart >= rows.stop:
+    def _own_contexts_from(self, rows: slice) -> int | None:
+        """``own_contexts_from`` when only these rows are left."""
+        if self.own_contexts_from is None or self.own_contexts_from >= rows.stop:
             return None
-        return max(0, self.apart - int(rows.start))
+        return max(0, self.own_contexts_from - int(rows.start))
 
     def copy(self) -> History:
         """A copy that shares nothing."""

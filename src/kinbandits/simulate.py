@@ -14,7 +14,6 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from kinbandits._version import __version__
@@ -23,39 +22,9 @@ from kinbandits.errors import InvalidInputError, SimulationWarning
 from kinbandits.policies.base import Policy
 from kinbandits.trace import COLUMNS, Trace
 
-__all__ = ["Row", "play", "simulate"]
+__all__ = ["play", "simulate"]
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What happened in one round.
-
-    Attributes:
-        t: number of the round, counted from 0, as the environment counts.
-        arm: name of the arm chosen.
-        arm_index: its place in ``environment.arms``.
-        reward: what it paid.
-        best_reward: the largest reward of the round (NaN where the environment does not know it).
-        regret: best_reward - reward, the paper's regret of a round.
-        expected_regret: largest mean minus mean of the choice (NaN where means are unknown).
-        mean, width: the policy's own numbers for its choice, before learning (NaN unless asked for).
-        propensity: probability with which the choice was made.
-        seconds: time the policy took to choose and to learn.
-    """
-
-    t: int
-    arm: str | int
-    arm_index: int
-    reward: float
-    best_reward: float
-    regret: float
-    expected_regret: float
-    mean: float
-    width: float
-    propensity: float
-    seconds: float
 
 
 def play(
@@ -67,7 +36,7 @@ def play(
     numbers: bool = False,
     trained: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Play and yield one flat row (a dict) per round; `simulate` collects them.
+    """Play and yield one flat row per round, a dict of the columns of a `Trace`; `simulate` collects them.
 
     The policy learns the start rows first, then plays ``horizon`` rounds (all, if left out). A round in which
     the chosen arm's reward is not known (NaN, in the replay of a log) is left out: the decision is cancelled
@@ -102,7 +71,7 @@ def play(
             break
         row = _one_round(policy, t, round, arms, candidates, numbers)
         if row is not None:
-            yield asdict(row)
+            yield row
         if progress is not None:
             progress(t + 1, horizon)
 
@@ -142,7 +111,7 @@ def simulate(
 
 def _one_round(
     policy: Policy, t: int, round: Round, arms: list[Any], candidates: list[Any] | None, numbers: bool
-) -> Row | None:
+) -> dict[str, Any] | None:
     candidates = candidates if round.candidates is None else round.candidates
     started = time.perf_counter()
     decision = policy.choose(round.context, candidates)
@@ -158,19 +127,19 @@ def _one_round(
     learned_in = time.perf_counter() - started
     best = float(round.rewards.max())  # NaN if any reward is
     expected = math.nan if round.means is None else float(round.means.max() - round.means[index])
-    return Row(
-        t=t,
-        arm=decision.arm,
-        arm_index=index if round.candidates is None else arms.index(decision.arm),
-        reward=reward,
-        best_reward=best,
-        regret=best - reward,
-        expected_regret=expected,
-        mean=mean,
-        width=width,
-        propensity=decision.propensity,
-        seconds=chosen_in + learned_in,
-    )
+    return {
+        "t": t,
+        "arm": decision.arm,
+        "arm_index": index if round.candidates is None else arms.index(decision.arm),
+        "reward": reward,
+        "best_reward": best,
+        "regret": best - reward,
+        "expected_regret": expected,
+        "mean": mean,
+        "width": width,
+        "propensity": decision.propensity,
+        "seconds": chosen_in + learned_in,
+    }
 
 
 def _horizon(environment: Environment, horizon: int | None) -> int:

@@ -38,7 +38,18 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What happened in a run. ``trace["reward"]`` is a column; `metadata` says what was played on what.
+    """The record of a run. ``trace["reward"]`` is a column; `metadata` says what was played on what.
+
+    Columns:
+        t: number of the round, counted from 0, as the environment counts.
+        arm, arm_index: name of the arm chosen, and its place in ``environment.arms``.
+        reward: what it paid.
+        best_reward: the largest reward of the round (NaN where the environment does not know it).
+        regret: best_reward - reward, the paper's regret of a round.
+        expected_regret: largest mean minus mean of the choice (NaN where means are unknown).
+        mean, width: the policy's own numbers for its choice, before learning (NaN unless asked for).
+        propensity: probability with which the choice was made.
+        seconds: time the policy took to choose and to learn.
 
     Example:
         >>> trace = Trace.of({"t": [0, 1], "regret": [1.0, 0.0]})

@@ -19,9 +19,9 @@ from kinbandits._types import Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError, TuningWarning
 from kinbandits.kernels import DEFAULT_KERNEL, Stationary, median_distance
-from kinbandits.playing import Player, Policies, Substitution
 from kinbandits.policies import KMTLUCB
 from kinbandits.policies.defaults import defaults
+from kinbandits.replayed_games import Player, Policies, Substitution
 from kinbandits.similarity import Independent, Similarity, Weighting
 
 __all__ = ["Tried", "Tuned", "tune"]

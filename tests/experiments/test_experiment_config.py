@@ -189,3 +189,22 @@ def test_values_from_tables():
         from_spec({"type": "RBF", "precision": 1.0, "length_scale": 1.0}, where="k")
     with pytest.raises(InvalidInputError, match="describes no arms"):
         from_spec({"type": "Known", "kernel": {"type": "RBF"}, "descriptors": "environment"}, where="s")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"reward_range": [0, 1]}, r"reward_range is gone; write rewards=kb\.Range"),
+        ({"max_pending": 5}, r"pending=kb\.Pending"),
+        ({"settings": "paper/digits"}, r"kb\.presets\.paper"),
+    ],
+)
+def test_an_old_spelling_says_the_new_one(old, new):
+    data = {
+        "name": "old",
+        "seeds": 1,
+        "environments": [{"kind": "synthetic-news", "horizon": 5}],
+        "methods": [{"name": "m", **old}],
+    }
+    with pytest.raises(InvalidInputError, match=new):
+        experiment_of(data)

@@ -18,6 +18,7 @@ from worlds import PROBE, picture, played
 
 import kinbandits as kb
 from kinbandits import errors
+from kinbandits.policies import persist
 from kinbandits.trace import Trace
 from strategies import EXACT_ENGINES, SIMILARITIES, laplacian_of_differences
 
@@ -344,3 +345,70 @@ def test_a_missing_file_or_folder_is_named(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError, match=r"no such directory: .*nowhere") as missing:
             save(tmp_path / "nowhere" / "file.kb")
         assert "partial" not in str(missing.value)
+
+
+OLD = {
+    "ceiling": ({"ceiling": 0.7, "exploration": 0.2}, {"exploration": kb.UCB(0.2, ceiling=0.7)}),
+    "range": ({"reward_range": [-1.0, 3.0], "reward_scaling": None}, {"rewards": kb.Range(-1.0, 3.0)}),
+    "one of n": ({"rewards": "one_of_n"}, {"rewards": kb.OneOfN()}),
+    "sampling": (
+        {"exploration": {"type": "PosteriorSampling", "scale": 0.5}},
+        {"exploration": kb.Thompson(scale=0.5)},
+    ),
+    "constant": ({"exploration": {"type": "ConstantExploration", "value": 0.3}}, {"exploration": 0.3}),
+    "budgeted": ({"engine": "budgeted", "budget": 64}, {"engine": kb.Budgeted(points=64)}),
+    "lagged": ({"engine": "lagged", "budget": 256}, {"engine": "exact"}),
+    "pending": ({"max_pending": 7, "forget_after": 3}, {"pending": kb.Pending(most=7, forget_after=3)}),
+}
+
+
+@pytest.mark.parametrize("case", OLD)
+def test_settings_of_earlier_releases_are_read(case: str) -> None:
+    old, new = OLD[case]
+    data, arrays = persist.to_data(kb.KMTLUCB(3, context_kernel=kb.RBF(), engine=new.get("engine", "auto")))
+    del data["params"]["pending"]
+    data["params"] |= {"max_pending": 100, "forget_after": None} | old
+    loaded = persist.from_data(data, arrays)
+    assert {name: loaded.get_params()[name] for name in new} == new
+    assert loaded.choose([0.1]).arm in (0, 1, 2)
+
+
+def test_a_running_range_of_an_earlier_release_goes_on(tmp_path: Path) -> None:
+    policy = kb.KMTLUCB(2, context_kernel=kb.RBF(), rewards=kb.Running())
+    policy.observe([0, 1], [[0.0], [1.0]], [3.0, 9.0])
+    data, arrays = persist.to_data(policy)
+    data["params"] = {n: v for n, v in data["params"].items() if n != "rewards"} | {"reward_scaling": "running"}
+    np.testing.assert_array_equal(persist.from_data(data, arrays).predict([0.2]).mean, policy.predict([0.2]).mean)
+
+
+def test_baselines_are_known_again(tmp_path: Path) -> None:
+    for policy in (
+        kb.baselines.LinUCB(3),
+        kb.baselines.LinUCB(3, sharing="hybrid"),
+        kb.baselines.UCB1(3),
+        kb.baselines.GOBLin(3, graph=np.ones((3, 3)) - np.eye(3)),
+        kb.baselines.CGPUCB(3, context_kernel=kb.RBF(), similarity=kb.Mixed(0.5), composition="sum"),
+        kb.baselines.SupLinUCB(3, horizon=9),
+        kb.contrib.CLUB(3),
+    ):
+        policy.update(policy.choose([0.5, 1.0]), 1.0)
+        policy.save(tmp_path / "p.kb")
+        loaded = kb.load(tmp_path / "p.kb")
+        assert type(loaded) is type(policy)
+        assert loaded.get_params() == policy.get_params()
+        np.testing.assert_allclose(loaded.predict([0.5, 0.0]).mean, policy.predict([0.5, 0.0]).mean)
+
+
+def test_a_policy_of_yours_with_the_name_of_ours_is_another(tmp_path: Path) -> None:
+    ours = kb.KMTLUCB(2)
+    ours.save(tmp_path / "p.kb")
+
+    class KMTLUCB(kb.KMTLUCB):
+        pass
+
+    try:
+        assert type(kb.load(tmp_path / "p.kb")) is type(ours)
+        KMTLUCB(2).save(tmp_path / "p.kb")
+        assert type(kb.load(tmp_path / "p.kb")) is KMTLUCB
+    finally:
+        del kb.policies.Policy.kinds[KMTLUCB.kind]

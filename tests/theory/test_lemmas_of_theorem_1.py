@@ -37,7 +37,7 @@ def shrunk(factor):
         def exploration(self):
             return factor * super().exploration
 
-    kb.policies.Policy.kinds.pop("Shrunk")
+    kb.policies.Policy.kinds.pop(Shrunk.kind)
     return Shrunk
 
 

@@ -35,6 +35,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from kinbandits._renamed import ARGUMENTS
 from kinbandits._spec import from_spec
 from kinbandits.environments import KINDS, Environment, make_environment
 from kinbandits.errors import InvalidInputError, KinbanditsError
@@ -103,6 +104,8 @@ class MethodConfig(BaseModel):
             return self  # a name for KMTLUCB, which will check
         allowed = {p.name for p in parameters} - {"arms", "seed"}
         for name in self.model_extra or {}:
+            if name in ARGUMENTS and name not in allowed:
+                raise ValueError(f"{name} is gone; write {ARGUMENTS[name]}")
             if name not in allowed:
                 raise ValueError(f"{self.policy} has no setting {name!r}; it has {', '.join(sorted(allowed))}")
         return self

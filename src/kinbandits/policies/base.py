@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import as_int, number, number_array, rounds_of_contexts, rows_of_contexts
-from kinbandits._frames import column_names, ordered
+from kinbandits._checks import as_int, number, number_array, rows_of_contexts
 from kinbandits._renamed import told_new_spelling
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
-from kinbandits.policies.arms import ArmList, Candidates, listed
+from kinbandits.policies.arms import Candidates, listed
+from kinbandits.policies.contexts import ContextReader
 from kinbandits.policies.decision import ArmName, Batch, Decision, Decisions
 from kinbandits.policies.ledger import Ledger, Pending
 from kinbandits.policies.parameters import Parameters
@@ -31,7 +31,7 @@ from kinbandits.regression import Prediction, Query
 _TIE = 1e-12  # scores this close (relative) are a tie when ties are broken at random
 
 
-class Policy(Parameters, ArmList, ABC):
+class Policy(Parameters, ContextReader, ABC):
     """A contextual bandit policy. One policy is for one thread at a time.
 
     ``choose`` and ``predict`` change nothing but the table of open decisions and the random state;
@@ -41,12 +41,15 @@ class Policy(Parameters, ArmList, ABC):
     are known by name from the first one on (``feature_names``); arms may be a categorical column.
     """
 
+    kind: ClassVar[str]
     kinds: ClassVar[dict[str, type[Any]]] = {}
-    """All policy classes by name: a saved file names the one it holds."""
+    """All policy classes: a saved file names the one it holds, ours by name, others as ``module:class``."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        Policy.kinds[cls.__name__] = cls
+        ours = cls.__module__.partition(".")[0] == "kinbandits"
+        cls.kind = cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
+        Policy.kinds[cls.kind] = cls
 
     @told_new_spelling
     def __init__(
@@ -59,7 +62,6 @@ class Policy(Parameters, ArmList, ABC):
         pending: Pending | None = None,
     ) -> None:
         super().__init__(arms)
-        self.feature_names: tuple[str, ...] | None = None  # of the first table seen; later ones are put in order
         self.epsilon = real("epsilon", epsilon)
         if not 0.0 <= self.epsilon <= 1.0:
             raise InvalidInputError(f"epsilon must be between 0 and 1, got {epsilon!r}")
@@ -101,11 +103,6 @@ class Policy(Parameters, ArmList, ABC):
     @abstractmethod
     def n_observations(self) -> int:
         """How many rows the policy has learned from."""
-
-    @property
-    @abstractmethod
-    def _features_seen(self) -> int | None:
-        """Columns of the contexts learned from."""
 
     # -- choosing -------------------------------------------------------------------------------
 
@@ -363,56 +360,6 @@ class Policy(Parameters, ArmList, ABC):
         other.rng = copy.deepcopy(self.rng)
         other._ledger = self._ledger.copy()
         return other
-
-    # -- helpers --------------------------------------------------------------------------------
-
-    @property
-    def _n_features(self) -> int | None:
-        """Columns of a context, as far as data or open decisions have settled it."""
-        seen = self._features_seen
-        if seen is None:
-            return next((len(self._ledger.ticket(i).context) for i in self._ledger), None)
-        return seen
-
-    def _check_features(self, n_features: int) -> None:
-        """Raise if contexts with this many columns do not fit the kernel."""
-
-    def _query(self, contexts: ArrayLike, arms: Sequence[ArmName] | None, *, batch: bool = False) -> Query:
-        """Candidates to ask about, whether they may be chosen or not."""
-        candidates = self._candidates(arms)
-        return Query(candidates.indices, self._checked(contexts, candidates, batch=batch, table_is_one=True))
-
-    def _checked(
-        self,
-        contexts: ArrayLike,
-        candidates: Candidates,
-        *,
-        batch: bool = False,
-        keep: bool = False,
-        table_is_one: bool = False,
-    ) -> Matrix:
-        """Contexts, checked, as (R, 1, d) or (R, k, d).
-
-        In a ``batch`` every row of a table is a round of its own, since a table cannot be 3-D, unless
-        ``table_is_one`` round. ``keep`` remembers the names of columns.
-        """
-        array, found = self._named(contexts)
-        if found is not None and batch and not table_is_one and array.ndim == 2:
-            array = array[:, None, :]
-        seen = self._features_seen
-        rounds = rounds_of_contexts(array, len(candidates.names), seen or self._n_features, batch=batch)
-        if seen is None:
-            self._check_features(rounds.shape[2])
-        if keep and found is not None:
-            self.feature_names = self.feature_names or found
-        return rounds
-
-    def _named(self, contexts: Any) -> tuple[Any, tuple[str, ...] | None]:
-        """Contexts as an array with columns in the order learned, and their names if they have any."""
-        found = column_names(contexts)
-        if found is None:
-            return contexts, None
-        return ordered(contexts, self.feature_names or found, found), tuple(found)
 
     def _decision_id(self, decision: Decision | int) -> int:
         if isinstance(decision, Decision):

@@ -264,7 +264,7 @@ class KMTLUCB(RegressionPolicy):
             raise InvalidTypeError(
                 "a frozen policy does not learn; teach the one it came from and freeze that again"
             )
-        apart = notes.count(None) < len(notes)  # see `_leaders`
+        own_contexts = notes.count(None) < len(notes)  # see `_leaders`
         if self.rewards is not None:
             arms, contexts, rewards = self.rewards.rows(arms, contexts, rewards, self.n_arms)
         scale = self._scale.grown(rewards)
@@ -272,7 +272,7 @@ class KMTLUCB(RegressionPolicy):
         moved = not scale.same_scale(self._scale)
         if (moved or self.terms.refits(n, n + len(arms))) and self.regression.keeps_all_rows:
             grown = self.regression.history.copy()
-            grown.append(arms, contexts, scale.learned(rewards), apart)
+            grown.append(arms, contexts, scale.learned(rewards), own_contexts)
             if moved and self._scale.seen:
                 known = np.array([*self._scale.seen, *rewards])
                 grown = grown.with_rewards(scale.learned(known))
@@ -282,10 +282,10 @@ class KMTLUCB(RegressionPolicy):
                     grown = grown.recent(self.memory.rows)
                 self.regression = self.regression.rebuilt(self._settings(fitted), grown)
             else:
-                self.regression.observe(arms, contexts, scale.learned(rewards), apart)
+                self.regression.observe(arms, contexts, scale.learned(rewards), own_contexts)
         else:
             scale = self._scale if moved else scale  # rows are gone that would have to be learned again
-            self.regression.observe(arms, contexts, scale.learned(rewards), apart)
+            self.regression.observe(arms, contexts, scale.learned(rewards), own_contexts)
         self._scale = scale
         if self._engine == "auto":
             self.regression = changed_over(self.regression)

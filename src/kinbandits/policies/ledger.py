@@ -67,6 +67,11 @@ class Ledger:
     def __iter__(self) -> Iterator[int]:
         return iter(self._open)
 
+    @property
+    def n_features(self) -> int | None:
+        """Columns of the context of the oldest open decision."""
+        return next((len(self.ticket(i).context) for i in self._open), None)
+
     def open(self, batch: Batch) -> None:
         """Enter the decisions of a batch, and forget what is too old or too much."""
         first, rounds = batch.first_id, len(batch.indices)

@@ -51,7 +51,7 @@ def to_data(policy: Policy) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "format": FORMAT,
         "version": FORMAT_VERSION,
         "written_by": __version__,
-        "policy": type(policy).__name__,
+        "policy": policy.kind,
         "params": params,
         **({} if policy.feature_names is None else {"feature_names": list(policy.feature_names)}),
         "retired": [name for name in policy.arms if name in policy.retired],
@@ -82,7 +82,7 @@ def from_data(
     exploration: Any = None,
 ) -> Any:
     """Rebuild a policy from what `to_data` gave."""
-    kind = Policy.kinds.get(data["policy"])
+    kind = _kind(data["policy"])
     if kind is None:
         raise FormatError(
             f"the file holds a policy of class {data['policy']!r}, which is not known here; import the module that "
@@ -97,6 +97,12 @@ def from_data(
     policy._ledger.restore(data["ledger"], arrays)
     policy.rng = _generator(data["rng"])
     return policy
+
+
+def _kind(name: str) -> type[Any] | None:
+    """The class of this name; earlier releases wrote yours without its module."""
+    named = [kind for key, kind in Policy.kinds.items() if key == name or key.endswith(f":{name}")]
+    return Policy.kinds.get(name) or (named[0] if len(named) == 1 else None)
 
 
 def _plain(state: Any) -> Any:

@@ -125,7 +125,9 @@ def similarity_report(regression: Regression, complete: bool = True) -> Similari
         if similarity.in_force(len(history)):
             return SimilarityReport(0, np.nan, None, "what was chosen has not been kept", (), (), None)
     if not stones:
-        shared = similarity.mus if isinstance(similarity, Adaptive) and history.apart is not None else (0.0,)
+        shared = (
+            similarity.mus if isinstance(similarity, Adaptive) and history.own_contexts_from is not None else (0.0,)
+        )
         mu = min(shared)
         reason = (
             f"{'a little shared' if mu else 'Independent'}: the first choice is made at {similarity.first} rows"
@@ -164,7 +166,7 @@ def check_transfer(regression: Regression, margin: float, tolerance: float, guar
     K, alone = regression.similarity_matrices[0], np.eye(history.n_arms)
     fit = problem.fit(K, ridge).log_likelihood - problem.fit(alone, ridge).log_likelihood
     score = error = None
-    if guard and history.apart is None:  # else the contexts of the other arms are not known
+    if guard and history.own_contexts_from is None:  # else the contexts of the other arms are not known
         difference = finished(problem.decisions(K, ridge)) - finished(problem.decisions(alone, ridge))
         score = float(difference.sum())
         error = float(np.sqrt(len(history)) * difference.std(ddof=1))

@@ -190,13 +190,13 @@ class Regression(ABC):
         """What was learned, as JSON data and arrays."""
         h = self.history
         arrays = {"arms": h.arms.astype(np.int64), "contexts": h.contexts, "rewards": h.rewards}
-        return {"n_arms": h.n_arms, "forgotten": h.forgotten, "apart": h.apart}, arrays
+        return {"n_arms": h.n_arms, "forgotten": h.forgotten, "apart": h.own_contexts_from}, arrays
 
     def restored(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """This engine with these settings, and what `to_data` gave learned."""
         rows = arrays["arms"].astype(np.intp), arrays["contexts"], arrays["rewards"]
         history = History.of(data["n_arms"], *rows)
-        history.forgotten, history.apart = data.get("forgotten", 0), data.get("apart")
+        history.forgotten, history.own_contexts_from = data.get("forgotten", 0), data.get("apart")
         return self._restored(history, data, arrays)
 
     def _restored(self, history: History, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
@@ -204,17 +204,17 @@ class Regression(ABC):
 
     # -- common to all --------------------------------------------------------------------------
 
-    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, apart: bool = False) -> None:
+    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: bool = False) -> None:
         """Learn from rows. If that fails, the regression is as it was before.
 
-        ``apart`` says that in their rounds every candidate had a context of its own.
+        ``own_contexts`` says that in their rounds every candidate had a context of its own.
         """
         memory = self.settings.memory
         if memory is not None and memory.rows is not None and len(self.history) + len(arms) > memory.rows:
-            self._learn_window(memory.rows, arms, contexts, rewards, apart)
+            self._learn_window(memory.rows, arms, contexts, rewards, own_contexts)
             return
         start = len(self.history)
-        self.history.append(arms, contexts, rewards, apart)
+        self.history.append(arms, contexts, rewards, own_contexts)
         try:
             self._absorb(start)
         except BaseException:
@@ -222,11 +222,13 @@ class Regression(ABC):
             self._build()  # always right, whatever was done until then
             raise
 
-    def _learn_window(self, size: int, arms: Indices, contexts: Matrix, rewards: Vector, apart: bool) -> None:
+    def _learn_window(
+        self, size: int, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: bool
+    ) -> None:
         """The same where only the last ``size`` rows are remembered, and some must leave."""
         before = self.history
         grown = before.copy()
-        grown.append(arms, contexts, rewards, apart)
+        grown.append(arms, contexts, rewards, own_contexts)
         self.history = grown.recent(size)
         try:
             self._build()

@@ -71,7 +71,7 @@ class BudgetedRegression(Regression):
         """As of the last refresh."""
         return self._K_arms if self.model is None else self.model.K_arms
 
-    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, apart: bool = False) -> None:
+    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: bool = False) -> None:
         """Learn rows, one after the other. If a kernel fails, the regression is as it was before."""
         # One row changes nothing before all its kernel values are there; many need a way back, and so does a
         # warning that someone has turned into an error.

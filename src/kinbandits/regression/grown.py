@@ -178,7 +178,7 @@ class GrownRegression(Regression):
     def _absorb(self, start: int) -> NoReturn:
         raise InvalidTypeError("a frozen policy does not learn; teach the one it came from and freeze that again")
 
-    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, apart: bool = False) -> NoReturn:
+    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: bool = False) -> NoReturn:
         """Refused."""
         self._absorb(0)
 

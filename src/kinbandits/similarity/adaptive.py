@@ -124,7 +124,7 @@ class Adaptive(Stepwise):
         regressor, guard = self.regressor, self.guard
         problem = yield from Problem.building(history, regressor.context_kernel, regressor.weighting)
         matrices = yield from self._matrices(problem)
-        if history.apart is not None:
+        if history.own_contexts_from is not None:
             return (yield from self._averaged(problem, matrices, np.inf if complete else UNLIKELY))
         candidates = {key: (K, regressor.ridge) for key, K in matrices.items()}
         judged = yield from race(problem, candidates, ALONE, np.inf if complete else BEHIND)
@@ -193,7 +193,7 @@ class Adaptive(Stepwise):
     def before(self, history: History) -> Matrix:
         """Independent; where candidates had contexts of their own, the least of ``mus``, with what is known."""
         alone, mu = np.eye(history.n_arms), min(self.mus)
-        if history.apart is None:
+        if history.own_contexts_from is None:
             return alone
         known = self.base.matrix(history) if self.base.fixed else np.ones_like(alone)
         return np.asarray((1.0 - mu) * alone + mu * 0.5 * (1.0 + known))
