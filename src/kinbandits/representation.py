@@ -74,6 +74,9 @@ class Stretch(Projection):
 class PrincipalComponents(Representation):
     """The directions of largest variance of the contexts.
 
+    Worth a try where contexts have many columns, but no safe default: 10 % less regret on USPS and MNIST, 4 to 8 %
+    more on two other data sets.
+
     Args:
         n_components: how many, at most as many as contexts have columns.
     """
