@@ -11,7 +11,7 @@
 
 #include "loops.h"
 
-#define TEXT 4 /* changes with every change of what Python expects: an old build is not used */
+#define TEXT 5 /* changes with every change of what Python expects: an old build is not used */
 
 /* -- a lower triangle, row by row in one piece ------------------------------------------------------------------ */
 

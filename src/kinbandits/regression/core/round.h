@@ -88,7 +88,7 @@ static int open_without_error(const Round *r) {
         if (s > spread) spread = s;
         if (low > best) best = low;
     }
-    if (error >= 0.1 * spread) return 0;
+    if (error >= 0.3 * spread) return 0;
     Int contenders = 0;
     for (Int c = 0; c < r->k; c++) contenders += r->f[c] + wide_bonus(r, c) >= best;
     return contenders > 1;

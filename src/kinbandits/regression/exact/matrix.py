@@ -219,13 +219,24 @@ class ArmMatrix:
         bound = sum(max(1.0, d) * k for d, k in zip(diagonal, own, strict=True))
         self.kernel_bound = max(self.kernel_bound, bound)
         self.row_sum = max(self.row_sum, len(self._every_arm) * max(diagonal))
-        self.noise, self._row_noise = self._noise(), None
+        self._row_noise = None
+        per_arm, lift, _, largest = self.noise
+        if self.per_arm:
+            now = self._settings.ridge * int(self.rows.counts[arm])
+            per_arm, lift, largest = per_arm.copy(), lift.copy(), max(largest, now)
+            per_arm[arm], lift[arm] = now, 1.0 / now
+        self.noise = Noise(per_arm, lift, self._lift_root(), largest)
+
+    def _lift_root(self) -> float:
+        """n_a over the noise of arm a, ridge n_a or ridge, summed."""
+        rows = np.count_nonzero(self.rows.counts) if self.per_arm else self.rows.size
+        return math.sqrt(rows / self._settings.ridge)
 
     def _noise(self) -> Noise:
         counts, ridge = self.rows.counts, self._settings.ridge
         per_arm = ridge * np.maximum(counts, 1.0) if self.per_arm else np.full(len(counts), ridge)
         lift = 1.0 / per_arm
-        return Noise(per_arm, lift, math.sqrt(counts @ lift), float(per_arm.max()))
+        return Noise(per_arm, lift, self._lift_root(), float(per_arm.max()))
 
     @property
     def row_noise(self) -> Vector:

@@ -169,7 +169,7 @@ class Ladder:
     def _open_without_error(self, asked: Round) -> bool:
         """Whether the round would stay open if the means were exact: then no step will settle it."""
         mean, error = self._means(asked)
-        if float(error.max()) >= 0.1 * float((asked.high - asked.low).max()):
+        if float(error.max()) >= 0.3 * float((asked.high - asked.low).max()):
             return False
         least, most = self._bonuses(asked, asked.q_low, asked.q_high)
         return bool(np.count_nonzero(mean + most >= (mean + least).max()) > 1)
