@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Arm", "Choice", "Client", "Outcome", "ServiceError"]
 
 ArmName = str | int
+Context = Sequence[float] | Mapping[str, float | str]
 
 
 class ServiceError(KinbanditsError, RuntimeError):
@@ -114,13 +115,12 @@ class Client:
 
     def decide(
         self,
-        context: Sequence[float] | Sequence[Sequence[float]],
+        context: Context | Sequence[Sequence[float]],
         arms: Sequence[ArmName] | None = None,
         key: str | None = None,
     ) -> Choice:
-        """Choose an arm for a context (one for all candidates, or one row for each)."""
-        rows = [list(map(float, r)) if isinstance(r, Sequence) else float(r) for r in _plain(context)]
-        body: dict[str, Any] = {"context": rows, "key": key or secrets.token_hex(16)}
+        """Choose an arm for a context (one for all candidates, or one row for each), or for named features."""
+        body: dict[str, Any] = {"context": _sent(context), "key": key or secrets.token_hex(16)}
         if arms is not None:
             body["arms"] = list(arms)
         return Choice(**self._call("POST", "/v1/decisions", body))
@@ -133,9 +133,9 @@ class Client:
         """Deliver the reward of the decision that was asked for with this key."""
         return Outcome(**self._results("/v1/rewards", {"rewards": [{"key": key, "reward": float(reward)}]})[0])
 
-    def decide_many(self, contexts: Sequence[Sequence[float]]) -> list[Choice]:
+    def decide_many(self, contexts: Sequence[Context]) -> list[Choice]:
         """Choose for each of several contexts; up to 1,000."""
-        asked = [{"context": list(map(float, c)), "key": secrets.token_hex(16)} for c in _plain(contexts)]
+        asked = [{"context": _sent(c), "key": secrets.token_hex(16)} for c in _plain(contexts)]
         return [Choice(**found) for found in self._results("/v1/batch/decisions", {"decisions": asked})]
 
     def reward_many(self, rewards: Mapping[str, float]) -> list[Outcome]:
@@ -270,6 +270,13 @@ class Client:
 
 def _id(decision: Choice | str) -> str:
     return decision.id if isinstance(decision, Choice) else decision
+
+
+def _sent(context: Any) -> Any:
+    """A context as JSON takes it."""
+    if isinstance(context, Mapping):
+        return dict(context)
+    return [_sent(r) if isinstance(r, Sequence | Mapping) else float(r) for r in _plain(context)]
 
 
 def _plain(context: Any) -> Any:

@@ -76,7 +76,7 @@ def create_app(engine: Engine, trusted_proxies: str = "127.0.0.1") -> Guard:
     add_pages(app, engine, keyring)
     describe(app)
     return Guard(
-        Shortcut(ProxyHeadersMiddleware(app, trusted_proxies), batcher, app),  # type: ignore[arg-type]
+        Shortcut(ProxyHeadersMiddleware(app, trusted_proxies), batcher, app, limits.named_features),  # type: ignore[arg-type]
         keyring=keyring,
         max_body=limits.max_body,
         rate=limits.rate,

@@ -54,7 +54,7 @@ def run_serve(
             "epsilon is 0: decisions are deterministic, so this log cannot be used to evaluate other policies "
             "(their choices have no support in it). Set epsilon = 0.05 in [policy] to keep that possible."
         )
-    if settings.service.features is None:
+    if settings.service.n_features is None:
         _say("features is not set: the first decision settles how many numbers a context has.")
     log = open_store(store)
     token = first_token(log)

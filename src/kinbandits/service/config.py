@@ -16,14 +16,15 @@ import hashlib
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from kinbandits._spec import from_spec
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.policies import KMTLUCB
 from kinbandits.policies.defaults import defaults_as_data
+from kinbandits.service.features import Feature
 from kinbandits.service.rules import LARGEST, MOST_FEATURES, check_arms
 
 EPSILON = 0.05  # the service's default floor: every candidate is played, so that the log can be evaluated
@@ -35,7 +36,8 @@ class ServiceSettings(BaseModel):
     Attributes:
         reward_wait: seconds after which a decision without a reward is defaulted; 0 waits for ever.
         default_reward: what is then learned; nothing if left out.
-        features: columns of a context; left out, the first decision settles it.
+        features: how many numbers a context has, or a list of named features (see `features`); left out, the first
+            decision settles how many.
         snapshot_every: rows learned between two snapshots (or more, where they are large).
         max_candidates: most candidates of one decision.
         max_body: largest request body, in bytes.
@@ -47,12 +49,35 @@ class ServiceSettings(BaseModel):
 
     reward_wait: float = Field(default=600.0, ge=0.0, le=1e9)
     default_reward: float | None = Field(default=None, ge=-LARGEST, le=LARGEST)
-    features: int | None = Field(default=None, ge=1, le=MOST_FEATURES)
+    features: Annotated[int, Field(ge=1, le=MOST_FEATURES)] | tuple[Feature, ...] | None = None
     snapshot_every: int = Field(default=1000, ge=1)
     max_candidates: int = Field(default=1000, ge=1)
     max_body: int = Field(default=1_000_000, ge=1000)
     rate: float = Field(default=0.0, ge=0.0)
     burst: int = Field(default=200, ge=1)
+
+    @field_validator("features", mode="before")
+    @classmethod
+    def _short_names(cls, given: object) -> object:
+        """A name alone is a number of that name."""
+        if not isinstance(given, list | tuple):
+            return given
+        found = [Feature.model_validate({"name": f} if isinstance(f, str) else f) for f in given]
+        if not found or len({f.name for f in found}) < len(found):
+            raise ValueError("features must be named, each once")
+        return tuple(found)
+
+    @property
+    def named_features(self) -> tuple[Feature, ...]:
+        """The features by name; empty if they have none."""
+        return self.features if isinstance(self.features, tuple) else ()
+
+    @property
+    def n_features(self) -> int | None:
+        """How many numbers a context has, if it is known beforehand."""
+        if isinstance(self.features, tuple):
+            return sum(f.columns for f in self.features)
+        return self.features
 
 
 class Settings(BaseModel):
@@ -71,7 +96,7 @@ class Settings(BaseModel):
 
     def fingerprint(self) -> str:
         """A digest of what the model depends on, defaults too; a snapshot of other settings is not used."""
-        built_with = [{"epsilon": EPSILON, **self.policy}, defaults_as_data(), self.service.features]
+        built_with = [{"epsilon": EPSILON, **self.policy}, defaults_as_data(), self.service.n_features]
         text = json.dumps(built_with, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -17,6 +17,8 @@ from kinbandits._files import replacing
 from kinbandits.errors import InvalidInputError
 from kinbandits.service.config import Settings
 from kinbandits.service.events import Draft, decision_id
+from kinbandits.service.features import encode
+from kinbandits.service.problems import Problem
 from kinbandits.service.rounds import decisions_with_rewards
 from kinbandits.service.rules import check_context, check_reward
 from kinbandits.service.store import Store
@@ -114,7 +116,8 @@ class Mapping:
 
     Attributes:
         arm, reward: their columns.
-        context: columns of the context, in order; or one column that holds a list.
+        context: columns of the context, in order; or one column that holds a list. The names of the service's
+            features, where it has named ones.
         propensity: its column; without it, propensities are taken to be ``1 / candidates``.
         at: column of the time in seconds since 1970; without it, now.
     """
@@ -141,13 +144,13 @@ def import_log(store: Store, path: Path, mapping: Mapping, settings: Settings, a
     mark = f"import-{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}-{secrets.token_hex(4) if again else 0}"
     if store.known_keys([f"{mark}-1"]):
         raise InvalidInputError(f"{path} was imported into this log before; --again imports it once more")
-    features = settings.service.features
+    features = settings.service.n_features
     number, now = store.last_number(), time.time()
     drafts: list[Draft] = []
     for line, row in enumerate(_read(path), 1):
         try:
             arm = names[str(row[mapping.arm])]
-            context = _context(row, mapping.context)
+            context = _context(row, mapping.context, settings)
             reward = float(row[mapping.reward])
             propensity = 1.0 / len(names) if mapping.propensity is None else float(row[mapping.propensity])
             at = now if mapping.at is None else float(row[mapping.at])
@@ -155,7 +158,7 @@ def import_log(store: Store, path: Path, mapping: Mapping, settings: Settings, a
             check_reward(reward, policy.reward_range)
         except KeyError as error:
             raise InvalidInputError(f"{path}, row {line}: there is no column or arm {error}") from None
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, Problem) as error:
             raise InvalidInputError(f"{path}, row {line}: {error}") from None
         if not math.isfinite(at) or not 0.0 < propensity <= 1.0:
             raise InvalidInputError(f"{path}, row {line}: times must be finite, and propensities in (0, 1]")
@@ -172,7 +175,10 @@ def import_log(store: Store, path: Path, mapping: Mapping, settings: Settings, a
     return len(drafts) // 2
 
 
-def _context(row: dict[str, Any], columns: Sequence[str]) -> list[float]:
+def _context(row: dict[str, Any], columns: Sequence[str], settings: Settings) -> list[float]:
+    named = settings.service.named_features
+    if named and [f.name for f in named] == list(columns):
+        return encode(named, {f.name: row[f.name] if f.values else float(row[f.name]) for f in named})
     if len(columns) == 1:
         value = row[columns[0]]
         parsed = json.loads(value) if isinstance(value, str) else value

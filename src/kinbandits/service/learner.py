@@ -93,7 +93,7 @@ class Learner:
         if not events:
             return False
         own = [bool(e.body.get("own_contexts")) for e in events]
-        features = self.settings.service.features
+        features = self.settings.service.n_features
         if len(set(own)) == len({len(e.body["context"]) for e in events}) == 1:
             try:
                 check_context(events[0].body["context"], features)

@@ -5,10 +5,12 @@ Strict: no NaN, no infinities, no numbers in strings, no unknown fields.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from kinbandits.service.features import Feature, encode
 from kinbandits.service.problems import Problem
 from kinbandits.service.rules import ARM, LARGEST, LARGEST_ARM, MOST_FEATURES
 
@@ -25,6 +27,7 @@ def _whole(value: object) -> object:
 
 
 ArmName = Name | Annotated[int, Field(ge=-LARGEST_ARM, le=LARGEST_ARM), BeforeValidator(_whole)]
+Named = Annotated[dict[str, Number | Annotated[str, Field(max_length=200)]], Field(min_length=1, max_length=1000)]
 Key = Annotated[str, Field(pattern=r"^[!-~]{1,200}$")]
 State = Literal["open", "rewarded", "defaulted", "late", "void", "withdrawn"]
 Role = Literal["decide", "reward", "read", "admin"]
@@ -39,8 +42,14 @@ class Strict(BaseModel):
 class DecisionRequest(Strict):
     """Choose an arm for a context."""
 
-    context: Row | Annotated[list[Row], Field(min_length=1, max_length=10_000)] = Field(
-        description="Numbers that describe the situation: one list for all candidates, or one list for each.",
+    context: (
+        Row
+        | Annotated[list[Row], Field(min_length=1, max_length=10_000)]
+        | Named
+        | Annotated[list[Named], Field(min_length=1, max_length=10_000)]
+    ) = Field(
+        description="What describes the situation: one list of numbers for all candidates, or one list for each; "
+        "or an object, or one for each, where the service has named features.",
         examples=[[0.3, 0.8]],
     )
     arms: Annotated[list[ArmName], Field(min_length=1, max_length=10_000)] | None = Field(
@@ -49,6 +58,14 @@ class DecisionRequest(Strict):
     key: Key | None = Field(
         default=None, description="Idempotency key: the same key and request give the same decision again."
     )
+
+    def vectors(self, features: Sequence[Feature]) -> list[float] | list[list[float]]:
+        """The context as numbers."""
+        if isinstance(self.context, dict):
+            return encode(features, self.context)
+        if isinstance(self.context[0], dict):
+            return [encode(features, given) for given in self.context]  # type: ignore[arg-type]
+        return self.context  # type: ignore[return-value]
 
 
 class BatchRequest(Strict):

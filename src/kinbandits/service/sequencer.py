@@ -36,14 +36,14 @@ class Sequencer:
         self._settings = engine.settings.service
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self.number = 0  # of this slot's last decision: the random state of the service
-        self.n_features = self._settings.features
+        self.n_features = self._settings.n_features
         self.last_error: str | None = None
         self._damaged = False
         self.next_sweep = 0.0
 
     def begin(self) -> None:
         """Take up where the log ends."""
-        self.n_features = self._settings.features or self._engine.learner.state.n_features
+        self.n_features = self._settings.n_features or self._engine.learner.state.n_features
         self.number = self._store.last_number()
 
     @property

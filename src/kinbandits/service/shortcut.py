@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kinbandits.service import messages as s
 from kinbandits.service.batcher import Batcher
+from kinbandits.service.features import Feature
 from kinbandits.service.problems import Problem
 from kinbandits.service.requests import Decide, Request, Reward
 
@@ -26,11 +28,13 @@ _REWARD = re.compile(f"/v1/decisions/({s.ID.strip('^$')})/reward")
 class Shortcut:
     """Middleware: answers the two calls, passes on everything else."""
 
-    def __init__(self, app: ASGIApp, batcher: Batcher, declared: FastAPI) -> None:
+    def __init__(self, app: ASGIApp, batcher: Batcher, declared: FastAPI, features: Sequence[Feature]) -> None:
         self._app, self._batcher = app, batcher
         routes = {(m, r.path): r for r in declared.routes if isinstance(r, APIRoute) for m in r.methods or ()}
         self._decide, self._reward = routes["POST", DECIDE], routes["PUT", REWARD]
-        self._decide.app = self._answered(_decide)  # whichever way a request takes, this answers it
+        self._decide.app = self._answered(
+            partial(_decide, features)
+        )  # whichever way a request takes, this answers it
         self._reward.app = self._answered(_reward)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,9 +59,9 @@ class Shortcut:
         return app
 
 
-def _decide(scope: Scope, content: bytes) -> Decide:
+def _decide(features: Sequence[Feature], scope: Scope, content: bytes) -> Decide:
     body = s.parse(s.DecisionRequest, _content_type(scope), content)
-    return Decide(body.context, body.arms, body.key, future=asyncio.get_running_loop().create_future())
+    return Decide(body.vectors(features), body.arms, body.key, future=asyncio.get_running_loop().create_future())
 
 
 def _reward(scope: Scope, content: bytes) -> Reward:

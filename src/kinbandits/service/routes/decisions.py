@@ -38,8 +38,8 @@ def add_decisions(app: FastAPI, engine: Engine, batcher: Batcher) -> None:
     @app.post("/v1/batch/decisions", **operation("decide_batch", s.BatchAnswer, s.BatchRequest))
     async def decide_batch(request: Request) -> Response:
         """Choose for several contexts at once. Each is answered for itself, in order."""
-        body = await read_body(request, s.BatchRequest)
-        return await _ask_all(batcher, [Decide(d.context, d.arms, d.key) for d in body.decisions])
+        body, named = await read_body(request, s.BatchRequest), engine.settings.service.named_features
+        return await _ask_all(batcher, [Decide(d.vectors(named), d.arms, d.key) for d in body.decisions])
 
     @app.post("/v1/rewards", **operation("rewards", s.BatchAnswer, s.RewardsRequest))
     async def rewards(request: Request) -> Response:
