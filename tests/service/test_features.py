@@ -14,11 +14,8 @@ from kinbandits.client import Client
 from kinbandits.errors import InvalidInputError
 from kinbandits.service.config import load_settings
 
-FEATURES: list[Any] = [
-    "hour",
-    {"name": "age", "low": 0, "high": 100},
-    {"name": "device", "values": ["phone", "desk"]},
-]
+AGE, DEVICE = {"name": "age", "low": 0, "high": 100}, {"name": "device", "values": ["phone", "desk"]}
+FEATURES: list[Any] = ["hour", AGE, DEVICE]
 SETTINGS: dict[str, Any] = {"policy": {"arms": ["a", "b"]}, "service": {"features": FEATURES}}
 TOML = """
 [policy]

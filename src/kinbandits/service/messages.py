@@ -64,8 +64,8 @@ class DecisionRequest(Strict):
         if isinstance(self.context, dict):
             return encode(features, self.context)
         if isinstance(self.context[0], dict):
-            return [encode(features, given) for given in self.context]  # type: ignore[arg-type]
-        return self.context  # type: ignore[return-value]
+            return [encode(features, given) for given in self.context]
+        return self.context
 
 
 class BatchRequest(Strict):

@@ -32,9 +32,8 @@ class Shortcut:
         self._app, self._batcher = app, batcher
         routes = {(m, r.path): r for r in declared.routes if isinstance(r, APIRoute) for m in r.methods or ()}
         self._decide, self._reward = routes["POST", DECIDE], routes["PUT", REWARD]
-        self._decide.app = self._answered(
-            partial(_decide, features)
-        )  # whichever way a request takes, this answers it
+        # Whichever way a request takes, this answers it.
+        self._decide.app = self._answered(partial(_decide, features))
         self._reward.app = self._answered(_reward)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
