@@ -125,6 +125,8 @@ def chosen_context(body: Body) -> list[float]:
 def learned_row(body: Body) -> Body:
     """The row that is learned with the reward; said so if every candidate had a context of its own."""
     row: Body = {"arm": body["arm"], "context": chosen_context(body)}
+    if "propensity" in body and "candidates" in body:  # what it says of a uniform choice: see `timeline`
+        row["uniform"] = 1.0 / (len(body["candidates"]) * body["propensity"])
     apart = isinstance(body["context"][0], list) and len(body["context"]) > 1
     return {**row, "own_contexts": True} if apart else row
 

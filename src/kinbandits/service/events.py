@@ -3,7 +3,7 @@
 kind          decision   body
 decision      its id     context, candidates, arm, index, mean, width, score, propensity, best_mean,
                          best_score, model (the last event its model had learned)
-reward        its id     reward, arm, context, delay: learned
+reward        its id     reward, arm, context, delay, uniform (its weight for a uniform choice): learned
 default       its id     reward (or null), arm, context: the wait time was over; learned if there is a reward
 late          its id     reward, delay: came after the default; recorded, not learned
 void          its id     reason: the decision was not carried out

@@ -15,6 +15,7 @@ from typing import Any
 
 from kinbandits._files import replacing
 from kinbandits.errors import InvalidInputError
+from kinbandits.service.chooser import learned_row
 from kinbandits.service.config import Settings
 from kinbandits.service.events import Draft, decision_id
 from kinbandits.service.features import encode
@@ -168,7 +169,8 @@ def import_log(store: Store, path: Path, mapping: Mapping, settings: Settings, a
         name = decision_id(store.slot, number)
         body = {**body, "propensity": propensity, "imported": True}
         drafts.append(Draft("decision", at, body, name, key=f"{mark}-{line}", request=mark))
-        drafts.append(Draft("reward", at, {"reward": reward, "arm": arm, "context": context, "delay": 0.0}, name))
+        row = {"reward": reward, **learned_row(body), "delay": 0.0}
+        drafts.append(Draft("reward", at, row, name))
     with store.transaction() as tx:
         for start in range(0, len(drafts), _BATCH):
             tx.append(drafts[start : start + _BATCH])

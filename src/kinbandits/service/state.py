@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from kinbandits.service.events import OUTCOMES, STATES, Event
+from kinbandits.service.timeline import Timeline
 
 ArmName = str | int
 
@@ -61,6 +62,7 @@ class State:
         states: how many decisions are open, rewarded, defaulted, late, void.
         arms: per arm: pulls, rewards, reward (sum), reward2 (sum of squares), last (time), retired.
         curve: over all decisions.
+        timeline: the recent past, in buckets of time.
         delays: how many rewards came within each of `DELAY_EDGES` seconds, and later.
         learned: rows the model was given.
         n_features: columns of a context, once there was one.
@@ -71,6 +73,7 @@ class State:
         self.states = dict.fromkeys(STATES, 0)
         self.arms: dict[ArmName, dict[str, Any]] = {a: _new_arm() for a in arms}
         self.curve = Curve()
+        self.timeline = Timeline()
         self.delays = [0] * (len(DELAY_EDGES) + 1)
         self.learned = 0
         self.n_features: int | None = None
@@ -91,6 +94,7 @@ class State:
             if event.is_learned:
                 self.learned += 1
                 self.curve.reward(body["reward"])
+                self.timeline.reward(event.at, body["reward"], body.get("uniform"))
                 arm = self.arms.setdefault(body["arm"], _new_arm())
                 arm["rewards"] += 1
                 arm["reward"] += body["reward"]
@@ -119,6 +123,7 @@ class State:
         arm = self.arms.setdefault(body["arm"], _new_arm())
         arm["pulls"] += 1
         arm["last"] = event.at
+        self.timeline.decision(event.at, str(body["arm"]))
         context = body["context"]
         self.n_features = len(context[0]) if isinstance(context[0], list) else len(context)
         if "best_mean" in body:  # imported decisions have no estimates
@@ -140,6 +145,7 @@ class State:
             "states": self.states,
             "arms": [[name, stats] for name, stats in self.arms.items()],
             "curve": [self.curve.stride, self.curve.buckets],
+            "timeline": self.timeline.to_data(),
             "delays": self.delays,
             "learned": self.learned,
             "n_features": self.n_features,
@@ -153,6 +159,8 @@ class State:
         state.arms = dict(data["arms"])
         stride, buckets = data["curve"]
         state.curve = Curve(stride, buckets)
+        if "timeline" in data:
+            state.timeline = Timeline.from_data(data["timeline"])
         state.delays, state.learned, state.n_features = data["delays"], data["learned"], data["n_features"]
         return state
 

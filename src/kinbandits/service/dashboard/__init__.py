@@ -23,6 +23,7 @@ from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError
 from kinbandits.service.chooser import explain_record
 from kinbandits.service.dashboard import charts, reference
+from kinbandits.service.dashboard.working import working
 from kinbandits.service.engine import Engine
 from kinbandits.service.guard import COOKIE
 from kinbandits.service.messages import ID
@@ -32,6 +33,7 @@ from kinbandits.service.tokens import Keyring
 from kinbandits.similarity import Similarity
 
 PANELS = (
+    "working",
     "summary",
     "rewards",
     "regret",
@@ -52,13 +54,14 @@ def add_pages(app: FastAPI, engine: Engine, keyring: Keyring) -> None:
     pages = Pages(engine)
 
     async def home(request: Request) -> Response:
-        return HTMLResponse(await asyncio.to_thread(pages.home))
+        return HTMLResponse(await asyncio.to_thread(pages.home, request.query_params.get("range", "")))
 
     async def panel(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in PANELS:
             raise Problem(404, "not_found", "there is nothing here")
-        return HTMLResponse(await asyncio.to_thread(pages.panel, name))
+        range_ = request.query_params.get("range", "")
+        return HTMLResponse(await asyncio.to_thread(pages.panel, name, range_))
 
     async def explain(request: Request) -> Response:
         return HTMLResponse(await asyncio.to_thread(pages.explain, request.query_params.get("id", "").strip()))
@@ -113,13 +116,14 @@ class Pages:
         """A page."""
         return self._jinja.get_template(template).render(version=__version__, **values)
 
-    def home(self) -> str:
+    def home(self, range_: str = "") -> str:
         """The whole page, with all panels filled."""
-        return self.render("home.html", panels={name: Markup(self.panel(name)) for name in PANELS})
+        return self.render("home.html", panels={name: Markup(self.panel(name, range_)) for name in PANELS})
 
-    def panel(self, name: str) -> str:
-        """One panel."""
-        return self.render(f"{name}.html", **getattr(self, f"_{name}")())
+    def panel(self, name: str, range_: str = "") -> str:
+        """One panel; the first shows a range of time."""
+        shown = working(self.engine, range_) if name == "working" else getattr(self, f"_{name}")()
+        return self.render(f"{name}.html", **shown)
 
     # -- what each panel shows ------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ def lines(x: Sequence[float], curves: Sequence[Line], *, title: str, x_label: st
     if not values or not x:
         return empty(title)
     low, high = min(*values, 0.0), max(*values, 0.0)
-    axes = Axes(0.0, max(x), low, high if high > low else low + 1.0)
+    axes = Axes(min(0.0, *x), max(0.0, *x), low, high if high > low else low + 1.0)
     body = _frame(axes, x_label, y_label)
     for curve in curves:
         if curve.low is not None and curve.high is not None:
@@ -94,6 +94,27 @@ def lines(x: Sequence[float], curves: Sequence[Line], *, title: str, x_label: st
         dash = "" if curve.colour % 2 else ' stroke-dasharray="6 3"'
         body.append(f'<line class="line c{curve.colour}"{dash} x1="{at}" x2="{at + 24}" y1="12" y2="12"/>')
         body.append(f'<text x="{at + 30}" y="16">{escape(curve.name)}</text>')
+    return _svg(title, body, axes)
+
+
+def stacked(
+    x: Sequence[float], names: Sequence[str], shares: Sequence[Sequence[float]], *, title: str, x_label: str
+) -> str:
+    """Shares that sum to 1, one above the other; in the legend, names are cut."""
+    if not x or not names:
+        return empty(title)
+    axes = Axes(min(0.0, *x), max(0.0, *x), 0.0, 1.0)
+    body = _frame(axes, x_label, "share of decisions")
+    bottom = [0.0] * len(x)
+    for i, (name, share) in enumerate(zip(names, shares, strict=True)):
+        top = [b + s for b, s in zip(bottom, share, strict=True)]
+        path = [*zip(x, top, strict=True), *reversed(list(zip(x, bottom, strict=True)))]
+        tip = _tip(f"{name}: {share[-1]:.0%} now")
+        body.append(f'<polygon class="share s{i}" points="{_points(axes, path)}">{tip}</polygon>')
+        at = LEFT + 82 * i
+        body.append(f'<rect class="share s{i}" x="{at}" y="6" width="10" height="10"/>')
+        body.append(f'<text x="{at + 13}" y="16">{escape(_short(name, 9))}</text>')
+        bottom = top
     return _svg(title, body, axes)
 
 
