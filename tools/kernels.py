@@ -33,12 +33,18 @@ def main() -> int:
     for processor in PROCESSORS:
         if reason := can_run(processor):
             print(f"== {processor.name}: left out, {reason}")
+        elif processor.name == "Prescott" and "--all" not in sys.argv:
+            print(f"== {processor.name}: left out, Nehalem is an SSE processor too; --all runs it")
         elif processor == here:
             print(f"== {processor.name}: this machine's own, as in `make test`")
         else:
             legs[processor.name] = processor.environment()
     legs["two threads"] = {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
-    failed = [name for name, environment in legs.items() if not leg(name, environment, sys.argv[1:])]
+    failed = [
+        name
+        for name, environment in legs.items()
+        if not leg(name, environment, [a for a in sys.argv[1:] if a != "--all"])
+    ]
     print(
         f"== {len(legs) - len(failed)} of {len(legs)} legs passed"
         + (f"; failed: {', '.join(failed)}" if failed else "")

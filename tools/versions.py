@@ -21,8 +21,9 @@ from environments import new_environment
 ROOT = Path(__file__).parents[1]
 EXTRAS = ".[experiments,plot,serve]"
 TOOLS = ["pytest", "pytest-xdist", "hypothesis"]
-TESTS = ["tests/cli", "tests/policies", "tests/service", "tests/experiments", "tests/test_golden.py"]
-TESTS += ["tests/test_import.py", "tests/test_values.py", "tests/test_frames.py", "tests/test_kernels.py"]
+TESTS = ["cli", "policies/test_persist.py", "service/test_app.py", "service/test_store.py", "test_golden.py"]
+TESTS += ["experiments/test_experiment_config.py", "test_import.py", "test_values.py", "test_frames.py"]
+TESTS += ["test_kernels.py", "test_similarity.py"]
 
 
 def pythons() -> dict[str, str]:
@@ -67,7 +68,8 @@ def leg(name: str, python: str, constraints: str, more: list[str]) -> bool:
     subprocess.run([*install, "--force-reinstall", "--no-deps", "."], cwd=ROOT, check=True)
     installed = time.perf_counter()
     environment = {k: v for k, v in os.environ.items() if k not in ("KINBANDITS_ALL_TESTS", "PYTHONPATH")}
-    tests = [here, "-m", "pytest", "-n", "auto", "-m", "not slow", "-p", "no:cacheprovider", *more, *TESTS]
+    tests = [here, "-m", "pytest", "-n", "auto", "-m", "not slow", "-p", "no:cacheprovider", *more]
+    tests += [f"tests/{t}" for t in TESTS]
     passed = subprocess.run(tests, cwd=ROOT, env=environment).returncode == 0
     done = time.perf_counter()
     print(

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from kinbandits.cli.experiment import command_line, present_report
-from kinbandits.errors import MissingPackageError
+from kinbandits.cli.output import need
 from kinbandits.progress import clock
 
 PROBLEMS = ("synthetic", "digits")
@@ -40,7 +40,7 @@ def demo(
       kinbandits demo --seeds 10 --out results
       kinbandits demo --seeds 1 --horizon 200 --json
     """
-    _needs("sklearn", "matplotlib", "jinja2")
+    need("the demo", "demo", "sklearn", "matplotlib", "jinja2")
     from kinbandits.experiments import run_experiment
     from kinbandits.paper.protocol import paper_experiment
     from kinbandits.paper.report import write_paper_report
@@ -53,11 +53,3 @@ def demo(
     present_report(experiment.name, out, made, as_json)
     if not as_json:
         print(f"Done in {clock(time.monotonic() - started)}.")
-
-
-def _needs(*modules: str) -> None:
-    from importlib.util import find_spec
-
-    for module in modules:
-        if find_spec(module) is None:
-            raise MissingPackageError(f"the demo needs {module}; install it with: pip install 'kinbandits[demo]'")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kinbandits.cli.output import print_json, print_table
+from kinbandits.cli.output import need, print_json, print_table
 
 if TYPE_CHECKING:
     from kinbandits.experiments import Experiment
@@ -63,6 +63,8 @@ def run(
     from kinbandits.experiments import load_experiment
 
     directory = out if out is not None else Path("runs") / file.stem
+    if make_report:
+        need("the report (or --no-report)", "plot", "matplotlib", "jinja2")
     experiment = load_experiment(file)
     _run(experiment, directory, resume, jobs, backend, scheduler)
     _present(experiment.name, directory, None if make_report else "", as_json)
@@ -136,6 +138,7 @@ def paper(
     from kinbandits.paper.theory_page import write_theory
     from kinbandits.paper.theory_runs import Size
 
+    need("the report", "plot", "matplotlib", "jinja2")
     asked = None if data is None else [d.strip() for d in data.split(",")]
     names = p.quick_names(say) if quick and asked is None else p.check_names(asked)
     p.need_data(names)

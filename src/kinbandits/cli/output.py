@@ -6,9 +6,12 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["print_json", "print_table"]
+from kinbandits.errors import MissingPackageError
+
+__all__ = ["need", "print_json", "print_table"]
 
 
 def print_json(data: Any) -> None:
@@ -55,3 +58,10 @@ def _finite(data: Any) -> Any:
     if isinstance(data, list | tuple):
         return [_finite(value) for value in data]
     return data
+
+
+def need(what: str, extra: str, *modules: str) -> None:
+    """Say before the work, not after it, that an extra is missing."""
+    for module in modules:
+        if find_spec(module) is None:
+            raise MissingPackageError(f"{what} needs {module}; install it with: pip install 'kinbandits[{extra}]'")
