@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO := $(VENV)/.installed-demo
 # One BLAS thread: results do not depend on the machine's cores, and sweeps use processes instead.
 export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
@@ -13,14 +14,24 @@ export MKL_NUM_THREADS = 1
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-$(STAMP): pyproject.toml constraints.txt setup.py $(wildcard src/kinbandits/regression/core/*)
+# $(call install,EXTRA): the environment with that extra; Debian's Python may lack ensurepip, and then lends its pip.
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "kinbandits needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || $(PYTHON) -m venv --without-pip $(VENV)
-	@test -x $(BIN)/pip && $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test]' \
-	  || $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install -q -c constraints.txt -e '.[test]'
+	@test -x $(BIN)/pip && $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[$(1)]' \
+	  || $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install -q -c constraints.txt -e '.[$(1)]'
+endef
+BUILT_FROM := pyproject.toml constraints.txt setup.py $(wildcard src/kinbandits/regression/core/*)
+
+$(STAMP): $(BUILT_FROM)
+	$(call install,test)
+	@touch $@ $(DEMO)
+
+$(DEMO): $(BUILT_FROM)
+	$(call install,demo)
 	@touch $@
 
-demo: $(STAMP)  ## the main job, small: regret of four methods, a table and figures
+demo: $(DEMO)  ## the main job, small: regret of four methods, a table and figures
 	$(BIN)/kinbandits demo
 
 test: $(STAMP)  ## all tests

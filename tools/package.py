@@ -24,7 +24,7 @@ IN_SDIST += [
     "constraints.txt",
     "constraints-oldest.txt",
     "tools/constraints.py",
-    "src/kinbandits/regression/core.c",
+    "src/kinbandits/regression/core/module.c",
 ]
 IN_WHEEL = ["kinbandits/py.typed", "kinbandits/cli/__init__.py"]
 EXPERIMENT = """
