@@ -16,8 +16,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kinbandits._checks import as_int
 from kinbandits._version import __version__
-from kinbandits.environments.base import Environment, Round, describe, whole
+from kinbandits.environments.base import Environment, Round, describe
 from kinbandits.errors import InvalidInputError, SimulationWarning
 from kinbandits.policies.base import Policy
 from kinbandits.trace import COLUMNS, Trace
@@ -145,7 +146,7 @@ def _one_round(
 def _horizon(environment: Environment, horizon: int | None) -> int:
     if horizon is None:
         return environment.horizon
-    if whole("horizon", horizon, 1) > environment.horizon:
+    if as_int("horizon", horizon, 1) > environment.horizon:
         raise InvalidInputError(
             f"horizon is {horizon}, but {environment.name} has only {environment.horizon} rounds; "
             "ask for fewer, or make a longer environment"

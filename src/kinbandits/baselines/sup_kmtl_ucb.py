@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits import theory
+from kinbandits._checks import as_int
 from kinbandits._renamed import told_new_spelling
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import positive
@@ -36,7 +37,7 @@ from kinbandits.policies.tie_breaking import TieBreak
 from kinbandits.regression import Prediction, Query, Regression, Ridge, make_regression
 from kinbandits.similarity import Independent, Similarity
 from kinbandits.terms import Term, Terms, as_terms
-from kinbandits.theory.conditions import probability, whole
+from kinbandits.theory.conditions import probability
 
 
 class SupKMTLUCB(KernelPolicy):
@@ -97,11 +98,11 @@ class SupKMTLUCB(KernelPolicy):
         pending: Pending | None = None,
     ) -> None:
         super().__init__(arms, tie_break=tie_break, seed=seed, pending=pending)
-        self.horizon = whole("horizon", horizon, 1)
+        self.horizon = as_int("horizon", horizon, 1)
         self.delta = probability("delta", delta)
         self.norm_bound = positive("norm_bound", norm_bound, zero=True)
         self.ridge = positive("ridge", ridge)
-        self.candidates = self.n_arms if candidates is None else whole("candidates", candidates, 1)
+        self.candidates = self.n_arms if candidates is None else as_int("candidates", candidates, 1)
         self.engine = engine
         name, points = engine_name(engine)
         if kernel is not None and (context_kernel is not None or similarity is not None):
@@ -164,7 +165,7 @@ class SupKMTLUCB(KernelPolicy):
 
     def regression(self, stage: int) -> Regression:
         """The regression of stage q = 1, ..., Q: its rows are in ``regression(q).history``. Read only."""
-        if not 1 <= whole("stage", stage, 1) <= self.n_stages:
+        if not 1 <= as_int("stage", stage, 1) <= self.n_stages:
             raise InvalidInputError(f"stage must be between 1 and {self.n_stages}, got {stage}")
         return self._regressions[stage - 1]
 

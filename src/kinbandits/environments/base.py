@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value
-from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 StartRows = tuple[list[Any], Matrix, Vector]
 
-__all__ = ["Environment", "Round", "StartRows", "describe", "no_rows", "seeded", "whole"]
+__all__ = ["Environment", "Round", "StartRows", "describe", "no_rows", "seeded"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +80,6 @@ def no_rows() -> StartRows:
 def seeded(seed: int, streams: int) -> list[np.random.Generator]:
     """Independent random generators from one seed: one each for contexts, noise, and so on."""
     return [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(streams)]
-
-
-def whole(name: str, value: object, least: int = 0) -> int:
-    """``value`` as a whole number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
-        raise InvalidInputError(f"{name} must be at least {least}, got {value!r}")
-    return int(value)
 
 
 def describe(environment: object) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinbandits._checks import as_int
 from kinbandits._types import Indices
 from kinbandits.datasets import CATALOGUE, Dataset, Scaling
-from kinbandits.environments.base import seeded, whole
+from kinbandits.environments.base import seeded
 from kinbandits.environments.labelled import LabelledRows, Split
 from kinbandits.environments.tables import from_frame, is_table
 from kinbandits.errors import InvalidInputError, InvalidTypeError
@@ -66,10 +67,10 @@ class Classification(LabelledRows):
             )
         if self.protocol not in ("paper", "shuffled"):
             raise InvalidInputError(f'protocol must be "paper" or "shuffled", got {self.protocol!r}')
-        whole("seed", self.seed)
-        whole("validation_seed", self.validation_seed)
-        whole("validation_per_class", self.validation_per_class)
-        asked = whole("horizon", self.horizon)
+        as_int("seed", self.seed)
+        as_int("validation_seed", self.validation_seed)
+        as_int("validation_per_class", self.validation_per_class)
+        asked = as_int("horizon", self.horizon)
         available = self._available()
         if asked > available:
             raise InvalidInputError(

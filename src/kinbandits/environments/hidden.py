@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kinbandits._checks import as_int
 from kinbandits._types import Matrix
 from kinbandits._value import Value, positive, real
-from kinbandits.environments.base import Round, StartRows, seeded, whole
+from kinbandits.environments.base import Round, StartRows, seeded
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import cdist
 
@@ -61,9 +62,9 @@ class HiddenDescriptors(Value):
     start: bool = True
 
     def __post_init__(self) -> None:
-        whole("seed", self.seed)
+        as_int("seed", self.seed)
         for field in ("n_arms", "horizon", "descriptor_size", "n_features", "fourier_features"):
-            whole(field, getattr(self, field), 1)
+            as_int(field, getattr(self, field), 1)
         object.__setattr__(self, "similarity", real("similarity", self.similarity))
         if not 0.0 <= self.similarity <= 1.0:
             raise InvalidInputError(f"similarity must be between 0 (none) and 1 (total), got {self.similarity!r}")

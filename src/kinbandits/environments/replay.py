@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import number_array, rows_of_contexts
+from kinbandits._checks import as_int, number_array, rows_of_contexts
 from kinbandits._frames import categories, column, listed_column, narwhals, numbers
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value
-from kinbandits.environments.base import Round, StartRows, no_rows, seeded, whole
+from kinbandits.environments.base import Round, StartRows, no_rows, seeded
 from kinbandits.environments.tables import read_table
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
@@ -152,9 +152,9 @@ class Replay(Value):
         if self.contexts is not None:
             object.__setattr__(self, "contexts", tuple(self.contexts))
         if self.seed is not None:
-            whole("seed", self.seed)
+            as_int("seed", self.seed)
         n = len(self._log.choices)
-        asked = whole("horizon", self.horizon)
+        asked = as_int("horizon", self.horizon)
         if asked > n:
             raise InvalidInputError(f"horizon is {asked}, but the log has {n} rows")
         object.__setattr__(self, "horizon", asked or n)

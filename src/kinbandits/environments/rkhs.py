@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from kinbandits._checks import as_int
 from kinbandits._types import Matrix
 from kinbandits._value import Value, positive
-from kinbandits.environments.base import Round, StartRows, no_rows, seeded, whole
+from kinbandits.environments.base import Round, StartRows, no_rows, seeded
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF, as_kernel
 from kinbandits.similarity import Mixed
@@ -63,9 +64,9 @@ class RKHSProblem(Value):
     two_point: bool = False
 
     def __post_init__(self) -> None:
-        whole("seed", self.seed)
+        as_int("seed", self.seed)
         for field in ("n_arms", "horizon", "n_features", "centres"):
-            whole(field, getattr(self, field), 1)
+            as_int(field, getattr(self, field), 1)
         object.__setattr__(self, "mu", positive("mu", self.mu, zero=True))
         equicorrelated(self.mu, self.n_arms)
         object.__setattr__(self, "context_kernel", as_kernel(self.context_kernel))

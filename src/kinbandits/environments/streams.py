@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._checks import as_int
 from kinbandits.datasets import Dataset, Scaling
-from kinbandits.environments.base import whole
 from kinbandits.environments.labelled import LabelledRows, Split
 from kinbandits.errors import DatasetError, InvalidInputError
 
@@ -38,11 +38,11 @@ class Streams(LabelledRows):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", str(self.path))
-        whole("seed", self.seed)
+        as_int("seed", self.seed)
         test = self._rows("test")
         if self.seed >= len(test):
             raise InvalidInputError(f"seed is {self.seed}, but {self.path} has streams 0 to {len(test) - 1}")
-        asked = whole("horizon", self.horizon)
+        asked = as_int("horizon", self.horizon)
         if asked > test.shape[1]:
             raise InvalidInputError(f"horizon is {asked}, but the streams of {self.name} have {test.shape[1]} rows")
         object.__setattr__(self, "horizon", asked or int(test.shape[1]))

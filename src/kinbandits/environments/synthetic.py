@@ -15,9 +15,10 @@ from typing import Literal
 
 import numpy as np
 
+from kinbandits._checks import as_int
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value, positive, real
-from kinbandits.environments.base import Round, StartRows, no_rows, seeded, whole
+from kinbandits.environments.base import Round, StartRows, no_rows, seeded
 from kinbandits.errors import InvalidInputError
 
 Reading = Literal["text", "scripts"]
@@ -60,9 +61,9 @@ class SyntheticNews(Value):
     start: bool = False
 
     def __post_init__(self) -> None:
-        whole("seed", self.seed)
-        whole("n_arms", self.n_arms, 1)
-        whole("horizon", self.horizon, 1)
+        as_int("seed", self.seed)
+        as_int("n_arms", self.n_arms, 1)
+        as_int("horizon", self.horizon, 1)
         if self.reward not in ("text", "scripts"):
             raise InvalidInputError(f'reward must be "text" or "scripts", got {self.reward!r}')
         try:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._checks import as_int
 from kinbandits._types import Matrix
 from kinbandits._value import Value, positive, real
-from kinbandits.environments.base import Round, StartRows, no_rows, seeded, whole
+from kinbandits.environments.base import Round, StartRows, no_rows, seeded
 from kinbandits.errors import InvalidInputError
 
 __all__ = ["Users"]
@@ -57,9 +58,9 @@ class Users(Value):
     horizon: int = 1000
 
     def __post_init__(self) -> None:
-        whole("seed", self.seed)
+        as_int("seed", self.seed)
         for field in ("n_users", "n_clusters", "n_items", "on_offer", "n_features", "horizon"):
-            whole(field, getattr(self, field), 1)
+            as_int(field, getattr(self, field), 1)
         if self.on_offer > self.n_items:
             raise InvalidInputError(f"on_offer is {self.on_offer}, but the catalogue has n_items={self.n_items}")
         object.__setattr__(self, "noise", positive("noise", self.noise, zero=True))

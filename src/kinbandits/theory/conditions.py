@@ -6,23 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._checks import number_array
+from kinbandits._checks import as_int, number_array
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import positive, real
-from kinbandits.errors import InvalidInputError, InvalidTypeError, NotPositiveSemidefiniteError
+from kinbandits.errors import InvalidInputError, NotPositiveSemidefiniteError
 
 _TOLERANCE = 1e-10  # of the largest entry: how far a matrix may be from symmetric and positive semidefinite
 
 
 def whole(name: str, value: object, least: int) -> int:
-    """``value`` as an int of at least ``least``."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
-        raise InvalidInputError(f"{name} must be at least {least}, got {value!r}")
-    return int(value)
+    """``value`` as an int of at least ``least``; 1e4 is one."""
+    integral = isinstance(value, float | np.floating) and float(value).is_integer()
+    return as_int(name, int(value) if integral else value, least)  # type: ignore[call-overload]
 
 
 def probability(name: str, value: float) -> float:
