@@ -145,7 +145,9 @@ class ConfidenceExploration(Schedule):
         norm_bound: a bound on the norm of the reward function.
         delta: probability of failure.
         ridge: of the policy.
-        form: ``"self-normalised"``, as above; ``"gob"`` has log(1 / delta) once, as Gang of Bandits prints it.
+        form: ``"self-normalised"``, as above; ``"tight"``, the root of the sum of the two squares, which holds too
+            (`kinbandits.theory.self_normalised_factor`); ``"gob"`` has log(1 / delta) once, as Gang of Bandits
+            prints it.
 
     Example:
         >>> round(ConfidenceExploration(noise=0.5, ridge=1.0, delta=0.1)(1, log_det=2.0), 4)
@@ -156,7 +158,7 @@ class ConfidenceExploration(Schedule):
     norm_bound: float = 1.0
     delta: float = 0.1
     ridge: float = 0.01
-    form: Literal["self-normalised", "gob"] = "self-normalised"
+    form: Literal["self-normalised", "tight", "gob"] = "self-normalised"
 
     needs_log_det: ClassVar[bool] = True
 
@@ -165,13 +167,14 @@ class ConfidenceExploration(Schedule):
         for name in ("noise", "norm_bound"):
             object.__setattr__(self, name, positive(name, getattr(self, name), zero=True))
         object.__setattr__(self, "delta", _probability("delta", self.delta))
-        if self.form not in ("self-normalised", "gob"):
-            raise InvalidInputError(f'form must be "self-normalised" or "gob", got {self.form!r}')
+        if self.form not in ("self-normalised", "tight", "gob"):
+            raise InvalidInputError(f'form must be "self-normalised", "tight" or "gob", got {self.form!r}')
 
     def __call__(self, t: int, log_det: float = 0.0) -> float:
-        times = 2.0 if self.form == "self-normalised" else 1.0
+        times = 1.0 if self.form == "gob" else 2.0
         spread = math.sqrt(max(log_det, 0.0) - times * math.log(self.delta))
-        return self.noise * spread + math.sqrt(self.ridge) * self.norm_bound
+        parts = self.noise * spread, math.sqrt(self.ridge) * self.norm_bound
+        return math.hypot(*parts) if self.form == "tight" else sum(parts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,6 +11,7 @@ from kinbandits import theory
 from kinbandits.cli import main
 from kinbandits.environments import RKHSProblem, SyntheticNews
 from kinbandits.paper import theory_runs
+from kinbandits.paper.theory_effects import wrong_similarity
 from kinbandits.paper.theory_runs import Size, growth, log_log_slope, rows_of, similarity_curves, width_runs
 
 
@@ -37,8 +38,8 @@ def test_growth_reads_a_trace():
     assert (found.log_g <= found.theorem_2 * (1 + 1e-9)).all()
     assert (found.sum_squared_width <= found.determinant_lemma).all()
     np.testing.assert_allclose(
-        found.regret_bound[-1],
-        theory.regret_bound(60, 3, theory_runs.DELTA, 0.2, problem.norm, 1.0, policy.log_det()),
+        found.self_normalised[-1],
+        theory.self_normalised_bound(60, theory_runs.DELTA, 0.2, problem.norm, 1.0, policy.log_det()),
     )
 
 
@@ -77,14 +78,39 @@ def test_the_command_writes_a_page_that_opens_offline(tmp_path, capsys):
     assert numbers["Theorem 1 bound at T"] > numbers["horizon T"] == 40
     assert numbers["regret at mu = 0: KMTL-UCB"] == numbers["regret at mu = 0: Independent"]
     page = (tmp_path / "t" / "index.html").read_text()
-    assert len(re.findall(r"<img src=\"data:image/svg", page)) == 5
+    assert len(re.findall(r"<img src=\"data:image/svg", page)) == 6
     assert not re.search(r"(src|href)=\"https?:", page)
-    for name in ("similarity", "growth", "regret", "widths", "effect"):
+    for name in ("similarity", "growth", "regret", "widths", "effect", "wrong"):
         assert (tmp_path / "t" / "figures" / f"{name}.png").stat().st_size > 10_000
         assert f'id="{name}"' in page
 
 
 def test_the_size_is_what_is_run():
     runs = theory_runs.regret_runs(Size(horizon=40, seeds=2))
-    assert runs.sup.shape == runs.kmtl.shape == (2, 40)
+    assert runs.sup.shape == runs.kmtl.shape == runs.proved.shape == (2, 40)
     assert [sum(s) + n for s, n in zip(runs.stages, runs.settled, strict=True)] == [40, 40]
+
+
+def test_theorem_1_is_drawn_with_the_rows_and_the_delta_of_its_own_algorithm():
+    runs = theory_runs.regret_runs(Size(horizon=40, seeds=1))
+    problem = theory_runs.hard_problem(0, 40)
+    sup = theory_runs.sup_for(problem, runs.ridge)
+    trace = kb.simulate(sup, problem)
+    assert sup.guarantee == pytest.approx(1 - theory_runs.DELTA)
+    arms, X = rows_of(trace, problem)
+    K = problem.similarity_matrix[np.ix_(arms, arms)] * problem.context_kernel(X, X)
+    assert runs.sup_log_g == pytest.approx(theory.log_g(K, runs.ridge))
+    bound = theory.regret_bound(40, 3, theory_runs.DELTA, runs.ridge, problem.norm, 1.0, runs.sup_log_g)
+    assert runs.theorem_1 == pytest.approx(bound)
+    assert runs.sup[0, -1] <= bound
+    assert runs.proved[0, -1] <= runs.growth.self_normalised[-1] < bound
+    assert runs.missed == 0
+
+
+def test_a_wrong_similarity_costs_norm_and_bound():
+    wrong = wrong_similarity(Size(horizon=30, seeds=1), true=0.6, used=(0.0, 0.6, 0.95))
+    assert wrong.inflation[1] == pytest.approx(1.0)
+    assert wrong.inflation[0] > 1.0
+    assert wrong.inflation[2] > wrong.inflation[0]
+    assert wrong.bound[1] < wrong.bound[0]  # taken for strangers: a larger norm and a larger log g
+    assert (wrong.proved <= wrong.bound).all()

@@ -34,6 +34,21 @@ ORDINARY = {
     "lin_ucb_rate": {"horizon": 100, "n_features": 3, "n_arms": 2},
     "cgp_ucb_rate": {"horizon": 100, "log_g": 5.0},
     "cgp_ucb_bound": {"horizon": 100, "delta": 0.1, "ridge": 1.0, "norm_bound": 1.0, "log_g": 5.0},
+    "cgp_ucb_prior_bound": {"horizon": 100, "n_arms": 3, "delta": 0.1, "ridge": 1.0, "log_g": 5.0},
+    "stage_delta": {"horizon": 100, "delta": 0.1},
+    "self_normalised_factor": {"log_g": 5.0, "delta": 0.1, "ridge": 1.0, "norm_bound": 1.0, "noise": 0.5},
+    "self_normalised_bound": {
+        "horizon": 100,
+        "delta": 0.1,
+        "ridge": 1.0,
+        "norm_bound": 1.0,
+        "kernel_bound": 1.0,
+        "log_g": 5.0,
+        "noise": 0.5,
+    },
+    "norm_inflation": {"true": np.eye(2), "used": np.eye(2)},
+    "task_kernel": {"b": 0.5, "n_arms": 3},
+    "task_norm_bound": {"b": 0.5, "n_arms": 3, "norm_bound": 1.0, "deviation": 0.5},
     "log_g": {"K": np.eye(2), "ridge": 1.0},
     "information_gain": {"K": np.eye(2), "ridge": 1.0},
     "rank_bound": {"rank_z": 2, "rank_x": 2, "horizon": 100, "kernel_bound": 1.0, "ridge": 1.0},
@@ -71,11 +86,16 @@ REFUSED = {
     "prior": [-0.5, 1.5],
     "n": [0],
     "count": [-1],
+    "noise": [-0.1, np.nan],
+    "true": [[[1.0, 2.0], [2.0, 1.0]], np.eye(3)],
+    "used": [[[1.0, 2.0], [2.0, 1.0]], np.eye(3)],
+    "b": [-0.1],
+    "deviation": [-0.1, np.inf],
 }
 
 
 def test_every_function_is_listed():
-    assert sorted(theory.__all__) == sorted(ORDINARY)
+    assert sorted(theory.__all__) == sorted([*ORDINARY, "check_self_normalised"])
     assert kb.theory is theory
 
 
@@ -94,7 +114,7 @@ def test_refuses_by_name(name):
             assert isinstance(caught.value, kb.errors.KinbanditsError), (argument, bad)
 
 
-@pytest.mark.parametrize("name", ["regret_bound", "rank_bound", "width_lower_bound"])
+@pytest.mark.parametrize("name", ["regret_bound", "rank_bound", "width_lower_bound", "self_normalised_bound"])
 def test_form_is_one_of_two(name):
     with pytest.raises(ValueError, match="form must be one of"):
         getattr(theory, name)(**ORDINARY[name], form="proved")

@@ -181,12 +181,26 @@ def test_theorem_1_bounds_the_regret_and_how_loose_it_is(runs):
     print()
     for name, env, ridge, run in runs:
         log_g = log_g_of_run(env, run.policy, ridge)
-        bound = theory.regret_bound(env.horizon, env.n_arms, DELTA, ridge, env.norm, 1.0, log_g)
+        allowed = 1 - run.policy.guarantee  # Theorem 1's delta for stages with Lemma 1's
+        bound = theory.regret_bound(env.horizon, env.n_arms, allowed, ridge, env.norm, 1.0, log_g)
         print(
             f"{name}: regret {run.regret:.0f}, bound {bound:.0f} ({bound / run.regret:.0f} times), T {env.horizon}"
         )
         assert run.regret <= bound
         assert bound > env.horizon
+
+
+def test_theorem_1_is_false_for_the_best_realised_reward():
+    """Two arms that pay 0 or 1 with even chance: any choice loses 1/4 a round against the better of the two coins.
+
+    f* = 1/2 for both, a constant context, k = 1 within an arm: log g <= 2 log(1 + T). Against the best *mean* regret
+    is 0.
+    """
+    T = 10**10
+    bound = theory.regret_bound(T, 2, 0.1, 1.0, 1.0, 1.0, 2 * math.log1p(T))
+    assert bound < T / 4
+    coins = np.random.default_rng(0).integers(0, 2, (4000, 2))
+    assert (coins.max(axis=1) - coins[:, 0]).mean() == pytest.approx(0.25, abs=0.03)
 
 
 def test_determinant_lemma_along_a_run_of_kmtl_ucb():

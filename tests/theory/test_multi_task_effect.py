@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from kinbandits.paper.theory_runs import Size, multi_task_effect
+from kinbandits.paper.theory_effects import multi_task_effect
+from kinbandits.paper.theory_runs import Size
 
 
 @pytest.fixture(scope="module")

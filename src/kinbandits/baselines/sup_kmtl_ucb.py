@@ -54,7 +54,8 @@ class SupKMTLUCB(KernelPolicy):
         similarity: k_Z, known beforehand (not `Estimated`). Default: `Independent()`.
         kernel: a sum of `Term`, in place of the two above.
         delta: each interval of Lemma 1 fails with probability delta / (T N); all of them hold in all stages with
-            probability 1 - delta Q.
+            probability 1 - delta Q, and Theorem 1's bound with 1 - delta (Q + 1), which is ``guarantee``. For a
+            guarantee of 1 - p give ``kb.theory.stage_delta(horizon, p)``.
         norm_bound: c, a bound on the RKHS norm of the true reward function.
         ridge: lambda.
         candidates: the most candidates that a round may have (N of the confidence factor); the number of arms
@@ -142,6 +143,11 @@ class SupKMTLUCB(KernelPolicy):
     def confidence_factor(self) -> float:
         """alpha of Lemma 1."""
         return theory.confidence_factor(self.horizon, self.candidates, self.delta)
+
+    @property
+    def guarantee(self) -> float:
+        """1 - delta (Q + 1), at least 0: the probability with which Theorem 1 bounds the regret of this policy."""
+        return max(0.0, 1.0 - self.delta * (self.n_stages + 1))
 
     @property
     def exploration(self) -> float:

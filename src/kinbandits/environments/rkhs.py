@@ -1,7 +1,7 @@
 """A problem that the paper's theorems cover: rewards are a function of known RKHS norm plus bounded noise.
 
 Notation
-    K_arm  (N, N)    K_Z(mu), ones on the diagonal and mu elsewhere
+    K_arm  (N, N)    K_Z(mu), ones on the diagonal and mu elsewhere; or any that is given
     C      (M, d)    centres, uniform in [-1, 1]^d
     G      (N, M)    standard normals, scaled
     f*     f_a(x) = sum over j of B[a, j] k_X(C[j], x), with B = K_arm^1/2 G
@@ -22,7 +22,7 @@ from kinbandits._value import Value, positive
 from kinbandits.environments.base import Round, StartRows, no_rows, seeded
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF, as_kernel
-from kinbandits.similarity import Mixed
+from kinbandits.similarity import Known, Mixed, Similarity
 from kinbandits.theory import equicorrelated
 
 
@@ -45,6 +45,7 @@ class RKHSProblem(Value):
         amplitude: root mean square of f*.
         noise: noise is within [-noise, noise]; Lemma 1 allows at most 0.5.
         two_point: noise is -noise or +noise, the worst case, instead of uniform.
+        arm_kernel: (N, N) any K_Z in place of K_Z(mu); ``mu`` and ``n_arms`` then say nothing.
 
     Example:
         >>> problem = RKHSProblem(mu=0.5, n_arms=3, horizon=100)
@@ -62,8 +63,12 @@ class RKHSProblem(Value):
     amplitude: float = 0.3
     noise: float = 0.5
     two_point: bool = False
+    arm_kernel: Any = None
 
     def __post_init__(self) -> None:
+        if self.arm_kernel is not None:
+            object.__setattr__(self, "arm_kernel", Known(self.arm_kernel).given)
+            object.__setattr__(self, "n_arms", len(self.arm_kernel))
         as_int("seed", self.seed)
         for field in ("n_arms", "horizon", "n_features", "centres"):
             as_int(field, getattr(self, field), 1)
@@ -78,7 +83,7 @@ class RKHSProblem(Value):
     @property
     def name(self) -> str:
         """For tables and figures."""
-        return f"RKHS problem (mu {self.mu:g})"
+        return "RKHS problem" + (f" (mu {self.mu:g})" if self.arm_kernel is None else "")
 
     @property
     def arms(self) -> list[int]:
@@ -86,14 +91,14 @@ class RKHSProblem(Value):
         return list(range(self.n_arms))
 
     @property
-    def similarity(self) -> Mixed:
+    def similarity(self) -> Similarity:
         """k_Z, for a policy that is to know it."""
-        return Mixed(self.mu)
+        return Mixed(self.mu) if self.arm_kernel is None else Known(self.arm_kernel)
 
     @property
     def similarity_matrix(self) -> Matrix:
-        """K_Z(mu)."""
-        return equicorrelated(self.mu, self.n_arms)
+        """K_Z."""
+        return equicorrelated(self.mu, self.n_arms) if self.arm_kernel is None else np.array(self.arm_kernel)
 
     @property
     def norm(self) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,14 @@ from kinbandits._types import Matrix, Vector
 from kinbandits.baselines import SupKMTLUCB
 from kinbandits.environments import Environment, RKHSProblem
 from kinbandits.errors import InvalidInputError
+from kinbandits.exploration import ConfidenceExploration
 from kinbandits.kernels import RBF, Kernel
-from kinbandits.policies import KMTLUCB, Policy
-from kinbandits.similarity import Independent, Similarity
+from kinbandits.policies import KMTLUCB
+from kinbandits.similarity import Similarity
 from kinbandits.simulate import simulate
 from kinbandits.trace import Trace
 
 DELTA = 0.1
-MUS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,7 @@ class Growth:
     rank: NDArray[np.intp]
     corollary_1: Vector
     theorem_2: Vector
-    regret_bound: Vector
-    cgp_bound: Vector
+    self_normalised: Vector
     sum_squared_width: Vector
     determinant_lemma: Vector
 
@@ -124,7 +123,7 @@ def growth(
     """
     arms, X = rows_of(trace, environment)
     K = similarity[np.ix_(arms, arms)] * context_kernel(X, X)
-    c, N, r_z = float(K.diagonal().max()), len(similarity), int(np.linalg.matrix_rank(similarity))
+    c, r_z = float(K.diagonal().max()), int(np.linalg.matrix_rank(similarity))
     squared = np.cumsum(np.asarray(trace["width"]) ** 2)
     times = np.unique(np.geomspace(4, len(arms), points).astype(np.intp))
     found: list[tuple[Any, ...]] = []
@@ -141,8 +140,7 @@ def growth(
                 int(np.sum(values > t * np.finfo(float).eps * values[-1])),
                 theory.effective_rank_bound(r, T, c, ridge),
                 theory.rank_bound(r_z, r_x, T, c, ridge),
-                theory.regret_bound(int(t), N, DELTA, ridge, norm_bound, c, log_g),
-                theory.cgp_ucb_bound(int(t), DELTA, ridge, norm_bound, log_g),
+                theory.self_normalised_bound(int(t), DELTA, ridge, norm_bound, c, log_g),
                 squared[t - 1],
                 theory.squared_width_sum_bound(log_g, c, ridge),
             )
@@ -155,13 +153,29 @@ def growth(
 
 @dataclass(frozen=True)
 class RegretRuns:
-    """Cumulative expected regret of both algorithms, (runs, T) each, and the bound along the first run."""
+    """Cumulative expected regret of three algorithms, (runs, T) each, and bounds on the first run.
+
+    Attributes:
+        sup: SupKMTL-UCB, whose Theorem 1 holds with probability 1 - `DELTA`.
+        proved: KMTL-UCB with the self-normalised radius.
+        kmtl: KMTL-UCB with a constant exploration, as one would run it.
+        growth: along the rows of ``proved``, whose bound holds for every t at once.
+        sup_log_g: log g of SupKMTL-UCB's own rows.
+        theorem_1, cgp_agnostic, cgp_prior: bounds at T, of an algorithm that knows T, with that log g.
+        missed: rounds of ``proved``, in all runs, in which the interval of the chosen arm misses f*.
+    """
 
     horizon: int
     ridge: float
     sup: Matrix
+    proved: Matrix
     kmtl: Matrix
     growth: Growth
+    sup_log_g: float
+    theorem_1: float
+    cgp_agnostic: float
+    cgp_prior: float
+    missed: int
     stages: list[list[int]]
     settled: list[int]
     slopes: dict[str, float] = field(default_factory=dict)
@@ -181,12 +195,12 @@ def sup_for(problem: RKHSProblem, ridge: float) -> SupKMTLUCB:
         context_kernel=problem.context_kernel,
         norm_bound=problem.norm,
         ridge=ridge,
-        delta=DELTA,
+        delta=theory.stage_delta(problem.horizon, DELTA),
     )
 
 
 def kmtl_for(
-    problem: RKHSProblem, ridge: float, similarity: Similarity | None = None, exploration: float = 0.3
+    problem: RKHSProblem, ridge: float, similarity: Similarity | None = None, exploration: Any = 0.3
 ) -> KMTLUCB:
     """KMTL-UCB with the problem's kernel, uniform weights and ordinary posteriors, as the analysis has it."""
     return KMTLUCB(
@@ -199,25 +213,73 @@ def kmtl_for(
     )
 
 
+def proved_for(
+    problem: RKHSProblem, ridge: float, similarity: Similarity | None = None, inflation: float = 1.0
+) -> KMTLUCB:
+    """KMTL-UCB with the radius of `theory.self_normalised_bound`; ``inflation`` multiplies the norm of f*."""
+    schedule = ConfidenceExploration(0.5, inflation * problem.norm, DELTA, ridge, form="tight")
+    policy = kmtl_for(problem, ridge, similarity, schedule)
+    theory.check_self_normalised(policy)
+    return policy
+
+
 def regret_runs(size: Size, ridge: float = 0.1) -> RegretRuns:
-    """Both algorithms on the same problems."""
-    runs = _each(size.jobs, _both, [(seed, size.horizon, ridge) for seed in range(size.seeds)])
+    """All three algorithms on the same problems."""
+    runs = each(size.jobs, _three, [(seed, size.horizon, ridge) for seed in range(size.seeds)])
     problem = hard_problem(0, size.horizon)
-    trace = runs[0][0]
-    along = growth(trace, problem, problem.similarity_matrix, problem.context_kernel, ridge, problem.norm)
-    sup, kmtl = (np.array([run[i].cumulative_expected_regret for run in runs]) for i in (1, 0))
-    slopes = {"SupKMTL-UCB": log_log_slope(sup.mean(axis=0)), "KMTL-UCB": log_log_slope(kmtl.mean(axis=0))}
+    T, N, norm, k_X = problem.horizon, problem.n_arms, problem.norm, problem.context_kernel
+    along = growth(runs[0].proved, problem, problem.similarity_matrix, k_X, ridge, norm)
+    arms, X = rows_of(runs[0].sup, problem)
+    log_g = theory.log_g(problem.similarity_matrix[np.ix_(arms, arms)] * k_X(X, X), ridge)
+    regrets = {
+        name: np.array([getattr(run, field).cumulative_expected_regret for run in runs])
+        for name, field in (("SupKMTL-UCB", "sup"), ("KMTL-UCB, proved radius", "proved"), ("KMTL-UCB", "kmtl"))
+    }
     return RegretRuns(
-        size.horizon, ridge, sup, kmtl, along, [run[2] for run in runs], [run[3] for run in runs], slopes
+        horizon=T,
+        ridge=ridge,
+        sup=regrets["SupKMTL-UCB"],
+        proved=regrets["KMTL-UCB, proved radius"],
+        kmtl=regrets["KMTL-UCB"],
+        growth=along,
+        sup_log_g=log_g,
+        theorem_1=theory.regret_bound(T, N, DELTA, ridge, norm, 1.0, log_g),
+        cgp_agnostic=theory.cgp_ucb_bound(T, DELTA, ridge, norm, log_g),
+        cgp_prior=theory.cgp_ucb_prior_bound(T, N, DELTA, ridge, log_g),
+        missed=sum(run.missed for run in runs),
+        stages=[run.stages for run in runs],
+        settled=[run.settled for run in runs],
+        slopes={name: log_log_slope(values.mean(axis=0)) for name, values in regrets.items()},
     )
 
 
-def _both(seed: int, horizon: int, ridge: float) -> tuple[Trace, Trace, list[int], int]:
+class _Three(NamedTuple):
+    sup: Trace
+    proved: Trace
+    kmtl: Trace
+    stages: list[int]
+    settled: int
+    missed: int
+
+
+def _three(seed: int, horizon: int, ridge: float) -> _Three:
     problem = hard_problem(seed, horizon)
     sup = sup_for(problem, ridge)
     trace = simulate(sup, problem)
-    kmtl = simulate(kmtl_for(problem, ridge), problem, numbers=True)
-    return kmtl, trace, [len(s) for s in sup.stages], len(sup.settled)
+    policy = proved_for(problem, ridge)
+    proved = simulate(policy, problem, numbers=True)
+    # The interval of a round has the beta of the rows before it.
+    arms, X = rows_of(proved, problem)
+    K = problem.similarity_matrix[np.ix_(arms, arms)] * problem.context_kernel(X, X)
+    gains = np.concatenate(
+        [[0.0], 2.0 * np.cumsum(np.log(np.diagonal(np.linalg.cholesky(np.eye(len(K)) + K / ridge))))]
+    )
+    radius = ConfidenceExploration(0.5, problem.norm, DELTA, ridge, form="tight")
+    means = np.array([r.means[a] for r, a in zip(problem.rounds(), arms, strict=True)])  # type: ignore[index]
+    beta = np.array([radius(t + 1, log_det=gain) for t, gain in enumerate(gains[:-1])])
+    missed = int(np.sum(np.abs(proved["mean"] - means) > beta * proved["width"] * (1 + 1e-9)))
+    kmtl = simulate(kmtl_for(problem, ridge), problem)
+    return _Three(trace, proved, kmtl, [len(s) for s in sup.stages], len(sup.settled), missed)
 
 
 def log_log_slope(regret: Vector) -> float:
@@ -269,48 +331,7 @@ def width_runs(horizon: int = 200, ridge: float = 5.0, mus: Sequence[float] = (0
     return found
 
 
-# -- the multi-task effect --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class MultiTaskEffect:
-    """Final expected regret, (seeds, mus) each."""
-
-    mus: Vector
-    horizon: int
-    kin: Matrix
-    alone: Matrix
-
-
-def effect_problem(seed: int, mu: float, horizon: int) -> RKHSProblem:
-    """Short length scale: what one arm is shown says little about what another is, unless they are kin."""
-    return RKHSProblem(
-        seed=seed,
-        mu=mu,
-        n_arms=5,
-        horizon=horizon,
-        context_kernel=RBF(0.15),
-        centres=60,
-        amplitude=0.5,
-        noise=0.25,
-    )
-
-
-def multi_task_effect(size: Size, mus: Sequence[float] = MUS) -> MultiTaskEffect:
-    """KMTL-UCB that knows mu, and the same with `Independent`, on a family of problems from mu = 0 to 1."""
-    tasks = [(seed, mu, size.horizon) for seed in range(size.seeds) for mu in mus]
-    pairs = np.array(_each(size.jobs, _kin_and_alone, tasks)).reshape(size.seeds, len(mus), 2)
-    return MultiTaskEffect(np.array(mus), size.horizon, pairs[..., 0], pairs[..., 1])
-
-
-def _kin_and_alone(seed: int, mu: float, horizon: int) -> tuple[float, float]:
-    problem = effect_problem(seed, mu, horizon)
-    policies: list[Policy] = [kmtl_for(problem, 0.1), kmtl_for(problem, 0.1, Independent())]
-    first, second = (simulate(p, problem).final_expected_regret for p in policies)
-    return first, second
-
-
-def _each(jobs: int, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
+def each(jobs: int, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
     """The function on every task, in ``jobs`` processes."""
     if jobs == 1:
         return [function(*task) for task in tasks]

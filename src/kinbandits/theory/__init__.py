@@ -1,8 +1,9 @@
 """The paper's analysis as pure functions: numbers in, a bound out, with the paper's number in each docstring.
 
 ``regret`` holds confidence factors, Theorem 1 and the steps of its proof, and the bounds of neighbours;
-``spectrum`` what a kernel matrix says (log g, ranks, Theorems 2 and 3, Corollary 1); ``widths`` the bounds on
-the width s. Every function refuses arguments outside the conditions of its statement and says which one.
+``spectrum`` what a kernel matrix says (log g, ranks, Theorems 2 and 3, Corollary 1); ``widths`` the bounds on the
+width s; ``self_normalised`` a bound for KMTL-UCB itself, and what a wrong similarity costs. Every function refuses
+arguments outside the conditions of its statement and says which one.
 
 >>> import kinbandits as kb
 >>> K = kb.theory.equicorrelated(mu=0.5, n_arms=3)
@@ -12,6 +13,7 @@ the width s. Every function refuses arguments outside the conditions of its stat
 
 from kinbandits.theory.regret import (
     cgp_ucb_bound,
+    cgp_ucb_prior_bound,
     cgp_ucb_rate,
     confidence_factor,
     gap_bound,
@@ -20,7 +22,16 @@ from kinbandits.theory.regret import (
     n_stages,
     radius,
     regret_bound,
+    stage_delta,
     stage_size_bound,
+)
+from kinbandits.theory.self_normalised import (
+    check_self_normalised,
+    norm_inflation,
+    self_normalised_bound,
+    self_normalised_factor,
+    task_kernel,
+    task_norm_bound,
 )
 from kinbandits.theory.spectrum import (
     effective_rank,
@@ -40,7 +51,9 @@ from kinbandits.theory.widths import (
 
 __all__ = [
     "cgp_ucb_bound",
+    "cgp_ucb_prior_bound",
     "cgp_ucb_rate",
+    "check_self_normalised",
     "confidence_factor",
     "effective_rank",
     "effective_rank_bound",
@@ -52,11 +65,17 @@ __all__ = [
     "log_g",
     "log_g_of_similarity",
     "n_stages",
+    "norm_inflation",
     "radius",
     "rank_bound",
     "regret_bound",
+    "self_normalised_bound",
+    "self_normalised_factor",
     "squared_width_sum_bound",
+    "stage_delta",
     "stage_size_bound",
+    "task_kernel",
+    "task_norm_bound",
     "width_lower_bound",
     "width_sum_bound",
     "width_upper_bound",

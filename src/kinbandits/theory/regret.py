@@ -187,6 +187,32 @@ def cgp_ucb_rate(horizon: int, log_g: float) -> float:
     return math.sqrt(whole("horizon", horizon, 1)) * positive("log_g", log_g, zero=True)
 
 
+def stage_delta(horizon: int, delta: float) -> float:
+    """delta / (Q + 1): what ``delta=`` of `SupKMTLUCB` must be for Theorem 1 to hold with probability 1 - delta.
+
+    Lemma 1's intervals fail with delta each in Q stages, and Azuma's inequality once more.
+
+    >>> round(stage_delta(horizon=1000, delta=0.1), 6)
+    0.0125
+    """
+    return probability("delta", delta) / (n_stages(horizon) + 1)
+
+
+def cgp_ucb_prior_bound(horizon: int, n_arms: int, delta: float, ridge: float, log_g: float) -> float:
+    """CGP-UCB's bound where f* is drawn from the Gaussian process: sqrt(C T beta_T gamma_T) + 2.
+
+    C = 8 / log(1 + 1 / lambda), beta_T = 2 log(N T^2 pi^2 / (6 delta)), gamma_T = log(g) / 2, with Gaussian noise
+    of variance lambda and k~(x~, x~) <= 1 (Krause and Ong, 2011, Theorem 1, for N arms).
+
+    >>> round(cgp_ucb_prior_bound(1000, 5, 0.1, 1.0, log_g=20.0))
+    2053
+    """
+    T, N, p = whole("horizon", horizon, 1), whole("n_arms", n_arms, 1), probability("delta", delta)
+    gain = positive("log_g", log_g, zero=True) / 2
+    beta = 2 * math.log(N * T**2 * math.pi**2 / (6 * p))
+    return math.sqrt(8 / math.log1p(1 / ridge_of(ridge)) * T * beta * gain) + 2
+
+
 def cgp_ucb_bound(horizon: int, delta: float, ridge: float, norm_bound: float, log_g: float) -> float:
     """CGP-UCB's agnostic regret bound with its constants: sqrt(C T beta_T gamma_T) + 2.
 
