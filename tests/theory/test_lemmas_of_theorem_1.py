@@ -193,7 +193,7 @@ def test_theorem_1_bounds_the_regret_and_how_loose_it_is(runs):
 def test_theorem_1_is_false_for_the_best_realised_reward():
     """Two arms that pay 0 or 1 with even chance: any choice loses 1/4 a round against the better of the two coins.
 
-    f* = 1/2 for both, a constant context, k = 1 within an arm: log g <= 2 log(1 + T). Against the best *mean* regret
+    f* = 1/2 for both, a constant context, k = 1 within an arm: log g <= 2 log(1 + T). Against the best mean regret
     is 0.
     """
     T = 10**10
