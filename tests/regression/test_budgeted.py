@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from kinbandits.errors import BudgetWarning, InvalidInputError
 from kinbandits.history import History
 from kinbandits.regression import Query
 from kinbandits.regression.base import Ridge
-from kinbandits.regression.budget_report import needed_points
 from kinbandits.regression.budgeted import BudgetedRegression
-from kinbandits.regression.embeddings import FeatureMap
+from kinbandits.regression.budgeted.followers import FeatureMap
+from kinbandits.regression.budgeted.report import needed_points
+from kinbandits.regression.budgeted.saved import to_arrays
 from kinbandits.regression.inverse import Inverse
 from kinbandits.regression.linalg import low_rank_root, posterior_inverse
 from kinbandits.regression.naive import NaiveRegression
@@ -84,49 +86,87 @@ def test_sum_of_terms_equals_naive():
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES, ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("pooled", [False, True])
-def test_sums_follow_the_dictionary_exactly_while_rows_are_kept(similarity, pooled, monkeypatch):
+def test_sums_follow_the_dictionary_exactly_while_rows_are_kept(similarity):
     """After many swaps the sums are those that a rebuild from the rows kept, at the same points, gives."""
-    if pooled and not similarity.fixed:
-        pytest.skip("sums of a similarity that changes are never pooled")
-    if pooled:
-        monkeypatch.setattr("kinbandits.regression.budget_model.MOST_SUMS", 1)
     settings = settings_of(similarity, budget=12, length_scale=1.5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)
         engine = BudgetedRegression(settings, History.of(N, *rows(2, 200)))
     model = engine.model
-    assert model.swaps >= 10
-    assert model.sums.pooled == pooled
+    assert model.tally.swaps >= 10
+    assert model.sums.joint == similarity.fixed
     assert engine.keeps_all_rows
     model.refresh()
-    S, v = model.sums.system(model.dictionary.lending(model.K_arms), model.arm_weights())
+    S, v = model.sums.system(model.points.lending, model.arm_weights())
     h = engine.history
-    k = settings.terms.gram(model.K_arms, model.dictionary.arms, model.dictionary.contexts, h.arms, h.contexts)
+    k = settings.terms.gram(model.points.K_arms, model.points.arms, model.points.contexts, h.arms, h.contexts)
     np.testing.assert_allclose(S, k @ k.T, atol=1e-9 * np.abs(S).max())
     np.testing.assert_allclose(v, k @ h.rewards, atol=1e-9 * np.abs(v).max())
-    P, A = posterior_inverse(model.dictionary.gram(model.K_arms), k @ k.T, settings.ridge)
-    np.testing.assert_allclose(model.P.matrix, P, atol=1e-6 * np.abs(P).max())
-    np.testing.assert_allclose(model.w, A @ (k @ h.rewards), atol=1e-6)
+    P, A = posterior_inverse(model.points.gram, k @ k.T, settings.ridge)
+    np.testing.assert_allclose(model.posterior.P, P, atol=1e-6 * np.abs(P).max())
+    np.testing.assert_allclose(model.posterior.w, A @ (k @ h.rewards), atol=1e-6)
 
 
-def test_older_rows_live_on_as_projections():
-    """With 1,500 rows and 256 kept the sums of a smooth kernel stay within 1e-4 of a rebuild from all rows.
+def one_by_one(settings, arms, contexts, rewards):
+    engine = BudgetedRegression(settings, History(N))
+    for a, x, r in zip(arms, contexts, rewards, strict=True):
+        engine.observe(np.array([a]), x[None, :], np.array([r]))
+    return engine
 
-    On any processor: projections that amplify rounding would be off by a tenth with some BLAS kernels.
+
+@pytest.mark.parametrize(("weighting", "bound"), [("per_arm", 1e-4), ("uniform", 1e-3)])
+def test_older_rows_live_on_as_projections(weighting, bound):
+    """With 1,500 rows and 256 kept the sums of a smooth kernel stay near a rebuild from all rows.
+
+    On any processor: projections that amplify rounding would be off by a tenth with some BLAS kernels. Sums of the
+    context kernel (per_arm) know more of other arms' points than sums of the full kernel (uniform).
     """
-    settings = settings_of(kb.Independent(), budget=60, length_scale=2.5)
+    settings = settings_of(kb.Independent(), budget=60, length_scale=2.5, weighting=weighting)
     arms, contexts, rewards = rows(4, 1500, d=2)
-    engine = BudgetedRegression(settings, History.of(N, arms, contexts, rewards))
+    engine = one_by_one(settings, arms, contexts, rewards)
     model = engine.model
-    assert len(model.kept) == 256
-    S, v = model.sums.system(model.dictionary.lending(model.K_arms), model.arm_weights())
-    k = settings.terms.gram(model.K_arms, model.dictionary.arms, model.dictionary.contexts, arms, contexts)
-    assert np.abs(S - k @ k.T).max() < 1e-4 * np.abs(S).max()
-    assert np.abs(v - k @ rewards).max() < 1e-4 * np.abs(v).max()
+    assert len(model.recent) == 256
+    assert model.sums.joint == (weighting == "uniform")
+    model.sum_up()
+    S, v = model.sums.system(model.points.lending, model.arm_weights())
+    k = settings.terms.gram(model.points.K_arms, model.points.arms, model.points.contexts, arms, contexts)
+    weighted = k * model.arm_weights()[arms]
+    assert np.abs(S - weighted @ k.T).max() < bound * np.abs(S).max()
+    assert np.abs(v - weighted @ rewards).max() < bound * np.abs(v).max()
     naive = NaiveRegression(settings, History.of(N, arms, contexts, rewards))
     q = query(5, rounds=20, d=2)
     assert np.abs(engine.predict(q).mean - naive.predict(q).mean).max() < 0.05
+
+
+@pytest.mark.parametrize("memory", MEMORIES, ids=repr)
+@pytest.mark.parametrize("weighting", ["uniform", "per_arm"])
+@pytest.mark.parametrize("similarity", SIMILARITIES, ids=lambda s: type(s).__name__)
+def test_many_rows_at_once_are_learned_exactly_at_the_points_drawn(similarity, weighting, memory):
+    settings = settings_of(similarity, budget=100, length_scale=2.0, weighting=weighting, memory=memory)
+    h = History.of(N, *rows(21, 700, d=2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)
+        engine = BudgetedRegression(settings, h)
+        slow = one_by_one(settings, h.arms, h.contexts, h.rewards)
+    model = engine.model
+    np.testing.assert_array_equal(engine.counts, slow.counts)
+    assert model.tally.n == 700
+    assert model.tally.squares == pytest.approx(slow.model.tally.squares)
+    if memory is None:
+        np.testing.assert_allclose(model.points.K_arms[0], similarity.matrix(h), atol=1e-9)
+    live = h if memory is None or memory.rows is None else h.recent(20)
+    weights = np.ones(len(live)) if memory is None else memory.weights(len(live))
+    k = settings.terms.gram(model.points.K_arms, model.points.arms, model.points.contexts, live.arms, live.contexts)
+    S, v = model.sums.system(model.points.lending, model.arm_weights())
+    weighted = k * weights * model.arm_weights()[live.arms]
+    np.testing.assert_allclose(S, weighted @ k.T, atol=1e-10 * np.abs(S).max())
+    np.testing.assert_allclose(v, weighted @ live.rewards, atol=1e-10 * np.abs(v).max())
+    for x, r in zip(*rows(22, 300, d=2)[1:], strict=True):  # and it goes on
+        engine.observe(np.array([1]), x[None, :], np.array([r]))
+        slow.observe(np.array([1]), x[None, :], np.array([r]))
+    a, b = engine.predict(query(9, rounds=30, d=2)), slow.predict(query(9, rounds=30, d=2))
+    assert np.abs(a.mean - b.mean).mean() < 0.02
+    assert np.abs(a.width - b.width).mean() < 0.1 * b.width.mean()
 
 
 def test_width_keeps_the_residual():
@@ -203,11 +243,11 @@ def test_low_rank_similarity_gives_the_same_numbers(monkeypatch):
     assert U.shape[1] < 30
     np.testing.assert_allclose(U @ U.T, similarity.matrix(History(90)), atol=1e-9)
     assert low_rank_root(np.eye(90)) is None
-    policy = kb.KMTLUCB(90, context_kernel=kb.RBF(), similarity=similarity, engine=kb.Budgeted(points=40))
+    policy = kb.KMTLUCB(90, context_kernel=kb.RBF(), similarity=similarity, engine=kb.Budgeted(points=60))
     policy.observe(rng.integers(0, 90, 150), rng.standard_normal((150, 2)), rng.random(150))
     X = rng.standard_normal((5, 1, 2))
     fast = policy.predict(X)
-    monkeypatch.setattr("kinbandits.regression.budgeted.low_rank_root", lambda K: None)
+    monkeypatch.setattr("kinbandits.regression.budgeted.engine.low_rank_root", lambda K: None)
     plain = policy.copy()
     plain.regression._root_at = -1
     slow = plain.predict(X)
@@ -227,7 +267,7 @@ def test_a_thousand_arms():
     for x in rng.uniform(-1, 1, (30, 3)):
         decision = policy.choose(x)
         policy.update(decision, float(z[decision.arm, 0]))
-    assert policy.regression.model.sums.pooled
+    assert policy.regression.model.sums.joint
     mean, _ = policy.predict(np.zeros(3))
     assert np.corrcoef(mean, z[:, 0])[0, 1] > 0.5  # 30 rows say something of all 1,000 arms
 
@@ -331,19 +371,32 @@ def test_saved_and_loaded_it_goes_on_the_same(similarity, memory, tmp_path):
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)
-        policy.observe(rng.integers(0, N, 300), rng.standard_normal((300, 3)), rng.random(300))
-    assert policy.regression.model.swaps
+        for a, x, r in zip(rng.integers(0, N, 300), rng.standard_normal((300, 3)), rng.random(300), strict=True):
+            policy.observe([int(a)], x[None, :], [r])
+    assert policy.regression.model.tally.swaps
     policy.save(tmp_path / "p.zip")
     other = kb.load(tmp_path / "p.zip")
     assert other.n_observations == 300
     assert (other.engine, other.memory) == (kb.Budgeted(points=16), memory)
-    for x in rng.standard_normal((40, 3)):
-        a, b = policy.choose(x, scores=True), other.choose(x, scores=True)
-        assert a.arm == b.arm
-        np.testing.assert_allclose(a.scores, b.scores, rtol=1e-12)
-        reward = float(rng.random())
-        policy.update(a, reward)
-        other.update(b, reward)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)
+        for x in rng.standard_normal((40, 3)):
+            a, b = policy.choose(x, scores=True), other.choose(x, scores=True)
+            assert a.arm == b.arm
+            np.testing.assert_allclose(a.scores, b.scores, rtol=1e-12)
+            reward = float(rng.random())
+            policy.update(a, reward)
+            other.update(b, reward)
+
+
+def test_a_file_with_sums_of_each_arm_is_read():
+    """tests/formats/budgeted-v1.kb: Mixed(mu=0.4), 32 points, 400 rows, as it was saved first."""
+    policy = kb.load(Path(__file__).parent.parent / "formats" / "budgeted-v1.kb")
+    mean, width = policy.predict(np.ones(2))
+    np.testing.assert_allclose(mean, [0.41003966, 0.68934792, 0.44518158, 0.58829606], atol=1e-8)
+    np.testing.assert_allclose(width, [0.29812248, 0.55109859, 1.32161444, 0.62888498], atol=1e-8)
+    policy.regression.model.refresh()  # the sums, too
+    np.testing.assert_allclose(policy.predict(np.ones(2)).mean, mean, atol=1e-6)
 
 
 def test_arms_come_and_go():
@@ -366,8 +419,7 @@ def test_arms_come_and_go():
         np.testing.assert_allclose(b.width, a.width, atol=1e-7)
 
 
-def test_pooled_sums_cannot_give_back_an_arm_that_is_no_longer_kept(monkeypatch):
-    monkeypatch.setattr("kinbandits.regression.budget_model.MOST_SUMS", 1)
+def test_an_arm_that_shares_and_is_no_longer_kept_cannot_be_taken_out():
     rng = np.random.default_rng(17)
     policy = kb.KMTLUCB(
         2, context_kernel=kb.RBF(length_scale=3.0), similarity=kb.Mixed(mu=0.5), engine=kb.Budgeted(points=8)
@@ -378,13 +430,44 @@ def test_pooled_sums_cannot_give_back_an_arm_that_is_no_longer_kept(monkeypatch)
     assert policy.arms == [0, 1]
 
 
+def test_an_arm_that_shares_nothing_leaves_with_all_its_rows():
+    arms, contexts, rewards = rows(19, 500, d=2)
+    settings = {"context_kernel": kb.RBF(length_scale=3.0), "similarity": kb.Independent()}
+    kept, gone = (kb.KMTLUCB(N, engine=kb.Budgeted(points=64), **settings) for _ in range(2))
+    for a, x, r in zip(arms, contexts, rewards, strict=True):
+        for policy in (kept, gone):
+            policy.observe([int(a)], x[None, :], [r])
+    gone.remove_arm(2)
+    assert gone.counts == {a: n for a, n in kept.counts.items() if a != 2}
+    X = contexts[:20, None, :] + 0.1
+    np.testing.assert_allclose(gone.predict(X).mean, kept.predict(X, arms=[0, 1, 3]).mean, atol=1e-5)
+
+
+def test_a_graph_gains_and_loses_arms_after_rows_are_gone():
+    adjacency = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    rng = np.random.default_rng(20)
+    arms, contexts, rewards = rng.integers(0, 3, 600), rng.uniform(-1, 1, (600, 2)), rng.random(600)
+    engines = {"context_kernel": kb.RBF(length_scale=2.0), "similarity": kb.Graph(adjacency), "ridge": 0.1}
+    exact = kb.KMTLUCB(3, engine="exact", **engines)
+    budgeted = kb.KMTLUCB(3, engine=kb.Budgeted(points=64), **engines)
+    for policy in (exact, budgeted):
+        for a, x, r in zip(arms, contexts, rewards, strict=True):
+            policy.observe([int(a)], x[None, :], [r])
+        policy.add_arm("new", neighbours=[0])
+        policy.observe(["new"], [[0.1, 0.2]], [1.0])
+        policy.remove_arm(2)
+    X = contexts[:20, None, :]
+    np.testing.assert_allclose(budgeted.predict(X).mean, exact.predict(X).mean, atol=4e-2)
+
+
 def test_memory_and_points_do_not_grow():
     rng = np.random.default_rng(18)
     policy = kb.KMTLUCB(3, context_kernel=kb.RBF(length_scale=4.0), engine=kb.Budgeted(points=16))
     sizes = []
     for _ in range(3):
         policy.observe(rng.integers(0, 3, 600), rng.standard_normal((600, 2)), rng.random(600))
-        sizes.append(sum(a.nbytes for a in policy.regression.model.to_arrays().values()))
+        arrays = to_arrays(policy.regression.model)
+        sizes.append(sum(a.nbytes for name, a in arrays.items() if name != "waiting"))
     assert sizes[0] == sizes[1] == sizes[2]
     assert policy.regression.model.size == 16
     assert policy.n_observations == 1800

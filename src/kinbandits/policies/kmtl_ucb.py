@@ -33,7 +33,7 @@ from kinbandits.regression import (
     restore_regression,
 )
 from kinbandits.regression.base import ColdStart
-from kinbandits.regression.budget_model import MOST_SUMS
+from kinbandits.regression.budgeted import MOST_SUMS
 from kinbandits.rewards import Rewards, RewardScale, as_rewards
 from kinbandits.rules import Answer, Exploration, Rule, as_rule
 from kinbandits.similarity import ArmInfo, Settled, Similarity, Weighting

@@ -12,8 +12,7 @@ from __future__ import annotations
 import dataclasses
 
 from kinbandits.regression.base import Regression, Ridge
-from kinbandits.regression.budget_model import largest_budget
-from kinbandits.regression.budgeted import BudgetedRegression
+from kinbandits.regression.budgeted import BudgetedRegression, largest_budget
 from kinbandits.regression.exact import ExactRegression
 
 CHANGEOVER = 5000  # rows: the paper's longest experiments (T = 4000) stay exact

@@ -23,7 +23,7 @@ import numpy as np
 
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
-from kinbandits.kernels import RBF, Constant, Kernel, Linear, Matern, Product, RationalQuadratic, Scaled, Sum
+from kinbandits.kernels import Kernel
 from kinbandits.similarity import Estimated, Similarity, Stepwise
 from kinbandits.terms import Term
 
@@ -45,6 +45,9 @@ class FixedFollower:
 
     def observe(self, arm: int, prepared: Matrix | None, sign: float = 1.0) -> None:
         """Nothing to learn."""
+
+    def observe_block(self, arms: Indices, contexts: Matrix, low: int, high: int) -> None:
+        """Rows ``low`` to ``high`` of these came, after those before them, at once."""
 
     def let_go(self) -> None:
         """Nothing depends on rows."""
@@ -137,6 +140,16 @@ class EmbeddingFollower(FixedFollower):
             self._G[:, arm] += sign * sums
             self._G[arm, arm] += sign * own
 
+    def observe_block(self, arms: Indices, contexts: Matrix, low: int, high: int) -> None:
+        """Rows ``low`` to ``high`` of these came, after those before them, at once."""
+        of_arm = (arms[:high] == np.arange(len(self._Psi))[:, None]).astype(np.float64)  # (N, rows)
+        self._Psi += of_arm[:, low:] @ self._map(contexts[low:high])
+        if self._G is not None:
+            K = self._estimated.embedding_kernel(contexts[low:high], contexts[:high])
+            sums = of_arm[:, low:] @ K
+            before = sums[:, :low] @ of_arm[:, :low].T
+            self._G += before + before.T + sums[:, low:] @ of_arm[:, low:].T
+
     def let_go(self) -> None:
         """A row is about to be dropped from those kept though it still counts: features from here on."""
         if self._G is not None:
@@ -188,8 +201,9 @@ class FeatureMap:
         self._kernel = kernel
         self._random = kernel.features(np.zeros((1, n_features))) is None
         if self._random:
-            rng = np.random.default_rng(_SEED)
-            self._frequencies, self._amplitude = frequencies(kernel, n_features, FREQUENCIES, rng)
+            found = kernel.frequencies(FREQUENCIES, n_features, np.random.default_rng(_SEED))
+            assert found is not None  # see `has_features`
+            self._frequencies, self._amplitude = found
         self.size = self(np.zeros((1, n_features))).shape[1]
 
     def __call__(self, X: Matrix) -> Matrix:
@@ -209,52 +223,11 @@ class FeatureMap:
         return float(per_frequency.std(axis=1).max() / math.sqrt(F))
 
 
-def frequencies(kernel: Kernel, d: int, n: int, rng: np.random.Generator) -> tuple[Matrix, float]:
-    """n draws (n, d) from the spectral density of a stationary kernel, and the root of k(x, x).
-
-    RBF: normal with deviation 1/ell. Matern: that, over the root of a chi-square of 2 nu degrees over 2 nu.
-    Rational quadratic: that, times the root of a gamma variable of shape alpha and mean 1. A product of kernels is
-    the sum of their frequencies.
-    """
-    if isinstance(kernel, RBF | Matern | RationalQuadratic):
-        draws = rng.standard_normal((n, d)) / np.asarray(kernel.length_scale)
-        if isinstance(kernel, Matern):
-            draws /= np.sqrt(rng.chisquare(2.0 * kernel.nu, size=(n, 1)) / (2.0 * kernel.nu))
-        elif isinstance(kernel, RationalQuadratic):
-            draws *= np.sqrt(rng.gamma(kernel.alpha, size=(n, 1)) / kernel.alpha)
-        return draws, 1.0
-    if isinstance(kernel, Scaled):
-        draws, amplitude = frequencies(kernel.kernel, d, n, rng)
-        return draws, amplitude * math.sqrt(kernel.factor)
-    if isinstance(kernel, Constant):
-        return np.zeros((n, d)), math.sqrt(kernel.value)
-    if isinstance(kernel, Product):
-        first, a = frequencies(kernel.first, d, n, rng)
-        second, b = frequencies(kernel.second, d, n, rng)
-        return first + second, a * b
-    if isinstance(kernel, Sum):
-        first, a = frequencies(kernel.first, d, n, rng)
-        second, b = frequencies(kernel.second, d, n, rng)
-        share = a * a / (a * a + b * b)
-        chosen = np.where((rng.random(n) < share)[:, None], first, second)
-        return chosen, math.sqrt(a * a + b * b)
-    raise TypeError(kernel)
-
-
 def has_features(kernel: Kernel, n_features: int) -> bool:
     """Whether `FeatureMap` knows this kernel."""
     if kernel.features(np.zeros((1, n_features))) is not None:
         return True
-    if isinstance(kernel, Sum | Product):
-        parts = (kernel.first, kernel.second)
-        return all(not _has_linear(p) and has_features(p, n_features) for p in parts)
-    if isinstance(kernel, Scaled):
-        return has_features(kernel.kernel, n_features)
-    return isinstance(kernel, RBF | Matern | RationalQuadratic)
-
-
-def _has_linear(kernel: Kernel) -> bool:
-    return isinstance(kernel, Linear) or any(_has_linear(part) for part in kernel.parts)
+    return kernel.frequencies(1, n_features, np.random.default_rng(_SEED)) is not None
 
 
 def make_follower(term: Term, n_arms: int, n_features: int) -> FixedFollower:

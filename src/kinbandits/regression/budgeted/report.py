@@ -17,11 +17,11 @@ from scipy.linalg import cho_factor, cho_solve
 
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import BudgetWarning
-from kinbandits.regression.linalg import posterior_inverse
+from kinbandits.regression.budgeted.slices import finished, posterior_inverses
 
 if TYPE_CHECKING:
-    from kinbandits.regression.budget_model import BudgetModel
-    from kinbandits.regression.budgeted import BudgetedRegression
+    from kinbandits.regression.budgeted.engine import BudgetedRegression
+    from kinbandits.regression.budgeted.model import Model
 
 
 TOO_BLIND = 0.1  # of the prior variance: a mean residual above this and the budget is too small
@@ -43,15 +43,15 @@ def budget_report(regression: BudgetedRegression) -> dict[str, Any]:
     mean_error, width_error = _held_out(model)
     enough = bool(residuals.mean() <= TOO_BLIND * priors.mean())
     needed, guessed = needed_points(model, enough)
-    follower_error = max(f.error(model.counts) for f in model.followers)
+    follower_error = max(f.error(model.tally.counts) for f in model.followers)
     return report | {
-        "rows_kept": len(model.kept),
-        "swaps": model.swaps,
-        "refreshes": model.refreshes,
+        "rows_kept": len(model.recent),
+        "swaps": model.tally.swaps,
+        "refreshes": model.tally.refreshes,
         "largest_residual": float(residuals.max()),
         "mean_residual": float(residuals.mean()),
         "mean_prior": float(priors.mean()),
-        "effective_dimension": float((mu / (mu + settings.ridge * len(mu) / max(model.n, len(mu)))).sum()),
+        "effective_dimension": float((mu / (mu + settings.ridge * len(mu) / max(model.tally.n, len(mu)))).sum()),
         "effective_dimension_seen": _seen(model),
         "mean_error": mean_error,
         "width_error": width_error,
@@ -62,7 +62,7 @@ def budget_report(regression: BudgetedRegression) -> dict[str, Any]:
     }
 
 
-def warn_if_small(model: BudgetModel) -> None:
+def warn_if_small(model: Model) -> None:
     """Warn if the dictionary is blind to too much of the prior variance."""
     residuals, priors = _residuals(model, _sample(model, 200))
     blind = float(residuals.mean() / priors.mean())
@@ -79,35 +79,34 @@ def warn_if_small(model: BudgetModel) -> None:
     )
 
 
-def _sample(model: BudgetModel, most: int = _MOST) -> Indices:
+def _sample(model: Model, most: int = _MOST) -> Indices:
     """Which rows kept to look at: all, or evenly spread ones."""
-    n = len(model.kept)
+    n = len(model.recent)
     return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.intp))
 
 
-def _at_points(model: BudgetModel, rows: Indices) -> Matrix:
+def _at_points(model: Model, rows: Indices) -> Matrix:
     """k of these rows kept, (n, rows), with the similarity in force."""
-    kept, d = model.kept, model.dictionary
-    return d.pairs(model.K_arms, kept.arms[rows], d.values(kept.contexts[rows]))
+    return model.points.at(model.recent.arms[rows], model.recent.contexts[rows]).T
 
 
-def _residuals(model: BudgetModel, rows: Indices) -> tuple[Vector, Vector]:
+def _residuals(model: Model, rows: Indices) -> tuple[Vector, Vector]:
     """Residual and prior variance of these rows kept."""
-    kept = model.kept
-    prior = model.settings.terms.prior(model.K_arms, kept.arms[rows], kept.contexts[rows])
+    kept = model.recent
+    prior = model.settings.terms.prior(model.points.K_arms, kept.arms[rows], kept.contexts[rows])
     k = _at_points(model, rows)
-    return np.maximum(prior - np.einsum("ij,ij->j", k, model.P.matrix @ k), 0.0), prior
+    return np.maximum(prior - np.einsum("ij,ij->j", k, model.posterior.P @ k), 0.0), prior
 
 
-def _spectrum(model: BudgetModel) -> Vector:
+def _spectrum(model: Model) -> Vector:
     """Eigenvalues of the kernel matrix of the rows kept, largest first."""
-    kept, rows = model.kept, _sample(model)
+    kept, rows = model.recent, _sample(model)
     a, X = kept.arms[rows], kept.contexts[rows]
-    mu = np.linalg.eigvalsh(model.settings.terms.gram(model.K_arms, a, X, a, X))[::-1]
+    mu = np.linalg.eigvalsh(model.settings.terms.gram(model.points.K_arms, a, X, a, X))[::-1]
     return np.asarray(np.maximum(mu, 0.0))
 
 
-def needed_points(model: BudgetModel, enough: bool) -> tuple[int, bool]:
+def needed_points(model: Model, enough: bool) -> tuple[int, bool]:
     """Points that would miss no more than `TOO_BLIND`, and whether the rows kept were too few to see it.
 
     Points are chosen while rows come, not with all of them in view: where those in force are not ``enough``, a
@@ -117,16 +116,16 @@ def needed_points(model: BudgetModel, enough: bool) -> tuple[int, bool]:
     return (best if enough else max(best, math.ceil(1.25 * model.settings.budget))), guessed
 
 
-def _best(model: BudgetModel) -> tuple[int, bool]:
+def _best(model: Model) -> tuple[int, bool]:
     """As `needed_points`, with all rows in view.
 
     Of every two rows kept one may become a point (the one of the largest residual, again and again: pivoted
     Cholesky) and the other is a judge. Where the judges' mean residual does not fall so far, it is continued as a
     power of the number of points.
     """
-    kept, rows = model.kept, _sample(model)
+    kept, rows = model.recent, _sample(model)
     a, X = kept.arms[rows], kept.contexts[rows]
-    K = model.settings.terms.gram(model.K_arms, a, X, a, X)
+    K = model.settings.terms.gram(model.points.K_arms, a, X, a, X)
     may, judge = np.arange(0, len(rows), 2), np.arange(1, len(rows), 2)
     residual = K.diagonal().copy()
     wanted = TOO_BLIND * float(residual.mean())
@@ -145,37 +144,37 @@ def _best(model: BudgetModel) -> tuple[int, bool]:
     half, end = max(1, len(curve) // 2), len(curve)
     slope = np.log(curve[half - 1] / curve[-1]) / np.log(end / half) if end > half else 0.0
     more = (curve[-1] / wanted) ** (1.0 / max(slope, 0.05))
-    return int(min(np.ceil(end * more), 10 * model.n)), True
+    return int(min(np.ceil(end * more), 10 * model.tally.n)), True
 
 
-def _seen(model: BudgetModel) -> float:
+def _seen(model: Model) -> float:
     """tr(S~ A) = n - ridge tr(K A): the effective dimension within the dictionary, at most its size."""
-    K = model.dictionary.gram(model.K_arms)
-    return float(model.size - model.settings.ridge * np.einsum("ij,ij->", K, model.A.matrix))
+    K = model.points.gram
+    return float(model.size - model.settings.ridge * np.einsum("ij,ij->", K, model.posterior.A))
 
 
-def _held_out(model: BudgetModel) -> tuple[float, float]:
+def _held_out(model: Model) -> tuple[float, float]:
     """Root mean square difference of means and of widths, dictionary against exact, on rows left out.
 
     Every other row kept is learned, from scratch, by both; the rest is predicted.
     """
-    settings, kept = model.settings, model.kept
+    settings, kept = model.settings, model.recent
     rows = _sample(model, 600)
     learn, test = rows[::2], rows[1::2]
     if not len(test):
         return 0.0, 0.0
     arms, X, rewards = kept.arms[learn], kept.contexts[learn], kept.rewards[learn]
     noise = settings.noise(arms, np.bincount(arms, minlength=model.n_arms))
-    K = settings.terms.gram(model.K_arms, arms, X, arms, X)
-    cross = settings.terms.gram(model.K_arms, arms, X, kept.arms[test], kept.contexts[test])
-    prior = settings.terms.prior(model.K_arms, kept.arms[test], kept.contexts[test])
+    K = settings.terms.gram(model.points.K_arms, arms, X, arms, X)
+    cross = settings.terms.gram(model.points.K_arms, arms, X, kept.arms[test], kept.contexts[test])
+    prior = settings.terms.prior(model.points.K_arms, kept.arms[test], kept.contexts[test])
     M = cho_factor(K + np.diag(noise), lower=True)
     mean = cross.T @ cho_solve(M, rewards)
     width = settings.width(prior, np.einsum("ij,ij->j", cross, cho_solve(M, cross)))
     k, k_test = _at_points(model, learn), _at_points(model, test)
     weighted = k * (settings.ridge / noise)
-    gram = model.dictionary.gram(model.K_arms)
-    P, A = posterior_inverse(gram, weighted @ k.T, settings.ridge)
+    gram = model.points.gram
+    P, A, _ = finished(posterior_inverses(gram, weighted @ k.T, settings.ridge))
     gap = P - settings.ridge * A
     mean_dictionary = k_test.T @ (A @ (weighted @ rewards))
     width_dictionary = settings.width(prior, np.einsum("ij,ij->j", k_test, gap @ k_test))

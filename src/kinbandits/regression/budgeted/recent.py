@@ -1,4 +1,4 @@
-"""The rows that the budgeted engine still has: the last ones, raw, with their values at the dictionary.
+"""The rows that the budgeted engine still has: the last ones, raw, with their kappa at the dictionary.
 
 They make new dictionary points exact for the recent past, say how wrong the dictionary is, and leave one by one
 when there is a window. Buffers hold twice as many rows as are kept, so that dropping the oldest is rarely a copy.
@@ -10,14 +10,15 @@ import numpy as np
 
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
+from kinbandits.regression.budgeted.sums import Rows
 from kinbandits.regression.inverse import move_last
 
 
-class Kept:
+class Recent:
     """The last ``limit`` rows.
 
     Attributes:
-        kinds: feature kinds per row (Q of `statistics`).
+        kinds: feature kinds per row (Q of `points`).
         slots: capacity of the dictionary.
     """
 
@@ -28,7 +29,7 @@ class Kept:
         self._low = self._high = 0
         self._arms: Indices = np.zeros(self._capacity, dtype=np.intp)
         self._rewards: Vector = np.zeros(self._capacity)
-        self._weights: Vector = np.zeros(self._capacity)  # in the stored units of `Statistics`
+        self._weights: Vector = np.zeros(self._capacity)  # in the stored units of `Sums`
         self._contexts: Matrix = np.zeros((0, 0))
         self._kappa: Matrix = np.zeros((kinds, 0, slots))
 
@@ -59,15 +60,31 @@ class Kept:
         """(rows,)."""
         return self._weights[self._live]
 
+    def rows(self, size: int, last: int | None = None) -> Rows:
+        """The ``last`` rows, or all, with their values at the first ``size`` slots."""
+        low = self._low if last is None else max(self._low, self._high - last)
+        part = slice(low, self._high)
+        return Rows(self._arms[part], self._rewards[part], self._weights[part], self._kappa[:, part, :size])
+
     def kappa(self, size: int) -> Matrix:
         """(Q, rows, size): values at the first ``size`` slots."""
         return self._kappa[:, self._live, :size]
 
+    def fill(self, arms: Indices, contexts: Matrix, rewards: Vector, weights: Vector) -> None:
+        """These rows, ``limit`` at most, where there were none; `set_rows` gives their kappa."""
+        n = len(arms)
+        self._reserve(contexts.shape[1])
+        self._arms[:n], self._contexts[:n], self._rewards[:n], self._weights[:n] = arms, contexts, rewards, weights
+        self._low, self._high = 0, n
+
+    def set_rows(self, low: int, kappa: Matrix) -> None:
+        """kappa (Q, rows, size) of rows from number ``low`` on."""
+        low += self._low
+        self._kappa[:, low : low + kappa.shape[1], : kappa.shape[2]] = kappa
+
     def append(self, arm: int, context: Vector, reward: float, weight: float, kappa: Matrix) -> None:
         """One row more. The oldest must have been dropped if there were ``limit``."""
-        if not self._contexts.size:
-            self._contexts = np.zeros((self._capacity, len(context)))
-            self._kappa = np.zeros((self._shape[0], self._capacity, self._shape[1]))
+        self._reserve(len(context))
         if self._high == self._capacity:
             self._compact()
         i = self._high
@@ -92,12 +109,12 @@ class Kept:
         self._low, self._high = 0, n
 
     def rescale(self, factor: float) -> None:
-        """`Statistics` changed its stored units."""
+        """`Sums` changed its stored units."""
         self._weights *= factor
 
-    def set_slot(self, j: int, values: Matrix) -> None:
-        """The values (Q, rows) at a new dictionary point."""
-        self._kappa[:, self._live, j] = values
+    def set_slots(self, slots: Indices, values: Matrix) -> None:
+        """The values (Q, b, rows) at new dictionary points."""
+        self._kappa[:, self._live, slots] = np.swapaxes(values, 1, 2)
 
     def remove_slot(self, j: int, size: int) -> None:
         """The dictionary loses slot j."""
@@ -108,6 +125,11 @@ class Kept:
         if not len(self):
             return History(n_arms)
         return History.of(n_arms, self.arms, self.contexts, self.rewards)
+
+    def _reserve(self, n_features: int) -> None:
+        if not self._contexts.size:
+            self._contexts = np.zeros((self._capacity, n_features))
+            self._kappa = np.zeros((self._shape[0], self._capacity, self._shape[1]))
 
     def _compact(self) -> None:
         n = len(self)
