@@ -1,4 +1,4 @@
-"""Games through rows whose rewards are known: what a bandit would have received.
+"""Replayed games: a bandit plays through rows whose rewards are known.
 
 Notation (n rows, N arms)
     K        (n, n)  context-kernel values
@@ -45,7 +45,6 @@ class Substitution:
     def __call__(
         self, order: NDArray[np.intp], kernel: Kernel, ridge: float, exploration: float
     ) -> tuple[NDArray[np.intp], Vector]:
-        """One game."""
         if self._known is None or self._known[0] != kernel:
             self._known = kernel, kernel(self._X, self._X)
         return play_independent(self._known[1][np.ix_(order, order)], self._Y[order], ridge, exploration)
@@ -63,7 +62,6 @@ class Policies:
     def __call__(
         self, order: NDArray[np.intp], kernel: Kernel, ridge: float, exploration: float
     ) -> tuple[NDArray[np.intp], Vector]:
-        """One game."""
         policy = KMTLUCB(
             self.Y.shape[1],
             context_kernel=kernel,

@@ -52,7 +52,7 @@ class Tried:
 
     @property
     def length_scale(self) -> float:
-        """Of the kernel."""
+        """Length scale of the kernel."""
         return _number(self.kernel)
 
 

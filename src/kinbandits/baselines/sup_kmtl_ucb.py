@@ -136,7 +136,7 @@ class SupKMTLUCB(KernelPolicy):
 
     @property
     def n_stages(self) -> int:
-        """Q."""
+        """How many stages there are (Q)."""
         return len(self._regressions)
 
     @property

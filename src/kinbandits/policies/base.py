@@ -1,7 +1,7 @@
 """What every policy does the same way: arms, candidates, decisions, late rewards, randomness.
 
 A policy chooses among candidates and learns from rewards. Subclasses say who leads (`_leaders`), what is
-estimated (`_predict`) and how rows are learned (`_learn`); the contract around them stands here, once.
+estimated (`_predict`) and how rows are learned (`_learn`); the contract around them is here.
 """
 
 from __future__ import annotations

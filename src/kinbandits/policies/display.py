@@ -13,7 +13,7 @@ from kinbandits.terms import Terms
 
 def text_repr(policy: KMTLUCB) -> str:
     """The settings that differ from the defaults, and how much has been learned."""
-    shown = [f"arms={policy.n_arms}", *(f"{k}={v}" for k, v in _told(policy).items())]
+    shown = [f"arms={policy.n_arms}", *(f"{k}={v}" for k, v in _settings_shown(policy).items())]
     seen = f"{policy.n_observations} observations, {len(policy.pending())} pending"
     return f"{type(policy).__name__}({', '.join(shown)})  # {seen}"
 
@@ -24,7 +24,7 @@ def html_repr(policy: KMTLUCB) -> str:
     most = max(counts.values(), default=0) or 1
     settings = "".join(
         f"<tr><th style='text-align:left'>{escape(k)}</th><td style='text-align:left'>{escape(str(v))}</td></tr>"
-        for k, v in _told(policy).items()
+        for k, v in _settings_shown(policy).items()
     )
     arms = "".join(
         f"<tr><td style='text-align:left'>{escape(str(name))}{' (retired)' if name in policy.retired else ''}</td>"
@@ -42,19 +42,19 @@ def html_repr(policy: KMTLUCB) -> str:
     )
 
 
-def _told(policy: KMTLUCB) -> dict[str, str]:
+def _settings_shown(policy: KMTLUCB) -> dict[str, str]:
     """Settings that differ from their defaults; the kernel always."""
     parameters = inspect.signature(KMTLUCB.__init__).parameters
     usual = {name: p.default for name, p in parameters.items()} | {"pending": Pending()}
     usual |= defaults(rewards=policy.rewards)
-    told: dict[str, str] = {}
+    shown: dict[str, str] = {}
     for name, value in policy.get_params().items():
         if isinstance(value, Terms):
             if len(value) == 1 and value.terms[0].columns is None:
-                told["context_kernel"] = repr(value.terms[0].context_kernel)
-                told["similarity"] = repr(value.terms[0].similarity)
+                shown["context_kernel"] = repr(value.terms[0].context_kernel)
+                shown["similarity"] = repr(value.terms[0].similarity)
             else:
-                told["kernel"] = " + ".join(repr(t) for t in value)
+                shown["kernel"] = " + ".join(repr(t) for t in value)
         elif name != "arms" and value != usual.get(name):
-            told[name] = repr(value)
-    return told
+            shown[name] = repr(value)
+    return shown

@@ -64,7 +64,7 @@ class RegressionPolicy(KernelPolicy, ABC):
         return self._scale.limits
 
     def similarity_matrix(self, term: int | None = None) -> Matrix:
-        """The (N, N) similarity matrix now in force, arms in the order of ``policy.arms``.
+        """The current (N, N) similarity matrix, arms in the order of ``policy.arms``.
 
         With a kernel of several terms, say which.
         """
@@ -89,7 +89,7 @@ class RegressionPolicy(KernelPolicy, ABC):
         return similarity_report(self.regression, complete)
 
     def check_transfer(self, *, margin: float = 5.0, tolerance: float = 1.0, guard: bool = True) -> TransferCheck:
-        """Whether the similarity in force does harm on the rows learned, whatever it is; a `TransferWarning` if so.
+        """Whether the current similarity does harm on the rows learned; a `TransferWarning` if so.
 
         Args:
             margin: nats by which it must fit worse than Independent.

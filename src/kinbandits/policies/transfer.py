@@ -84,11 +84,11 @@ class SimilarityReport:
 
 @dataclass(frozen=True)
 class TransferCheck:
-    """The similarity in force against Independent, on the rows learned.
+    """The current similarity compared with Independent, on the rows learned.
 
     Attributes:
         rows: how many rows were looked at.
-        log_likelihood: of the similarity in force, less that of Independent, in nats.
+        log_likelihood: of the current similarity minus that of Independent, in nats.
         decision_score: the same for leave-one-out decisions, in units of reward; None where not judged.
         decision_error: standard error of that difference.
         harmful: whether sharing fits worse by the margin, or decides worse by more than the tolerance.
@@ -153,7 +153,7 @@ def _plain(evidence: Evidence) -> dict[str, float | None]:
 
 
 def check_transfer(regression: Regression, margin: float, tolerance: float, guard: bool) -> TransferCheck:
-    """Whether the similarity in force does harm, by the criteria of `Adaptive`; warns if so. n^3."""
+    """Whether the current similarity does harm, by the criteria of `Adaptive`; warns if so. n^3."""
     terms = regression.settings.terms
     if len(terms) > 1:
         raise InvalidInputError("check_transfer judges one similarity times one kernel, not a sum of terms")
