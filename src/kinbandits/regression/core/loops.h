@@ -12,6 +12,10 @@
 #define FAST
 #endif
 
+#ifdef _MSC_VER
+#define restrict __restrict
+#endif
+
 #define UNIT 0x1p-53
 #define RECENT 32
 
