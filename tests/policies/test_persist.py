@@ -412,3 +412,14 @@ def test_a_policy_of_yours_with_the_name_of_ours_is_another(tmp_path: Path) -> N
         assert type(kb.load(tmp_path / "p.kb")) is KMTLUCB
     finally:
         del kb.policies.Policy.kinds[KMTLUCB.kind]
+
+
+def test_a_schedule_within_a_rule_is_given_again(tmp_path: Path) -> None:
+    def falling(t: int) -> float:
+        return 1.0 / t
+
+    policy = kb.KMTLUCB(2, context_kernel=kb.RBF(), exploration=kb.UCB(falling, ceiling=1.0))
+    policy.save(tmp_path / "p.kb")
+    with pytest.raises(TypeError, match=r"exploration \(falling\); give it again: kb\.load\(path, exploration=f\)"):
+        kb.load(tmp_path / "p.kb")
+    assert kb.load(tmp_path / "p.kb", exploration=falling).exploration == policy.exploration

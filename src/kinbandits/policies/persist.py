@@ -128,14 +128,26 @@ def _param_spec(name: str, value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
 
 
 def _param(name: str, spec: Any, arrays: dict[str, NDArray[Any]], supplied: dict[str, object]) -> Any:
-    if name == "exploration" and isinstance(spec, dict) and spec.get("type") == "callable":
-        if supplied["exploration"] is None:
-            raise InvalidTypeError(
-                f"the policy was saved with a plain function as exploration ({spec['name']}); give it again: "
-                "kb.load(path, exploration=f)"
-            )
+    if name != "exploration":
+        return from_spec(spec, arrays, foreign=supplied["context_kernel"])
+    function = _plain_function(spec)
+    if function is not None and supplied["exploration"] is None:
+        raise InvalidTypeError(
+            f"the policy was saved with a plain function as exploration ({function}); give it again: "
+            "kb.load(path, exploration=f)"
+        )
+    if isinstance(spec, dict) and spec.get("type") == "callable":
         return supplied["exploration"]
-    return from_spec(spec, arrays, foreign=supplied["exploration" if name == "exploration" else "context_kernel"])
+    return from_spec(spec, arrays, foreign=None if function is None else {function: supplied["exploration"]})
+
+
+def _plain_function(spec: Any) -> str | None:
+    """The name of a schedule that no file can hold, alone or within a rule."""
+    if not isinstance(spec, dict):
+        return None
+    if spec.get("type") in ("callable", "foreign"):
+        return str(spec["name"])
+    return next((found for value in spec.values() if (found := _plain_function(value)) is not None), None)
 
 
 def _write(path: Path, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
