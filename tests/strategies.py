@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import kinbandits as kb
 from kinbandits.history import History
-from kinbandits.regression import ENGINES, Query, Regression, Ridge
+from kinbandits.regression import ENGINES, Query, Regression, RegressionSettings
 from kinbandits.terms import Terms, as_terms
 
 Array = NDArray[np.float64]
@@ -143,7 +143,7 @@ def regression(
 ) -> Regression:
     """An engine that has learned these rows."""
     terms = as_terms(kernel)
-    settings = Ridge(terms, ridge, weighting, cold_start)  # type: ignore[arg-type]
+    settings = RegressionSettings(terms, ridge, weighting, cold_start)  # type: ignore[arg-type]
     return ENGINES[engine](settings, rows.history())
 
 

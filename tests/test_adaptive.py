@@ -15,7 +15,7 @@ import kinbandits as kb
 from kinbandits._spec import from_spec, to_spec
 from kinbandits.environments import HiddenDescriptors
 from kinbandits.history import History
-from kinbandits.regression import Query, Ridge, make_regression
+from kinbandits.regression import Query, RegressionSettings, make_regression
 from kinbandits.similarity import Adaptive, Problem, Settled, finished, takes_force
 from kinbandits.similarity.evidence import context_gram, race
 from kinbandits.simulate import simulate
@@ -194,7 +194,7 @@ def test_exact_engine_follows_the_definition(
     kernel: kb.kernels.Kernel, weighting: str, base: kb.similarity.Similarity | None
 ) -> None:
     adaptive = EAGER if base is None else EAGER.replace(base=base)
-    settings = Ridge(as_terms(kb.Term(adaptive, kernel)), 0.05, weighting, "explore")  # type: ignore[arg-type]
+    settings = RegressionSettings(as_terms(kb.Term(adaptive, kernel)), 0.05, weighting, "explore")  # type: ignore[arg-type]
     rows = kin_rows(2, t=70)
     exact, naive = (make_regression(name, settings, History(4)) for name in ("exact", "naive"))
     rng = np.random.default_rng(0)
@@ -221,12 +221,12 @@ def test_rows_are_appended_between_milestones(monkeypatch: pytest.MonkeyPatch) -
     built: list[int] = []
     plain = append.AppendRegression.__init__
 
-    def counted(self: append.AppendRegression, settings: Ridge, history: History) -> None:
+    def counted(self: append.AppendRegression, settings: RegressionSettings, history: History) -> None:
         built.append(len(history))
         plain(self, settings, history)
 
     monkeypatch.setattr(append.AppendRegression, "__init__", counted)
-    settings = Ridge(as_terms(kb.Term(EAGER, RBF)), 0.05, "uniform", "explore")
+    settings = RegressionSettings(as_terms(kb.Term(EAGER, RBF)), 0.05, "uniform", "explore")
     exact = make_regression("exact", settings, History(4))
     rows = kin_rows(2, t=70)
     for t in range(70):
@@ -238,12 +238,12 @@ def test_rows_are_appended_between_milestones(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_identity_costs_what_independent_costs() -> None:
-    settings = Ridge(as_terms(kb.Term(Adaptive(margin=1e9), RBF)), 0.05, "uniform", "explore")
+    settings = RegressionSettings(as_terms(kb.Term(Adaptive(margin=1e9), RBF)), 0.05, "uniform", "explore")
     rows = kin_rows(2, t=70)
     exact = make_regression("exact", settings, rows)
     assert exact.report()["families"] == 4
     alone = make_regression(
-        "exact", Ridge(as_terms(kb.Term(kb.Independent(), RBF)), 0.05, "uniform", "explore"), rows
+        "exact", RegressionSettings(as_terms(kb.Term(kb.Independent(), RBF)), 0.05, "uniform", "explore"), rows
     )
     query = Query(np.arange(4), np.zeros((1, 1, 2)))
     np.testing.assert_array_equal(exact.predict(query).mean, alone.predict(query).mean)
@@ -488,7 +488,7 @@ def test_hopeless_candidates_are_given_up_early_and_the_others_judged_on_all_row
 
 
 def _advanced(rows: History, engine: str, bulk: int) -> Any:
-    settings = Ridge(as_terms(kb.Term(EAGER.replace(growth=1.6), RBF)), 0.05, "uniform", "explore")
+    settings = RegressionSettings(as_terms(kb.Term(EAGER.replace(growth=1.6), RBF)), 0.05, "uniform", "explore")
     regression = make_regression(engine, settings, History(4))
     for low in range(0, len(rows), bulk):
         part = slice(low, low + bulk)
@@ -624,7 +624,7 @@ def test_the_next_regression_is_built_before_it_is_needed(bulk: int, monkeypatch
     for t, regression in _advanced(rows, "exact", bulk):
         if t % 30 == 0:
             twin = regression.copy()
-            settings = Ridge(
+            settings = RegressionSettings(
                 as_terms(kb.Term(Settled(regression.similarity_matrices[0]), RBF)), 0.05, "uniform", "explore"
             )
             wanted = make_regression("naive", settings, rows.head(t)).predict(query)

@@ -20,7 +20,7 @@ from kinbandits._value import Value, positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import Median
-from kinbandits.regression import Ridge
+from kinbandits.regression import RegressionSettings
 from kinbandits.regression.exact.dense import DenseRegression
 from kinbandits.similarity import Estimated, Similarity
 from kinbandits.terms import Term, as_terms
@@ -80,7 +80,7 @@ class MultiTaskKernelRidge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._alone = tasks is None
         history = History.of(len(self.tasks_), arms.astype(np.intp), rows, np.asarray(y, dtype=np.float64))
         terms = as_terms(term).fitted(history)
-        settings = Ridge(terms, positive("ridge", self.ridge), self.weighting, "borrow")
+        settings = RegressionSettings(terms, positive("ridge", self.ridge), self.weighting, "borrow")
         regression = DenseRegression(settings, history)
         self.dual_coef_ = np.array(regression.dual())
         self.similarity_ = np.array(regression.similarity_matrices[0])

@@ -14,7 +14,7 @@ from kinbandits.paper.crossval import (
     similarity_of,
 )
 from kinbandits.paper.crossval import _folds as folds_of
-from kinbandits.regression import Query, Ridge, make_regression
+from kinbandits.regression import Query, RegressionSettings, make_regression
 from kinbandits.terms import Term, Terms
 
 N = 3
@@ -38,7 +38,7 @@ def oracle_errors(method, rows, grid, weighting, descriptors=None):
         for held in range(5):
             train, test = fold != held, np.flatnonzero(fold == held)
             history = History.of(N, rows.arms[train], rows.contexts[train], rows.rewards[train])
-            ridge = Ridge(Terms((term,)), point["ridge"], weighting, "explore")
+            ridge = RegressionSettings(Terms((term,)), point["ridge"], weighting, "explore")
             engine = make_regression("naive", ridge, history)
             for i in test:
                 query = Query(rows.arms[i : i + 1], rows.contexts[None, i : i + 1])

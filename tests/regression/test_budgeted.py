@@ -12,7 +12,7 @@ import kinbandits as kb
 from kinbandits.errors import BudgetWarning, InvalidInputError
 from kinbandits.history import History
 from kinbandits.regression import Query
-from kinbandits.regression.base import Ridge
+from kinbandits.regression.base import RegressionSettings
 from kinbandits.regression.budgeted import BudgetedRegression
 from kinbandits.regression.budgeted.followers import FeatureMap
 from kinbandits.regression.budgeted.report import needed_points
@@ -34,7 +34,7 @@ MEMORIES = [None, kb.Window(size=20), kb.Forgetting(half_life=15)]
 
 def settings_of(similarity, *, weighting="uniform", memory=None, budget=100, length_scale=0.6, kernel=None):
     term = kernel or Term(similarity, kb.RBF(length_scale=length_scale))
-    return Ridge(as_terms(term), 0.1, weighting, "explore", memory, budget)
+    return RegressionSettings(as_terms(term), 0.1, weighting, "explore", memory, budget)
 
 
 def rows(seed, t, d=4):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import kinbandits as kb
 from kinbandits.history import History
-from kinbandits.regression.base import Query, Ridge
+from kinbandits.regression.base import Query, RegressionSettings
 from kinbandits.regression.exact.blocks import BlocksReference
 from kinbandits.regression.exact.ladder import LadderRegression
 from kinbandits.regression.exact.lagged import LaggedReference
@@ -40,7 +40,7 @@ def kernel(kind: int, length_scale: float) -> object:
 
 
 @st.composite
-def games(draw: st.DrawFn) -> tuple[Ridge, int, int, float, np.random.Generator]:
+def games(draw: st.DrawFn) -> tuple[RegressionSettings, int, int, float, np.random.Generator]:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n_arms, d = draw(st.integers(1, 6)), draw(st.integers(1, 3))
     length_scale = 10.0 ** draw(st.floats(-1.0, 1.5))
@@ -53,10 +53,10 @@ def games(draw: st.DrawFn) -> tuple[Ridge, int, int, float, np.random.Generator]
     weighting = draw(st.sampled_from(["per_arm", "uniform"]))
     cold_start = draw(st.sampled_from(["explore", "borrow"]))
     exploration = 10.0 ** draw(st.floats(-2.0, 0.5)) * np.sqrt(ridge)
-    return Ridge(terms, ridge, weighting, cold_start), n_arms, d, exploration, rng
+    return RegressionSettings(terms, ridge, weighting, cold_start), n_arms, d, exploration, rng
 
 
-def play(game: tuple[Ridge, int, int, float, np.random.Generator], rounds: int) -> None:
+def play(game: tuple[RegressionSettings, int, int, float, np.random.Generator], rounds: int) -> None:
     ridge, n_arms, d, exploration, rng = game
     ladder, naive = LadderRegression(ridge, History(n_arms)), NaiveRegression(ridge, History(n_arms))
     for _ in range(rounds):
@@ -89,7 +89,7 @@ def play(game: tuple[Ridge, int, int, float, np.random.Generator], rounds: int) 
 
 @settings(max_examples=25, deadline=None)
 @given(games())
-def test_every_rung_holds_the_score(game: tuple[Ridge, int, int, float, np.random.Generator]) -> None:
+def test_every_rung_holds_the_score(game: tuple[RegressionSettings, int, int, float, np.random.Generator]) -> None:
     play(game, rounds=25)
 
 
@@ -104,7 +104,7 @@ def test_a_hundred_thousand_intervals_hold() -> None:
         length_scale = 10 ** rng.uniform(-1, 1.5)
         term = Term(similarity(KINDS[seed % 6], n_arms, rng), kernel(int(rng.integers(4)), length_scale))
         ridge = 10 ** rng.uniform(-4, 1)
-        game = Ridge(Terms((term,)), ridge, kinds[seed // 6 % 2], "borrow")  # type: ignore[arg-type]
+        game = RegressionSettings(Terms((term,)), ridge, kinds[seed // 6 % 2], "borrow")  # type: ignore[arg-type]
         play((game, n_arms, int(rng.integers(1, 4)), 10 ** rng.uniform(-2, 0.5) * np.sqrt(ridge), rng), rounds=40)
         seed += 1
     print(f"{CASES['held']} intervals, none missed")
@@ -112,9 +112,9 @@ def test_a_hundred_thousand_intervals_hold() -> None:
 
 def grown(
     sim: kb.similarity.Similarity, weighting: str, n_rows: int = 300, n_arms: int = 5
-) -> tuple[LadderRegression, Ridge]:
+) -> tuple[LadderRegression, RegressionSettings]:
     rng = np.random.default_rng(3)
-    ridge = Ridge(Terms((Term(sim, kb.RBF(0.7)),)), 0.01, weighting, "explore")  # type: ignore[arg-type]
+    ridge = RegressionSettings(Terms((Term(sim, kb.RBF(0.7)),)), 0.01, weighting, "explore")  # type: ignore[arg-type]
     history = History.of(
         n_arms, rng.integers(n_arms, size=n_rows), rng.normal(size=(n_rows, 2)), rng.normal(size=n_rows)
     )

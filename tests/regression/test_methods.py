@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kinbandits as kb
-from kinbandits.regression import Regression, Ridge, compiled
+from kinbandits.regression import Regression, RegressionSettings, compiled
 from kinbandits.regression.exact.append import AppendRegression
 from kinbandits.regression.exact.dense import DenseRegression
 from kinbandits.regression.exact.features import FeatureRegression
@@ -23,7 +23,7 @@ N_ARMS = 4
 NARROW = kb.Estimated(0.05, kb.RBF(0.1))
 
 
-def lagged(settings: Ridge, history: object) -> LadderRegression:
+def lagged(settings: RegressionSettings, history: object) -> LadderRegression:
     """The ladder on the whole matrix, whatever the similarity."""
     ladder = LadderRegression(settings, history)  # type: ignore[arg-type]
     ladder._suitable = lambda: LaggedReference(ladder.matrix)  # type: ignore[method-assign]
@@ -66,7 +66,7 @@ def test_equals_naive(method: str, similarity: str, weighting: str, text: str) -
     rows = random_rows(seed=3, n_arms=N_ARMS, t=176)
     value = NARROW if similarity == "narrow" else SIMILARITIES[similarity](N_ARMS)
     product = as_terms(kb.Term(value, kernel))
-    settings = Ridge(product, 0.1, weighting, "explore")  # type: ignore[arg-type]
+    settings = RegressionSettings(product, 0.1, weighting, "explore")  # type: ignore[arg-type]
     engine, naive = make(settings, rows[:170].history()), NaiveRegression(settings, rows[:170].history())
     rng = np.random.default_rng(0)
     for i in range(170, 177):
@@ -89,7 +89,7 @@ def test_equals_naive(method: str, similarity: str, weighting: str, text: str) -
 def test_two_terms(method: str, cold_start: str) -> None:
     make, _, _, kernel = METHODS[method]
     rows = random_rows(seed=4, n_arms=N_ARMS, t=150)
-    settings = Ridge(two_terms(kb.Mixed(0.5), kernel), 0.1, "uniform", cold_start)  # type: ignore[arg-type]
+    settings = RegressionSettings(two_terms(kb.Mixed(0.5), kernel), 0.1, "uniform", cold_start)  # type: ignore[arg-type]
     engine, naive = make(settings, rows.history()), NaiveRegression(settings, rows.history())
     rng = np.random.default_rng(0)
     compare(engine, naive, queries(rng, N_ARMS))

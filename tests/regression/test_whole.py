@@ -7,7 +7,7 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.history import History
-from kinbandits.regression.base import Query, Ridge
+from kinbandits.regression.base import Query, RegressionSettings
 from kinbandits.regression.exact.ladder import LadderRegression
 from kinbandits.regression.exact.lagged import LaggedReference
 from kinbandits.regression.linalg import GrowingInverse
@@ -55,7 +55,9 @@ def aged(seed: int, growth: float = 1.5) -> tuple[LadderRegression, LaggedRefere
     X = np.round(X) if seed % 3 == 0 else X
     history = History.of(n_arms, rng.integers(n_arms, size=120), X, rng.normal(size=120))
     weighting = "per_arm" if seed % 8 < 4 else "uniform"
-    regression = LadderRegression(Ridge(terms, float(10 ** rng.uniform(-7, 0)), weighting, "borrow"), history)  # type: ignore[arg-type]
+    regression = LadderRegression(
+        RegressionSettings(terms, float(10 ** rng.uniform(-7, 0)), weighting, "borrow"), history
+    )  # type: ignore[arg-type]
     reference = LaggedReference(regression.matrix, growth)
     regression._use(reference)
     return regression, reference, rng

@@ -34,7 +34,7 @@ from kinbandits.policies.engines import Engine, engine_name
 from kinbandits.policies.ledger import Pending
 from kinbandits.policies.regression_policy import KernelPolicy
 from kinbandits.policies.tie_breaking import TieBreak
-from kinbandits.regression import Prediction, Query, Regression, Ridge, make_regression
+from kinbandits.regression import Prediction, Query, Regression, RegressionSettings, make_regression
 from kinbandits.similarity import Independent, Similarity
 from kinbandits.terms import Term, Terms, as_terms
 from kinbandits.theory.conditions import probability
@@ -115,7 +115,7 @@ class SupKMTLUCB(KernelPolicy):
             )
         self.terms = _fixed(as_terms(kernel), self.n_arms)
         # BaseKMTL-UCB is the unweighted estimator, and every arm has the ordinary posterior.
-        settings = Ridge(self.terms, self.ridge, "uniform", "borrow", budget=points)
+        settings = RegressionSettings(self.terms, self.ridge, "uniform", "borrow", budget=points)
         # line 3: Psi^q <- empty for all q
         self._regressions = [
             make_regression(name, settings, History(self.n_arms)) for _ in range(theory.n_stages(self.horizon))

@@ -29,7 +29,7 @@ from kinbandits.history import History
 from kinbandits.kernels import Linear
 from kinbandits.policies.base import Policy
 from kinbandits.policies.decision import ArmName
-from kinbandits.regression import Prediction, Query, Regression, Ridge, make_regression
+from kinbandits.regression import Prediction, Query, Regression, RegressionSettings, make_regression
 from kinbandits.regression.base import best
 from kinbandits.similarity import Clustered
 from kinbandits.terms import Term, as_terms
@@ -221,7 +221,7 @@ class COFIBA(Policy):
     def _regression(self, users: Edges) -> Regression:
         term = Term(Clustered(components(users)), Linear())
         return make_regression(
-            "exact", Ridge(as_terms(term), self.ridge, "uniform", "borrow"), self._history.copy()
+            "exact", RegressionSettings(as_terms(term), self.ridge, "uniform", "borrow"), self._history.copy()
         )
 
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:

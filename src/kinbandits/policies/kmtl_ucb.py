@@ -27,7 +27,7 @@ from kinbandits.policies.tie_breaking import TieBreak
 from kinbandits.regression import (
     Prediction,
     Query,
-    Ridge,
+    RegressionSettings,
     changed_over,
     make_regression,
     restore_regression,
@@ -252,12 +252,12 @@ class KMTLUCB(RegressionPolicy):
             changed.append(term.replace(context_kernel=fitted.context_kernel, similarity=similarity))
         return Terms(tuple(changed))
 
-    def _settings(self, fitted: Terms) -> Ridge:
+    def _settings(self, fitted: Terms) -> RegressionSettings:
         cold_start = self.cold_start
         if cold_start == "auto":
             describes = any(t.similarity.describes_arms for t in fitted)
             cold_start = "borrow" if describes else "explore"
-        return Ridge(fitted, self.ridge, self.weighting, cold_start, self.memory, self._points)
+        return RegressionSettings(fitted, self.ridge, self.weighting, cold_start, self.memory, self._points)
 
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
         if not self._learns:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kinbandits.history import History
 from kinbandits.regression.auto import budgeted_settings, changed_over
-from kinbandits.regression.base import Prediction, Query, Regression, Ridge, capped
+from kinbandits.regression.base import Prediction, Query, Regression, RegressionSettings, capped
 from kinbandits.regression.budgeted import BudgetedRegression
 from kinbandits.regression.exact import ExactRegression
 from kinbandits.regression.naive import NaiveRegression
@@ -20,7 +20,7 @@ __all__ = [
     "Prediction",
     "Query",
     "Regression",
-    "Ridge",
+    "RegressionSettings",
     "capped",
     "changed_over",
     "make_regression",
@@ -34,14 +34,14 @@ ENGINES: dict[str, type[Regression]] = {
 }
 
 
-def make_regression(engine: str, settings: Ridge, history: History) -> Regression:
+def make_regression(engine: str, settings: RegressionSettings, history: History) -> Regression:
     """The engine of this name; ``"auto"`` is ``"exact"`` until it has `auto.CHANGEOVER` rows."""
     regression = ENGINES["exact" if engine == "auto" else engine](settings, history)
     return changed_over(regression) if engine == "auto" else regression
 
 
 def restore_regression(
-    engine: str, settings: Ridge, data: dict[str, Any], arrays: dict[str, NDArray[Any]]
+    engine: str, settings: RegressionSettings, data: dict[str, Any], arrays: dict[str, NDArray[Any]]
 ) -> Regression:
     """The engine of this name with what `Regression.to_data` gave."""
     empty = History(data["n_arms"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from kinbandits.regression.base import Regression, Ridge
+from kinbandits.regression.base import Regression, RegressionSettings
 from kinbandits.regression.budgeted import BudgetedRegression, largest_budget
 from kinbandits.regression.exact import ExactRegression
 
@@ -31,7 +31,7 @@ def changed_over(regression: Regression) -> Regression:
     return BudgetedRegression(settings, regression.history)
 
 
-def budgeted_settings(settings: Ridge, n_arms: int) -> Ridge:
+def budgeted_settings(settings: RegressionSettings, n_arms: int) -> RegressionSettings:
     """The settings after the change: as many points as asked for, `LEAST_BUDGET` at least, if they fit."""
     budget = max(settings.budget, LEAST_BUDGET)
     return dataclasses.replace(settings, budget=min(budget, largest_budget(settings, n_arms)))

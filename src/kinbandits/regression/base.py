@@ -67,7 +67,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Ridge:
+class RegressionSettings:
     """The settings of the regression.
 
     Attributes:
@@ -119,7 +119,7 @@ class Regression(ABC):
     in_order: ClassVar[bool] = True
     """Whether the rows of ``history`` stand in the order in which they came."""
 
-    def __init__(self, settings: Ridge, history: History) -> None:
+    def __init__(self, settings: RegressionSettings, history: History) -> None:
         self.settings = settings
         self.history = history
         self._build()
@@ -176,13 +176,13 @@ class Regression(ABC):
         """Whether ``history`` holds every row learned."""
         return not self.history.forgotten
 
-    def with_arm(self, settings: Ridge) -> Self:
+    def with_arm(self, settings: RegressionSettings) -> Self:
         """The same knowledge with one arm more, which ``settings`` know."""
         history = self.history.copy()
         history.n_arms += 1
         return self.rebuilt(settings, history)
 
-    def without_arm(self, settings: Ridge, arm: int) -> Self:
+    def without_arm(self, settings: RegressionSettings, arm: int) -> Self:
         """The same knowledge without this arm and its rows."""
         return self.rebuilt(settings, self.history.without_arm(arm))
 
@@ -237,7 +237,7 @@ class Regression(ABC):
             self._build()
             raise
 
-    def rebuilt(self, settings: Ridge, history: History) -> Self:
+    def rebuilt(self, settings: RegressionSettings, history: History) -> Self:
         """The same engine with other settings or rows, from scratch."""
         return type(self)(settings, history)
 

@@ -22,7 +22,7 @@ from scipy.linalg import lapack
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import InvalidTypeError
 from kinbandits.history import History
-from kinbandits.regression.base import Prediction, Query, Regression, Ridge
+from kinbandits.regression.base import Prediction, Query, Regression, RegressionSettings
 from kinbandits.regression.linalg import factor
 from kinbandits.similarity import Choice
 
@@ -36,7 +36,11 @@ class FrozenRegression(Regression):
     in_order = False
 
     def __init__(
-        self, settings: Ridge, history: History, matrices: list[Matrix], choices: tuple[Choice, ...] = ()
+        self,
+        settings: RegressionSettings,
+        history: History,
+        matrices: list[Matrix],
+        choices: tuple[Choice, ...] = (),
     ) -> None:
         order = np.argsort(history.arms, kind="stable")
         ordered = History.of(history.n_arms, history.arms[order], history.contexts[order], history.rewards[order])
@@ -167,7 +171,7 @@ class FrozenRegression(Regression):
         """Refused."""
         self._absorb(0)
 
-    def rebuilt(self, settings: Ridge, history: History) -> Regression:  # type: ignore[override]
+    def rebuilt(self, settings: RegressionSettings, history: History) -> Regression:  # type: ignore[override]
         """An ordinary engine with these rows."""
         from kinbandits.regression import make_regression
 

@@ -21,7 +21,7 @@ from scipy.linalg import lapack
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import InvalidTypeError
 from kinbandits.history import History
-from kinbandits.regression.base import Prediction, Query, Regression, Ridge
+from kinbandits.regression.base import Prediction, Query, Regression, RegressionSettings
 from kinbandits.regression.frozen import FrozenRegression
 from kinbandits.regression.linalg import factor
 from kinbandits.similarity import Choice
@@ -30,7 +30,11 @@ SHARE = 0.125
 
 
 def laid_out(
-    last: Regression | None, settings: Ridge, history: History, matrices: list[Matrix], choices: tuple[Choice, ...]
+    last: Regression | None,
+    settings: RegressionSettings,
+    history: History,
+    matrices: list[Matrix],
+    choices: tuple[Choice, ...],
 ) -> Regression:
     """A posterior to read: grown from the ``last`` one of the same rows if it can be, else laid out anew."""
     if isinstance(last, FrozenRegression | GrownRegression):
@@ -182,6 +186,6 @@ class GrownRegression(Regression):
         """Refused."""
         self._absorb(0)
 
-    def rebuilt(self, settings: Ridge, history: History) -> Regression:  # type: ignore[override]
+    def rebuilt(self, settings: RegressionSettings, history: History) -> Regression:  # type: ignore[override]
         """An ordinary engine with these rows."""
         return self.base.rebuilt(settings, history)

@@ -6,12 +6,12 @@ import numpy as np
 
 from kinbandits._types import Matrix
 from kinbandits.errors import InvalidInputError
-from kinbandits.regression.base import Ridge
+from kinbandits.regression.base import RegressionSettings
 from kinbandits.regression.budgeted.followers import EmbeddingFollower, make_follower
 from kinbandits.regression.budgeted.model import Model
 
 
-def add_arm(model: Model, settings: Ridge) -> None:
+def add_arm(model: Model, settings: RegressionSettings) -> None:
     """One arm more, without rows; ``settings`` have its similarity."""
     model.sum_up()
     before = model.points.K_arms
@@ -24,7 +24,7 @@ def add_arm(model: Model, settings: Ridge) -> None:
     _follow(model, before, [K[:-1, :-1] for K in model.similarities()])
 
 
-def remove_arm(model: Model, settings: Ridge, arm: int) -> None:
+def remove_arm(model: Model, settings: RegressionSettings, arm: int) -> None:
     """An arm leaves with its rows and its points."""
     model.sum_up()
     before = [_without(K, arm) for K in model.points.K_arms]
@@ -76,7 +76,7 @@ def _take_out(model: Model, arm: int) -> None:
         model.sums.add(arm, kappa[:, i].copy(), float(recent.rewards[i]), -float(recent.weights[i]))
 
 
-def _resettle(model: Model, settings: Ridge, gone: int | None = None) -> None:
+def _resettle(model: Model, settings: RegressionSettings, gone: int | None = None) -> None:
     """The same kernels over other arms; similarities that are not followed by sums start again."""
     fresh = [make_follower(t, model.n_arms, model.n_features) for t in settings.terms]
     model.followers = [

@@ -15,7 +15,7 @@ from scipy.linalg import cholesky, solve_triangular
 
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
-from kinbandits.regression.base import Ridge
+from kinbandits.regression.base import RegressionSettings
 from kinbandits.regression.budgeted.layout import changing
 from kinbandits.regression.budgeted.model import Model
 from kinbandits.regression.budgeted.newcomers import NOVEL
@@ -76,7 +76,7 @@ def _followed(model: Model, arms: Indices, contexts: Matrix) -> Pieces[None]:
             follower.let_go()
 
 
-def draw_points(settings: Ridge, K_arms: list[Matrix], rows: History, least: float) -> Pieces[Indices]:
+def draw_points(settings: RegressionSettings, K_arms: list[Matrix], rows: History, least: float) -> Pieces[Indices]:
     """Which of the rows are to be points: as many as the budget, while one has a residual above ``least``."""
     terms, arms, X, most = settings.terms, rows.arms, rows.contexts, settings.budget
     rng = np.random.default_rng(_SEED)  # F below: K = F F' + what the points do not see

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
-from kinbandits.regression.base import Query, Regression, Ridge
+from kinbandits.regression.base import Query, Regression, RegressionSettings
 from kinbandits.regression.budgeted import saved
 from kinbandits.regression.budgeted.arms import add_arm, remove_arm
 from kinbandits.regression.budgeted.build import built
@@ -31,7 +31,7 @@ _CHUNK = 2**22  # numbers in the largest temporary of a prediction
 class BudgetedRegression(Regression):
     """A fixed number of dictionary points, whatever the number of rows."""
 
-    def __init__(self, settings: Ridge, history: History, model: Model | None = None) -> None:
+    def __init__(self, settings: RegressionSettings, history: History, model: Model | None = None) -> None:
         """``model`` has been taught before, and is not copied."""
         self.settings = settings
         self._n_arms = history.n_arms
@@ -118,15 +118,15 @@ class BudgetedRegression(Regression):
             self._next_check = 2 * (model.tally.n + 1)
             warn_if_small(model)
 
-    def with_arm(self, settings: Ridge) -> Self:
+    def with_arm(self, settings: RegressionSettings) -> Self:
         """The same knowledge with one arm more."""
         return self._resettled(settings, self._n_arms + 1, lambda model: add_arm(model, settings))
 
-    def without_arm(self, settings: Ridge, arm: int) -> Self:
+    def without_arm(self, settings: RegressionSettings, arm: int) -> Self:
         """The same knowledge without this arm and its rows."""
         return self._resettled(settings, self._n_arms - 1, lambda model: remove_arm(model, settings, arm))
 
-    def _resettled(self, settings: Ridge, n_arms: int, change: Callable[[Model], None]) -> Self:
+    def _resettled(self, settings: RegressionSettings, n_arms: int, change: Callable[[Model], None]) -> Self:
         model = copy.deepcopy(self.model)
         if model is not None:
             change(model)

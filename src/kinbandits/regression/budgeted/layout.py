@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from kinbandits.errors import InvalidInputError
-from kinbandits.regression.base import Ridge
+from kinbandits.regression.base import RegressionSettings
 
 MOST_SUMS = 2**25  # numbers kept per arm in all (256 MB)
 
 
-def changing(settings: Ridge) -> bool:
+def changing(settings: RegressionSettings) -> bool:
     """Whether similarity or weights change with the data, so that sums must be kept per arm."""
     return settings.weighting == "per_arm" or not all(t.similarity.fixed for t in settings.terms)
 
 
-def is_joint(settings: Ridge, n_arms: int) -> bool:
+def is_joint(settings: RegressionSettings, n_arms: int) -> bool:
     """Whether sums are of the full kernel, of all arms together (else of the context kernels, per arm).
 
     A graph's similarity changes when an arm comes or goes, so there too context kernels are better, if they fit.
@@ -32,7 +32,7 @@ def is_joint(settings: Ridge, n_arms: int) -> bool:
     return not (graph and per_arm <= MOST_SUMS)
 
 
-def largest_budget(settings: Ridge, n_arms: int, sums: int = MOST_SUMS) -> int:
+def largest_budget(settings: RegressionSettings, n_arms: int, sums: int = MOST_SUMS) -> int:
     """The most points there can be with that many numbers per arm: no limit, unless sums are kept per arm."""
     if not changing(settings):
         return 2**31

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits.regression.base import Ridge
+from kinbandits.regression.base import RegressionSettings
 from kinbandits.regression.budgeted.followers import FixedFollower, make_follower
 from kinbandits.regression.budgeted.layout import changing, is_joint
 from kinbandits.regression.budgeted.newcomers import NOVEL, newcomers
@@ -77,7 +77,7 @@ class Refresh:
 class Model:
     """The state of the budgeted engine, taught row by row."""
 
-    def __init__(self, settings: Ridge, n_arms: int, n_features: int) -> None:
+    def __init__(self, settings: RegressionSettings, n_arms: int, n_features: int) -> None:
         self.settings, self.n_features = settings, n_features
         m, window = settings.budget, settings.memory.rows if settings.memory is not None else None
         joint = is_joint(settings, n_arms)

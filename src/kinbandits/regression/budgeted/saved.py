@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits.regression.base import Ridge
+from kinbandits.regression.base import RegressionSettings
 from kinbandits.regression.budgeted.model import Model
 from kinbandits.regression.budgeted.slices import finished
 from kinbandits.regression.budgeted.sums import Sums
@@ -52,7 +52,7 @@ def to_arrays(model: Model) -> Arrays:
     return arrays
 
 
-def restored(settings: Ridge, n_arms: int, arrays: Arrays) -> Model:
+def restored(settings: RegressionSettings, n_arms: int, arrays: Arrays) -> Model:
     """The model that `to_arrays` gave."""
     model = Model(settings, n_arms, arrays["dictionary_contexts"].shape[1])
     tally, points, recent, sums = model.tally, model.points, model.recent, model.sums

@@ -18,7 +18,7 @@ import numpy as np
 
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.regression import compiled
-from kinbandits.regression.base import Query, Regression, Ridge, best
+from kinbandits.regression.base import Query, Regression, RegressionSettings, best
 from kinbandits.regression.exact.probe import Probe, different_arms
 from kinbandits.regression.linalg import (
     SMALL_PIVOT,
@@ -70,7 +70,7 @@ class AppendRegression(Regression):
             self._absorb(0)
 
     @staticmethod
-    def fits(settings: Ridge) -> bool:
+    def fits(settings: RegressionSettings) -> bool:
         """Whether this method is exact for these settings."""
         return settings.weighting == "uniform" and all(t.similarity.fixed for t in settings.terms)
 

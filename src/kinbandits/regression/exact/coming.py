@@ -10,7 +10,7 @@ import numpy as np
 
 from kinbandits._types import Matrix
 from kinbandits.history import History
-from kinbandits.regression.base import Ridge
+from kinbandits.regression.base import RegressionSettings
 from kinbandits.regression.exact.append import AppendRegression
 
 _WORTH = 300  # rows below which a fresh factor costs nothing worth spreading
@@ -19,13 +19,13 @@ _WORTH = 300  # rows below which a fresh factor costs nothing worth spreading
 class Coming:
     """A regression for the matrices that are in force from ``force`` rows on."""
 
-    def __init__(self, settings: Ridge, matrices: list[Matrix], force: int, history: History) -> None:
+    def __init__(self, settings: RegressionSettings, matrices: list[Matrix], force: int, history: History) -> None:
         self.matrices = matrices
         self._begun, self._force = len(history), force
         self._regression = AppendRegression(settings, History(history.n_arms))
 
     @staticmethod
-    def pays(settings: Ridge, rows: int) -> bool:
+    def pays(settings: RegressionSettings, rows: int) -> bool:
         """Whether it is worth the trouble, and this method the one to use."""
         return rows >= _WORTH and AppendRegression.fits(settings)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from kinbandits._types import Matrix, Vector
 from kinbandits.regression import compiled
-from kinbandits.regression.base import Ridge
+from kinbandits.regression.base import RegressionSettings
 from kinbandits.regression.exact.blocks import BlocksReference
 from kinbandits.regression.exact.dual import Dual, Error
 from kinbandits.regression.exact.matrix import RECENT, ArmMatrix
@@ -27,7 +27,9 @@ _DRIFTED = 4
 class Core:
     """The compiled core on one state."""
 
-    def __init__(self, settings: Ridge, matrix: ArmMatrix, dual: Dual, blocks: BlocksReference) -> None:
+    def __init__(
+        self, settings: RegressionSettings, matrix: ArmMatrix, dual: Dual, blocks: BlocksReference
+    ) -> None:
         self._settings = settings
         self._matrix = matrix
         self._dual = dual
@@ -36,7 +38,7 @@ class Core:
         self._handle: Any = None
 
     @staticmethod
-    def of(settings: Ridge, matrix: ArmMatrix, dual: Dual, reference: Reference) -> Core | None:
+    def of(settings: RegressionSettings, matrix: ArmMatrix, dual: Dual, reference: Reference) -> Core | None:
         """Where it is in use, for one term and one block per arm; else None."""
         if compiled.CORE is None or len(matrix.strips) > 1 or not isinstance(reference, BlocksReference):
             return None

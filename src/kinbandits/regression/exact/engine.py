@@ -25,7 +25,7 @@ from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.kernels import Foreign, Kernel
 from kinbandits.regression import compiled
-from kinbandits.regression.base import Query, Regression, Ridge
+from kinbandits.regression.base import Query, Regression, RegressionSettings
 from kinbandits.regression.exact.append import AppendRegression
 from kinbandits.regression.exact.coming import Coming
 from kinbandits.regression.exact.dense import DenseRegression
@@ -43,7 +43,9 @@ class ExactRegression(Regression):
 
     _laid_out: weakref.ref[Regression] | None = None  # what was frozen last, as long as somebody reads it
 
-    def __init__(self, settings: Ridge, history: History, known: Mapping[int, Choice] | None = None) -> None:
+    def __init__(
+        self, settings: RegressionSettings, history: History, known: Mapping[int, Choice] | None = None
+    ) -> None:
         self._known = known
         super().__init__(settings, history)
 
@@ -56,7 +58,7 @@ class ExactRegression(Regression):
         self._coming: Coming | None = None
         self._core: Regression = self._pick()(self._given, history)
 
-    def _settled(self) -> Ridge:
+    def _settled(self) -> RegressionSettings:
         """The settings with the matrices in force for similarities that change in steps."""
         if self._tracker is None:
             return self.settings

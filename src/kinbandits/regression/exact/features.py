@@ -23,7 +23,7 @@ from scipy.linalg import cho_solve
 
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
-from kinbandits.regression.base import Query, Regression, Ridge
+from kinbandits.regression.base import Query, Regression, RegressionSettings
 from kinbandits.regression.linalg import factor
 
 _RENEW = 32  # rank-one updates of a block before its inverse is computed anew
@@ -46,7 +46,7 @@ class FeatureRegression(Regression):
             self._absorb(0)
 
     @staticmethod
-    def size(settings: Ridge, history: History) -> tuple[int, int] | None:
+    def size(settings: RegressionSettings, history: History) -> tuple[int, int] | None:
         """(blocks, D) if the kernel has a finite feature map and the similarity is fixed, else None."""
         if not len(history) or not all(t.similarity.fixed for t in settings.terms):
             return None
@@ -62,7 +62,7 @@ class FeatureRegression(Regression):
         return 1, sum(w * _root(K).shape[1] for w, K in zip(widths, matrices, strict=True))
 
     @staticmethod
-    def pays_from(settings: Ridge, history: History) -> float:
+    def pays_from(settings: RegressionSettings, history: History) -> float:
         """From how many rows on feature space is the cheaper place; infinity if never."""
         size = FeatureRegression.size(settings, history)
         if size is None:

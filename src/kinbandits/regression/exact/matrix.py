@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits.regression.base import Ridge
+from kinbandits.regression.base import RegressionSettings
 
 RECENT = 32  # rows kept together before they become columns of the strips
 
@@ -170,7 +170,12 @@ class ArmMatrix:
     """M as an operator, for a similarity that may change and rows that come."""
 
     def __init__(
-        self, settings: Ridge, n_arms: int, arms: Indices, K_arms: list[Matrix], grams: Sequence[Matrix]
+        self,
+        settings: RegressionSettings,
+        n_arms: int,
+        arms: Indices,
+        K_arms: list[Matrix],
+        grams: Sequence[Matrix],
     ) -> None:
         """From the context-kernel matrices ``grams`` (t, t), one per term."""
         self._settings = settings

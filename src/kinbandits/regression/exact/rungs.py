@@ -29,7 +29,7 @@ from itertools import islice
 import numpy as np
 
 from kinbandits._types import Mask, Matrix, Vector
-from kinbandits.regression.base import Ridge, best
+from kinbandits.regression.base import RegressionSettings, best
 from kinbandits.regression.exact.dual import Dual
 from kinbandits.regression.exact.matrix import ArmMatrix
 from kinbandits.regression.exact.probe import Probe
@@ -78,7 +78,7 @@ class Ladder:
 
     def __init__(
         self,
-        settings: Ridge,
+        settings: RegressionSettings,
         matrix: ArmMatrix,
         dual: Dual,
         reference: Reference,
