@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
-from sklearn.linear_model import RegressionSettings as SklearnRidge
+from sklearn.linear_model import Ridge as SklearnRidge
 
 import kinbandits as kb
 from kinbandits.regression import Query
