@@ -17,8 +17,8 @@ from kinbandits.regression.budgeted import BudgetedRegression
 from kinbandits.regression.budgeted.followers import FeatureMap
 from kinbandits.regression.budgeted.report import needed_points
 from kinbandits.regression.budgeted.saved import to_arrays
-from kinbandits.regression.inverse import Inverse
 from kinbandits.regression.linalg import low_rank_root, posterior_inverse
+from kinbandits.regression.linalg.inverse import Inverse
 from kinbandits.regression.naive import NaiveRegression
 from kinbandits.terms import Term, as_terms
 

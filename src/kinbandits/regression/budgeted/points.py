@@ -26,7 +26,7 @@ from scipy.linalg.lapack import dposv
 
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.regression.budgeted.slices import VALUE, Pieces
-from kinbandits.regression.inverse import move_last
+from kinbandits.regression.linalg.inverse import move_last
 from kinbandits.terms import Terms
 
 _TINY = 1e-5

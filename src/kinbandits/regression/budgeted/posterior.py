@@ -20,7 +20,7 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dgemm
 
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits.regression.inverse import move_last
+from kinbandits.regression.linalg.inverse import move_last
 
 LATE = 16  # rows
 

@@ -11,7 +11,7 @@ import numpy as np
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.regression.budgeted.sums import Rows
-from kinbandits.regression.inverse import move_last
+from kinbandits.regression.linalg.inverse import move_last
 
 
 class Recent:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kinbandits._types import Indices, Mask, Matrix, Vector
-from kinbandits.regression.inverse import add_outer, move_last
+from kinbandits.regression.linalg.inverse import add_outer, move_last
 
 _SMALLEST_SCALE = 1e-60
 
