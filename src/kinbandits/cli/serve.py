@@ -15,10 +15,12 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     config: Annotated[
-        Path | None, typer.Argument(help="TOML file with a [policy] and a [service] table.", show_default=False)
+        list[Path] | None,
+        typer.Argument(help="TOML file with a [policy] and a [service] table; or several.", show_default=False),
     ] = None,
     store: Annotated[
-        str, typer.Option(help="The log: a file (SQLite), or postgresql://user@host/database.")
+        str,
+        typer.Option(help="The log: a file (SQLite), or postgresql://user@host/database; for several, a folder."),
     ] = "kinbandits.sqlite3",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8321,
@@ -37,11 +39,12 @@ def serve(
       kinbandits serve --demo
       kinbandits serve news.toml --store /var/lib/kinbandits/news.sqlite3
       kinbandits serve news.toml --store postgresql://kin@localhost/news --port 8322
+      kinbandits serve news.toml shop.toml --store /var/lib/kinbandits
     """
     from kinbandits.service.commands import run_serve
 
     run_serve(
-        config,
+        config or [],
         store=store,
         host=host,
         port=port,

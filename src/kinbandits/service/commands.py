@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
 import tempfile
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.service.config import Settings, load_settings
-from kinbandits.service.store import open_store
+from kinbandits.service.store import Store, open_store
 
 
 class MissingExtraError(KinbanditsError, LookupError):
@@ -17,7 +18,7 @@ class MissingExtraError(KinbanditsError, LookupError):
 
 
 def run_serve(
-    config: Path | None,
+    configs: list[Path],
     *,
     store: str,
     host: str,
@@ -33,8 +34,6 @@ def run_serve(
         raise MissingExtraError(
             f"the service needs {error.name}, which is not installed: pip install 'kinbandits[serve]'"
         ) from error
-    from kinbandits.service.tokens import first_token
-
     if log_level not in ("debug", "info", "warning", "error"):
         raise InvalidInputError(f"--log-level must be debug, info, warning or error, got {log_level!r}")
     if not 0 <= port <= 65535:
@@ -46,22 +45,53 @@ def run_serve(
         with tempfile.TemporaryDirectory(prefix="kinbandits-demo-") as folder:
             run_demo(Path(folder), host=host, port=port, log_level=log_level)
         return
-    settings = Settings() if config is None else load_settings(config)
-    if config is None:
+    if not configs:
         _say("No settings given: serving 10 arms, 0 to 9. Write a TOML file to serve your own.")
+    settings = {path.stem: load_settings(path) for path in configs} or {"": Settings()}
+    if len(settings) < len(configs):
+        raise InvalidInputError("several settings files need different names: they stand in the paths")
+    if len(settings) == 1:
+        settings = {"": next(iter(settings.values()))}
+    options = {"host": host, "port": port, "log_level": log_level, "forwarded_allow_ips": forwarded_allow_ips}
+    _say(f"Serving on http://{host}:{port}/")
+    logs = _open_logs(settings, store)
+    if "" in logs:
+        run(logs[""], settings[""], **options)  # type: ignore[arg-type]
+    else:
+        run(logs, settings, **options)  # type: ignore[arg-type]
+
+
+def _open_logs(settings: dict[str, Settings], store: str) -> dict[str, Store]:
+    """The log of each policy, with its first token; all are checked before one is opened."""
+    from kinbandits.service.tokens import first_token
+
+    if "" not in settings and "://" in store:
+        raise InvalidInputError(
+            "several policies need a folder for their logs; with PostgreSQL, run a process for each"
+        )
+    for name, one in settings.items():
+        if name and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+            raise InvalidInputError(f"{name}.toml: a name stands in paths; give it letters, digits, - and _ only")
+        _advise(f"{name}: " if name else "", one)
+    logs: dict[str, Store] = {}
+    for name in settings:
+        logs[name] = open_store(store if not name else str(Path(store) / f"{name}.sqlite3"))
+        token = first_token(logs[name])
+        of = f" of {name} (under /{name}/)" if name else ""
+        if token is not None:
+            _say(f"Admin token{of}, shown this once: {token}")
+        _say(f"Log{of}: {logs[name].url}")
+    return logs
+
+
+def _advise(name: str, settings: Settings) -> None:
     if settings.build().epsilon == 0.0:
         _say(
-            "epsilon is 0: decisions are deterministic, so this log cannot be used to evaluate other policies "
-            "(their choices have no support in it). Set epsilon = 0.05 in [policy] to keep that possible."
+            f"{name}epsilon is 0: decisions are deterministic, so this log cannot be used to evaluate other "
+            "policies (their choices have no support in it). Set epsilon = 0.05 in [policy] to keep that possible."
         )
     if settings.service.n_features is None:
-        _say("features is not set: the first decision settles how many numbers a context has.")
-    log = open_store(store)
-    token = first_token(log)
-    if token is not None:
-        _say(f"Admin token, shown this once: {token}")
-    _say(f"Serving on http://{host}:{port}/ (log: {log.url})")
-    run(log, settings, host=host, port=port, log_level=log_level, forwarded_allow_ips=forwarded_allow_ips)
+        _say(f"{name}features is not set: the first decision settles how many numbers a context has.")
 
 
 def _say(text: str) -> None:

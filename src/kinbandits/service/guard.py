@@ -178,8 +178,13 @@ def _headers(scope: Scope) -> dict[str, str]:
     return found
 
 
+def root_of(scope: Scope) -> str:
+    """What stands before the paths of this policy, where a process serves several."""
+    return str(scope.get("kinbandits.root", ""))
+
+
 async def _to_login(scope: Scope, receive: Receive, send: Send) -> None:
-    headers = [(b"location", b"/login"), (b"content-length", b"0")]
+    headers = [(b"location", f"{root_of(scope)}/login".encode()), (b"content-length", b"0")]
     await send({"type": "http.response.start", "status": 303, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 

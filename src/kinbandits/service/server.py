@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Mapping
 
 import uvicorn
 
@@ -15,6 +16,7 @@ from kinbandits.service.app import create_app
 from kinbandits.service.config import Settings
 from kinbandits.service.connections import Connection, Server, allow_many_files
 from kinbandits.service.engine import Engine
+from kinbandits.service.several import Several
 from kinbandits.service.store import Store
 
 _PLAIN = set(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "asctime", "taskName"}
@@ -52,20 +54,24 @@ def set_up_logs(level: str = "info") -> None:
 
 
 def run(
-    store: Store,
-    settings: Settings,
+    stores: Store | Mapping[str, Store],
+    settings: Settings | Mapping[str, Settings],
     *,
     host: str = "127.0.0.1",
     port: int = 8321,
     log_level: str = "info",
     forwarded_allow_ips: str = "127.0.0.1",
 ) -> None:
-    """Serve until stopped (SIGINT, SIGTERM): requests that were taken are answered first."""
+    """Serve until stopped (SIGINT, SIGTERM): requests that were taken are answered first.
+
+    One policy, or several by name, each with its own log.
+    """
     set_up_logs(log_level)
     allow_many_files()
     sys.setswitchinterval(0.001)  # the threads of engine and server hand over to each other often
-    engine = Engine(store, settings)
-    app = create_app(engine, trusted_proxies=forwarded_allow_ips)
+    engines = _engines(stores, settings)
+    apps = {name: create_app(engine, trusted_proxies=forwarded_allow_ips) for name, engine in engines.items()}
+    app = apps[""] if "" in apps else Several(apps, engines)
     gc.freeze()  # what is there now stays; and what requests leave behind is mostly not garbage in circles
     gc.set_threshold(20_000, 20, 20)
     config = uvicorn.Config(
@@ -85,7 +91,17 @@ def run(
     def end(message: str) -> None:
         server.should_exit = True
 
-    engine.on_failure = end
+    for engine in engines.values():
+        engine.on_failure = end
     server.run()
-    if engine.failure is not None:
-        raise ServiceFailedError(engine.failure)
+    for name, engine in engines.items():
+        if engine.failure is not None:
+            raise ServiceFailedError(f"{name}: {engine.failure}" if name else engine.failure)
+
+
+def _engines(stores: Store | Mapping[str, Store], settings: Settings | Mapping[str, Settings]) -> dict[str, Engine]:
+    if isinstance(stores, Store) and isinstance(settings, Settings):
+        return {"": Engine(stores, settings)}
+    assert isinstance(stores, Mapping)
+    assert isinstance(settings, Mapping)
+    return {name: Engine(store, settings[name]) for name, store in stores.items()}

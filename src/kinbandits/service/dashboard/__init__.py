@@ -25,7 +25,7 @@ from kinbandits.service.chooser import explain_record
 from kinbandits.service.dashboard import charts, reference
 from kinbandits.service.dashboard.working import working
 from kinbandits.service.engine import Engine
-from kinbandits.service.guard import COOKIE
+from kinbandits.service.guard import COOKIE, root_of
 from kinbandits.service.messages import ID
 from kinbandits.service.problems import Problem
 from kinbandits.service.state import DELAY_EDGES
@@ -54,33 +54,36 @@ def add_pages(app: FastAPI, engine: Engine, keyring: Keyring) -> None:
     pages = Pages(engine)
 
     async def home(request: Request) -> Response:
-        return HTMLResponse(await asyncio.to_thread(pages.home, request.query_params.get("range", "")))
+        range_ = request.query_params.get("range", "")
+        return HTMLResponse(await asyncio.to_thread(pages.home, range_, root_of(request.scope)))
 
     async def panel(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in PANELS:
             raise Problem(404, "not_found", "there is nothing here")
         range_ = request.query_params.get("range", "")
-        return HTMLResponse(await asyncio.to_thread(pages.panel, name, range_))
+        return HTMLResponse(await asyncio.to_thread(pages.panel, name, range_, root_of(request.scope)))
 
     async def explain(request: Request) -> Response:
         return HTMLResponse(await asyncio.to_thread(pages.explain, request.query_params.get("id", "").strip()))
 
     async def docs(request: Request) -> Response:
-        return HTMLResponse(pages.render("docs.html", operations=reference.operations(app.openapi())))
+        found = reference.operations(app.openapi())
+        return HTMLResponse(pages.render("docs.html", operations=found, root=root_of(request.scope)))
 
     async def login_form(request: Request) -> Response:
-        return HTMLResponse(pages.render("login.html", failed=False))
+        return HTMLResponse(pages.render("login.html", failed=False, root=root_of(request.scope)))
 
     async def login(request: Request) -> Response:
         body = (await request.body())[:1000].decode("ascii", "replace")
         found = await asyncio.to_thread(keyring.find, body.removeprefix("token=").strip())
         if found is None or not {"read", "admin"}.intersection(found.roles):
-            return HTMLResponse(pages.render("login.html", failed=True), 401)
-        response = RedirectResponse("/", 303)
+            return HTMLResponse(pages.render("login.html", failed=True, root=root_of(request.scope)), 401)
+        root = root_of(request.scope)
+        response = RedirectResponse(f"{root}/", 303)
         secure = request.url.scheme == "https"
         session = await asyncio.to_thread(keyring.open_session, found)
-        response.set_cookie(COOKIE, session, httponly=True, samesite="strict", secure=secure)
+        response.set_cookie(COOKIE, session, path=f"{root}/", httponly=True, samesite="strict", secure=secure)
         return response
 
     async def static(request: Request) -> Response:
@@ -116,14 +119,15 @@ class Pages:
         """A page."""
         return self._jinja.get_template(template).render(version=__version__, **values)
 
-    def home(self, range_: str = "") -> str:
+    def home(self, range_: str = "", root: str = "") -> str:
         """The whole page, with all panels filled."""
-        return self.render("home.html", panels={name: Markup(self.panel(name, range_)) for name in PANELS})
+        panels = {name: Markup(self.panel(name, range_, root)) for name in PANELS}
+        return self.render("home.html", panels=panels, root=root)
 
-    def panel(self, name: str, range_: str = "") -> str:
+    def panel(self, name: str, range_: str = "", root: str = "") -> str:
         """One panel; the first shows a range of time."""
         shown = working(self.engine, range_) if name == "working" else getattr(self, f"_{name}")()
-        return self.render(f"{name}.html", **shown)
+        return self.render(f"{name}.html", root=root, **shown)
 
     # -- what each panel shows ------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 // Keeps the panels up to date: asks for each again every few seconds, and never reloads the page.
 "use strict";
 const EVERY = 3000;
+const root = document.body.dataset.root;
 const live = document.getElementById("live");
 const pause = document.getElementById("pause");
 let paused = false;
@@ -27,8 +28,8 @@ function arrange() {
 
 async function refresh(element) {
   const query = range ? "?range=" + range : "";
-  const response = await fetch("/view/" + element.dataset.view + query, { credentials: "same-origin" });
-  if (response.status === 401) { location.assign("/login"); return; }
+  const response = await fetch(root + "/view/" + element.dataset.view + query, { credentials: "same-origin" });
+  if (response.status === 401) { location.assign(root + "/login"); return; }
   if (!response.ok) throw new Error(response.status);
   const text = await response.text();
   const held = element.contains(document.activeElement) ? document.activeElement.dataset.explain : null;
@@ -57,7 +58,7 @@ async function round() {
 }
 
 async function explain(id) {
-  const response = await fetch("/view/explain?id=" + encodeURIComponent(id), { credentials: "same-origin" });
+  const response = await fetch(root + "/view/explain?id=" + encodeURIComponent(id), { credentials: "same-origin" });
   document.getElementById("explanation").innerHTML = await response.text();
 }
 
@@ -76,7 +77,7 @@ document.addEventListener("click", (event) => {
   if (picked) {
     event.preventDefault();
     range = picked.dataset.range;
-    history.replaceState(null, "", "/?range=" + range);
+    history.replaceState(null, "", root + "/?range=" + range);
     refresh(document.querySelector('[data-view="working"]'));
     return;
   }
