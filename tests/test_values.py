@@ -12,7 +12,7 @@ import pytest
 import kinbandits as kb
 from kinbandits._spec import from_spec, to_spec
 from kinbandits.errors import FormatError
-from kinbandits.history import History, RowSample
+from kinbandits.history import History
 from kinbandits.kernels import Kernel
 from kinbandits.terms import Terms, TermsTracker, as_terms
 from strategies import random_rows
@@ -148,17 +148,3 @@ def test_earlier_files_name_a_users_value_by_its_class_alone() -> None:
 def test_two_values_of_ours_never_share_a_name() -> None:
     with pytest.raises(TypeError, match="RBF"):
         _kernel_class("RBF", "kinbandits.somewhere")
-
-
-def test_a_sample_of_rows_that_stream_by_is_that_of_all_rows() -> None:
-    rows = random_rows(seed=6, n_arms=3, t=3000).history()
-    seen = RowSample(3, 100)
-    for t in range(0, 3000, 7):
-        part = slice(t, min(t + 7, 3000))
-        seen.append(rows.arms[part], rows.contexts[part], rows.rewards[part])
-        for n in {len(seen), 16 * len(seen) // 17 + 1}:
-            found, wanted = seen.sample(n, 100), rows.sample(n, 100)
-            np.testing.assert_array_equal(found.contexts, wanted.contexts)
-            np.testing.assert_array_equal(found.arms, wanted.arms)
-            assert found.forgotten == wanted.forgotten
-        assert len(seen.kept) <= 207

@@ -26,11 +26,7 @@ def golden(size: int) -> Vector:
     >>> golden(4).round(3)
     array([0.   , 0.618, 0.236, 0.854])
     """
-    return _golden(np.arange(size))
-
-
-def _golden(rows: Indices) -> Vector:
-    return np.asarray(rows * ((5.0**0.5 - 1.0) / 2.0) % 1.0)
+    return np.asarray(np.arange(size) * ((5.0**0.5 - 1.0) / 2.0) % 1.0)
 
 
 class History:
@@ -180,43 +176,3 @@ class History:
     def copy(self) -> History:
         """A copy that shares nothing."""
         return copy.deepcopy(self)
-
-
-class RowSample:
-    """What `History.sample` may need, in constant memory: rows stream by, and few are kept.
-
-    After t rows it can give the sample of the first n rows for every n from 16 t / 17 to t.
-
-    Example:
-        >>> import numpy as np
-        >>> seen = RowSample(n_arms=1, most=50)
-        >>> for i in range(1000):
-        ...     seen.append(np.array([0]), np.array([[float(i)]]), np.array([0.0]))
-        >>> len(seen), len(seen.sample(950, 50)), seen.kept.size < 120
-        (1000, 52, True)
-    """
-
-    def __init__(self, n_arms: int, most: int) -> None:
-        self.n_arms, self.most = n_arms, most
-        self.kept: Indices = np.empty(0, dtype=np.intp)  # numbers of the rows kept
-        self._rows = History(n_arms)
-        self._seen = 0
-
-    def __len__(self) -> int:
-        return self._seen
-
-    def append(self, arms: Indices, contexts: Matrix, rewards: Vector, apart: bool = False) -> None:
-        """Rows that come next."""
-        self._rows.append(arms, contexts, rewards, apart)
-        self.kept = np.append(self.kept, np.arange(self._seen, self._seen + len(arms)))
-        self._seen += len(arms)
-        if len(self.kept) > 2 * self.most:
-            stay = np.flatnonzero(_golden(self.kept) < self.most / (16 * self._seen // 17))
-            self._rows, self.kept = self._rows.taken(stay), self.kept[stay]
-
-    def sample(self, size: int, most: int) -> History:
-        """As `History.sample`."""
-        wanted = (self.kept < size) & (_golden(self.kept) < most / size)
-        sample = self._rows.taken(np.flatnonzero(wanted))
-        sample.forgotten = size - len(sample)
-        return sample
