@@ -61,6 +61,7 @@ types: $(STAMP)  ## mypy, strict
 	$(BIN)/mypy
 
 bench: $(STAMP)  ## speed against named baselines, as ratios
+	$(BIN)/python benchmarks/policy_layer.py
 	$(BIN)/python benchmarks/engine.py
 
 paper: $(STAMP)  ## the whole paper on the reference streams; tables and figures go to docs/paper (stop and go on as you like)

@@ -1,0 +1,49 @@
+"""The policy layer asks nothing twice: calls are counted, which is steadier than the clock of a benchmark."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from types import FrameType
+
+import numpy as np
+
+import kinbandits as kb
+
+
+class NullEngine:
+    """Answers at once, and learns nothing."""
+
+    keeps_all_rows, n_features, n_observations = True, 4, 1_000
+
+    def leaders(self, query: object, exploration: object, tolerance: float = 0.0) -> np.ndarray:
+        return np.array([[False, True, False]])
+
+    def observe(self, *rows: object) -> None:
+        pass
+
+
+def calls_of_a_round() -> Counter[str]:
+    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(), similarity=kb.Independent(), engine="exact")
+    policy.regression = NullEngine()  # type: ignore[assignment]
+    x = np.arange(4.0)
+    policy.update(policy.choose(x), 1.0)
+    found: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            found[frame.f_code.co_name] += 1
+
+    sys.setprofile(count)
+    try:
+        policy.update(policy.choose(x), 1.0)
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def test_choose_and_update_ask_nothing_twice() -> None:
+    found = calls_of_a_round()
+    assert sum(found.values()) <= 46, found
+    for name in ("_features_seen", "column_names", "rounds_of_contexts", "exploration_at", "_leaders", "observe"):
+        assert found[name] == 1, (name, found)
