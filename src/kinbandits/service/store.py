@@ -15,163 +15,40 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
-from kinbandits.errors import FormatError, InvalidInputError, KinbanditsError
+from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.service import tables
-from kinbandits.service.events import Draft, Event, Head, Record, digest, number_of, outcome_of, to_text
+from kinbandits.service.events import Event, Head, Record, number_of
+from kinbandits.service.transaction import (
+    EVENT,
+    RECORD,
+    TOKENS,
+    Session,
+    StoreDamagedError,
+    StoreLockedError,
+    StoreUnavailableError,
+    Token,
+    Transaction,
+    event_of_row,
+    record_of_row,
+    token_of_row,
+)
+
+__all__ = [
+    "KEPT_SNAPSHOTS",
+    "Session",
+    "Store",
+    "StoreDamagedError",
+    "StoreLockedError",
+    "StoreUnavailableError",
+    "Token",
+    "Transaction",
+    "open_store",
+]
 
 KEPT_SNAPSHOTS = 3
 _PROBE = 65_536  # characters: a nearly full disk may have room for a few
-
-
-class StoreUnavailableError(KinbanditsError, RuntimeError):
-    """The log cannot be written or read now; nothing is known to be lost. Try again."""
-
-
-class StoreDamagedError(FormatError, StoreUnavailableError):
-    """The log's files are damaged: stop, and restore a backup."""
-
-
-class StoreLockedError(KinbanditsError, RuntimeError):
-    """Another process is writing this log."""
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token as it is stored: never itself, only its hash."""
-
-    name: str
-    hash: str
-    roles: tuple[str, ...]
-    at: float
-    revoked: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """A login to the dashboard: the hash of its secret, the token's name, and until when it is valid."""
-
-    hash: str
-    token: str
-    until: float
-
-
-_EVENT = "SELECT seq, kind, decision, at, body, digest FROM events"
-_RECORD = (
-    "SELECT d.id, d.seq, d.at, e.body, d.state, d.reward, d.key, d.request "
-    "FROM decisions d JOIN events e ON e.seq = d.seq"
-)
-
-
-_TOKENS = "SELECT name, hash, roles, at, revoked FROM tokens ORDER BY at, name"
-
-
-class Transaction:
-    """What may be done while holding the log. All of it is kept, or none."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        row = store._write("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1")
-        self._seq, self._digest = row[0] if row else (0, "")
-
-    def find(self, ids: Iterable[str]) -> dict[str, Record]:
-        """The decisions of these ids, as far as there are any."""
-        return self._records("d.id", ids)
-
-    def find_keys(self, keys: Iterable[str]) -> dict[str, Record]:
-        """The decisions that were asked for with these idempotency keys, by key."""
-        return {r.key: r for r in self._records("d.key", keys).values() if r.key is not None}
-
-    def overdue(self, before: float, limit: int = 1000) -> list[Record]:
-        """Open decisions made before this time, oldest first."""
-        sql = f"{_RECORD} WHERE d.state = 'open' AND d.at < ? ORDER BY d.at, d.seq LIMIT ?"
-        return [_record(row) for row in self._store._write(sql, (before, limit))]
-
-    def append(self, drafts: Sequence[Draft]) -> list[Event]:
-        """Add events at the end, and enter what they say in the table of decisions."""
-        events, rows, opened, closed = [], [], [], []
-        for draft in drafts:
-            seq, text = self._seq + 1, to_text(draft.body)
-            mark = digest(self._digest, seq, draft.kind, draft.decision, draft.at, text)
-            events.append(Event(seq, draft.kind, draft.decision, draft.at, draft.body, mark))
-            rows.append((seq, draft.kind, draft.decision, draft.at, text, mark))
-            self._seq, self._digest = seq, mark
-            if draft.kind == "decision":
-                arm = str(draft.body["arm"])
-                opened.append((draft.decision, seq, draft.at, "open", draft.key, draft.request, arm))
-            elif (state := outcome_of(draft.kind, draft.body)) is not None:
-                delivered = None if draft.kind in ("default", "void") else draft.body["reward"]
-                closed.append((state, delivered, draft.decision))
-        write = self._store._write_many
-        write("INSERT INTO events (seq, kind, decision, at, body, digest) VALUES (?, ?, ?, ?, ?, ?)", rows)
-        write("INSERT INTO decisions (id, seq, at, state, key, request, arm) VALUES (?, ?, ?, ?, ?, ?, ?)", opened)
-        write("UPDATE decisions SET state = ?, reward = ? WHERE id = ?", closed)
-        return events
-
-    def count(self, name: str, by: int = 1) -> None:
-        """Add to a counter of things that are not events."""
-        self._store._write_many(
-            "INSERT INTO counters (name, value) VALUES (?, ?) "
-            "ON CONFLICT (name) DO UPDATE SET value = counters.value + excluded.value",
-            [(name, by)],
-        )
-
-    def tokens(self) -> list[Token]:
-        """All tokens, revoked ones included."""
-        return [_token(row) for row in self._store._write(_TOKENS)]
-
-    def add_token(self, token: Token) -> None:
-        """Keep a token's hash."""
-        self._store._write_many(
-            "INSERT INTO tokens (name, hash, roles, at) VALUES (?, ?, ?, ?)",
-            [(token.name, token.hash, " ".join(token.roles), token.at)],
-        )
-
-    def revoke_token(self, name: str, at: float) -> bool:
-        """Whether there was a valid token of this name, which is valid no longer."""
-        if not self._store._write("SELECT 1 FROM tokens WHERE name = ? AND revoked IS NULL", (name,)):
-            return False
-        self._store._write_many("UPDATE tokens SET revoked = ? WHERE name = ?", [(at, name)])
-        return True
-
-    @property
-    def last_seq(self) -> int:
-        """The number of the last event."""
-        return int(self._seq)
-
-    def default_of(self, decision: str) -> float | None:
-        """The reward that a decision was defaulted with, if it was."""
-        sql = f"{_EVENT} WHERE decision = ? AND kind = 'default'"
-        return next((_event(row).body["reward"] for row in self._store._write(sql, (decision,))), None)
-
-    def arm_events(self, after: int) -> list[Event]:
-        """Arms added and retired after event ``seq``, by whichever process."""
-        sql = f"{_EVENT} WHERE seq > ? AND kind IN ('arm_added', 'arm_retired') ORDER BY seq"
-        return [_event(row) for row in self._store._write(sql, (after,))]
-
-    def open_session(self, session: Session, now: float) -> None:
-        """Keep a session; those that have ended are forgotten."""
-        self._store._write_many("DELETE FROM sessions WHERE until < ?", [(now,)])
-        self._store._write_many(
-            "INSERT INTO sessions (hash, token, until) VALUES (?, ?, ?)",
-            [(session.hash, session.token, session.until)],
-        )
-
-    def set_meta(self, name: str, value: str) -> None:
-        """Keep a text under a name."""
-        self._store._write_many(
-            "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            [(name, value)],
-        )
-
-    def _records(self, column: str, values: Iterable[str]) -> dict[str, Record]:
-        wanted = sorted(set(values))
-        if not wanted:
-            return {}
-        sql = f"{_RECORD} WHERE {column} IN ({self._store._each})"
-        return {r.id: r for r in map(_record, self._store._write(sql, (json.dumps(wanted),)))}
 
 
 class Store(ABC):
@@ -283,8 +160,8 @@ class Store(ABC):
 
     def read(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events after ``seq``, in order."""
-        sql = f"{_EVENT} WHERE seq > ? ORDER BY seq LIMIT ?"
-        return [_event(row) for row in self._query(sql, (after, limit))]
+        sql = f"{EVENT} WHERE seq > ? ORDER BY seq LIMIT ?"
+        return [event_of_row(row) for row in self._query(sql, (after, limit))]
 
     def read_all(self, after: int = 0, batch: int = 5000) -> Iterator[Event]:
         """All events after ``seq``, in order."""
@@ -303,17 +180,17 @@ class Store(ABC):
 
     def record(self, identifier: str) -> Record | None:
         """The decision of this id."""
-        rows = self._query(f"{_RECORD} WHERE d.id = ?", (identifier,))
-        return _record(rows[0]) if rows else None
+        rows = self._query(f"{RECORD} WHERE d.id = ?", (identifier,))
+        return record_of_row(rows[0]) if rows else None
 
     def recent(self, limit: int) -> list[Record]:
         """The last decisions, newest first."""
-        return [_record(r) for r in self._query(f"{_RECORD} ORDER BY d.seq DESC LIMIT ?", (limit,))]
+        return [record_of_row(r) for r in self._query(f"{RECORD} ORDER BY d.seq DESC LIMIT ?", (limit,))]
 
     def records(self, after: int = 0, limit: int = 5000) -> list[Record]:
         """Decisions whose event comes after ``seq``, in order."""
-        sql = f"{_RECORD} WHERE d.seq > ? ORDER BY d.seq LIMIT ?"
-        return [_record(r) for r in self._query(sql, (after, limit))]
+        sql = f"{RECORD} WHERE d.seq > ? ORDER BY d.seq LIMIT ?"
+        return [record_of_row(r) for r in self._query(sql, (after, limit))]
 
     def find_records(
         self,
@@ -330,13 +207,13 @@ class Store(ABC):
         given.append(("d.seq < ?", before))
         asked = [(text, value) for text, value in given if value is not None]
         where = f" WHERE {' AND '.join(text for text, _ in asked)}" if asked else ""
-        sql = f"{_RECORD}{where} ORDER BY d.seq DESC LIMIT ?"
-        return [_record(row) for row in self._query(sql, [*(value for _, value in asked), limit])]
+        sql = f"{RECORD}{where} ORDER BY d.seq DESC LIMIT ?"
+        return [record_of_row(row) for row in self._query(sql, [*(value for _, value in asked), limit])]
 
     def edits(self) -> list[Event]:
         """Corrections and roll-backs, in order."""
-        sql = f"{_EVENT} WHERE kind IN ('corrected', 'rolled_back') ORDER BY seq"
-        return [_event(row) for row in self._query(sql)]
+        sql = f"{EVENT} WHERE kind IN ('corrected', 'rolled_back') ORDER BY seq"
+        return [event_of_row(row) for row in self._query(sql)]
 
     def all_records(self) -> Iterator[Record]:
         """All decisions, in order."""
@@ -366,7 +243,7 @@ class Store(ABC):
 
     def tokens(self) -> list[Token]:
         """All tokens, revoked ones included."""
-        return [_token(row) for row in self._query(_TOKENS)]
+        return [token_of_row(row) for row in self._query(TOKENS)]
 
     def sessions(self) -> list[Session]:
         """All logins to the dashboard that were kept."""
@@ -406,21 +283,6 @@ class Store(ABC):
             data = self.snapshot(seq)
             if data is not None:
                 yield seq, data
-
-
-def _event(row: tuple[Any, ...]) -> Event:
-    seq, kind, decision, at, body, mark = row
-    return Event(seq, kind, decision, at, json.loads(body), mark)
-
-
-def _record(row: tuple[Any, ...]) -> Record:
-    identifier, seq, at, body, state, reward, key, request = row
-    return Record(identifier, seq, at, json.loads(body), state, reward, key, request)
-
-
-def _token(row: tuple[Any, ...]) -> Token:
-    name, hashed, roles, at, revoked = row
-    return Token(name, hashed, tuple(roles.split()), at, revoked)
 
 
 def open_store(url: str, *, create: bool = True, readonly: bool = False) -> Store:
