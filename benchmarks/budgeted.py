@@ -6,6 +6,7 @@
     python benchmarks/budgeted.py mnist     one pass over MNIST, k_Z estimated (needs KINBANDITS_DATA)
     python benchmarks/budgeted.py arms      1,000 arms with hidden descriptors, T = 20,000
     python benchmarks/budgeted.py million   1,000,000 rounds without growth or NaN
+    python benchmarks/budgeted.py updates   every update of engine="auto", 0 to 20,000 rounds, docs/update-times.png
     python benchmarks/budgeted.py draw      docs/budgeted-mnist.png, of what mnist printed (docs/budgeted-mnist.txt)
 
 Ratios are within one run; seconds are never compared across runs. ``--rounds`` and ``--seeds`` cut a part short.
@@ -29,6 +30,7 @@ from scipy.spatial.distance import pdist
 import kinbandits as kb
 from kinbandits.errors import BudgetWarning
 from kinbandits.kernels import DEFAULT_KERNEL
+from kinbandits.regression.budgeted import BudgetedRegression
 
 Array = NDArray[Any]
 
@@ -324,8 +326,51 @@ def million(rounds: int, seeds: int) -> None:
     assert growth <= 1.05
 
 
+def updates(rounds: int, seeds: int) -> None:
+    """CPU time of every update, N=10, d=6, the change from exact to budgeted included."""
+    import matplotlib.pyplot as plt
+
+    T = rounds or 20_000
+    policies: dict[str, Any] = {"Independent": {"similarity": kb.Independent()}, "default policy": {}}
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained", sharey=True)
+    for (name, given), ax in zip(policies.items(), axes, strict=True):
+        stream, policy = Clusters(10, 6, 0), kb.KMTLUCB(10, **given)
+        times, change = np.empty(T), T
+        for i in range(T):
+            x, label = stream.draw()
+            decision = policy.choose(x)
+            reward = stream.reward(decision.arm, label)
+            start = time.process_time()
+            policy.update(decision, reward)
+            times[i] = 1e3 * (time.process_time() - start)
+            if change == T and isinstance(policy.regression, BudgetedRegression):
+                change = i
+        late = times[change + 1 :]
+        medians = times.max() / np.median(times)
+        print(f"{name}, T={T}: median {np.median(times):.2f} ms, largest {times.max():.1f} ms at {times.argmax()}")
+        print(
+            print(
+                f"  {medians:.0f} medians (bar: 50 ms or 30); change at {change}, then {late.mean():.2f} ms (bar: 2)"
+            )
+        )
+        ax.plot(times, ".", markersize=1, color="#0072B2")
+        ax.axvline(change, color="#D55E00", linewidth=0.8)
+        ax.set(xlabel="round", title=name, yscale="log")
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("ms of one update")
+    figure.savefig(Path(__file__).parent.parent / "docs" / "update-times.png", dpi=120)
+
+
 def main() -> None:
-    parts = {"cost": cost, "kors": kors, "mnist": mnist, "arms": arms, "million": million, "draw": draw}
+    parts = {
+        "updates": updates,
+        "cost": cost,
+        "kors": kors,
+        "mnist": mnist,
+        "arms": arms,
+        "million": million,
+        "draw": draw,
+    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=[*parts, "regret"])
     parser.add_argument("names", nargs="*", help="data sets, for regret")

@@ -7,7 +7,7 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.regression import auto
-from kinbandits.regression.budgeted import BudgetedRegression
+from kinbandits.regression.budgeted import BudgetedRegression, Sliced
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def stream(n):
 
 @pytest.mark.parametrize("similarity", [kb.Independent(), kb.Estimated(embedding_kernel=kb.RBF(length_scale=0.5))])
 def test_decisions_are_continuous_across_the_change(early, similarity, tmp_path):
-    X, f = stream(260)
+    X, f = stream(300)
     kernel = kb.RBF(length_scale=0.8)
     changing = kb.KMTLUCB(3, context_kernel=kernel, similarity=similarity, tie_break="first")
     exact = kb.KMTLUCB(3, context_kernel=kernel, similarity=similarity, engine="exact", tie_break="first")
@@ -62,3 +62,50 @@ def test_a_small_window_stays_exact(early):
     assert not isinstance(policy.regression, BudgetedRegression)
     assert policy.n_observations == 200
     assert policy.counts == {0: 50, 1: 0, 2: 0}
+
+
+def playing(policy, X, f):
+    arms = []
+    for x, row in zip(X, f, strict=True):
+        decision = policy.choose(x)
+        policy.update(decision, row[decision.arm])
+        arms.append(decision.arm)
+    return arms
+
+
+@pytest.mark.parametrize("at", [152, 165, 170, 173])
+def test_a_change_goes_on_in_copies_and_files(early, monkeypatch, at, tmp_path):
+    """Saved while the model is built, or while it catches up: the same decisions, the change at the same row."""
+    monkeypatch.setattr("kinbandits.regression.budgeted.slices.PIECE", 5e5)
+    monkeypatch.setattr("kinbandits.regression.budgeted.build.PIECE", 5e5)
+    monkeypatch.setattr(Sliced.advance, "__defaults__", (5e5,))
+    X, f = stream(420)
+    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(length_scale=0.8), similarity=kb.Mixed(mu=0.3), tie_break="first")
+    playing(policy, X[:at], f[:at])
+    assert isinstance(policy.regression, auto.AutoRegression)
+    assert policy.regression.to_data()[0]["change"]["rows"] == 151
+    policy.save(tmp_path / "p.zip")
+    others = [policy.copy(), kb.load(tmp_path / "p.zip")]
+    wanted = playing(policy, X[at:], f[at:])
+    assert isinstance(policy.regression, BudgetedRegression)
+    for other in others:
+        assert playing(other, X[at:], f[at:]) == wanted
+        assert isinstance(other.regression, BudgetedRegression)
+        np.testing.assert_array_equal(other.predict(X[0]).mean, policy.predict(X[0]).mean)
+    assert policy.n_observations == 420
+
+
+def test_many_rows_at_once_are_learned_as_a_block(monkeypatch):
+    monkeypatch.setattr(auto, "LEAST_BUDGET", 80)
+    X, f = stream(7000)
+    rng = np.random.default_rng(1)
+    arms = rng.integers(0, 3, 7000)
+    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(length_scale=0.8))
+    policy.observe(arms, X, f[np.arange(7000), arms])
+    assert isinstance(policy.regression, BudgetedRegression)
+    assert policy.n_observations == 7000
+    mean, _ = policy.predict(X[:50, None, :])
+    assert np.abs(mean - f[:50]).max() < 0.05
+    linear = kb.baselines.LinUCB(3)
+    linear.observe(arms, X, f[np.arange(7000), arms])
+    assert not isinstance(linear.regression, BudgetedRegression)

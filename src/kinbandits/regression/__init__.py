@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from kinbandits.history import History
-from kinbandits.regression.auto import budgeted_settings, changed_over
+from kinbandits.regression.auto import AutoRegression, budgeted_settings, changed_over
 from kinbandits.regression.base import Prediction, Query, Regression, RegressionSettings, capped
 from kinbandits.regression.budgeted import BudgetedRegression
 from kinbandits.regression.exact import ExactRegression
@@ -35,9 +35,10 @@ ENGINES: dict[str, type[Regression]] = {
 
 
 def make_regression(engine: str, settings: RegressionSettings, history: History) -> Regression:
-    """The engine of this name; ``"auto"`` is ``"exact"`` until it has `auto.CHANGEOVER` rows."""
-    regression = ENGINES["exact" if engine == "auto" else engine](settings, history)
-    return changed_over(regression) if engine == "auto" else regression
+    """The engine of this name; ``"auto"`` is exact until `changed_over` says otherwise."""
+    if engine == "auto":
+        return changed_over(AutoRegression(settings, history))
+    return ENGINES[engine](settings, history)
 
 
 def restore_regression(
@@ -46,5 +47,6 @@ def restore_regression(
     """The engine of this name with what `Regression.to_data` gave."""
     empty = History(data["n_arms"])
     if engine == "auto" and "next_check" in data:  # it had changed over
-        engine, settings = "budgeted", budgeted_settings(settings, data["n_arms"])
+        points = len(arrays.get("dictionary_arms", ()))
+        engine, settings = "budgeted", budgeted_settings(settings, data["n_arms"], points)
     return make_regression(engine, settings, empty).restored(data, arrays)

@@ -152,7 +152,7 @@ class Model:
     @property
     def _batch(self) -> int:
         """Rows that are summed up together, and looked at together as newcomers when the dictionary is full."""
-        return LATE if self.settings.memory is None else 1
+        return max(LATE, self.points.capacity // 32) if self.settings.memory is None else 1
 
     def _values(self, arm: int, context: Vector) -> tuple[Vector, Matrix]:
         """k and kappa of a row."""
