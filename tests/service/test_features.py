@@ -53,8 +53,9 @@ def test_objects_become_numbers(tmp_path: Path) -> None:
         assert "lacks age, device" in asked({"hour": 3})[1]["detail"]
         assert asked([1.0, 2.0])[1]["code"] == "context_length"
         assert asked({})[0] == 422
-        batch = client.post("/v1/batch/decisions", json={"decisions": [{"context": GOOD}]}).json()
-        assert batch["answers"][0]["status"] == 200
+        parts = [{"context": GOOD}, {"context": {"hour": 1}}, {"context": GOOD}]  # one is refused, alone
+        batch = client.post("/v1/batch/decisions", json={"decisions": parts}).json()
+        assert [a["status"] for a in batch["answers"]] == [200, 409, 200]
         assert client.get("/v1/policy").json()["settings"]["features"][1]["name"] == "age"
 
 

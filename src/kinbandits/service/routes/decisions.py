@@ -15,6 +15,7 @@ from kinbandits.service.batcher import Batcher
 from kinbandits.service.chooser import explain_record
 from kinbandits.service.engine import Engine
 from kinbandits.service.events import Record
+from kinbandits.service.features import Feature
 from kinbandits.service.openapi import operation
 from kinbandits.service.problems import Problem, unknown_decision
 from kinbandits.service.requests import Correct, Decide, Reward, Void
@@ -39,7 +40,7 @@ def add_decisions(app: FastAPI, engine: Engine, batcher: Batcher) -> None:
     async def decide_batch(request: Request) -> Response:
         """Choose for several contexts at once. Each is answered for itself, in order."""
         body, named = await read_body(request, s.BatchRequest), engine.settings.service.named_features
-        return await _ask_all(batcher, [Decide(d.vectors(named), d.arms, d.key) for d in body.decisions])
+        return await _ask_all(batcher, [_decide(d, named) for d in body.decisions])
 
     @app.post("/v1/rewards", **operation("rewards", s.BatchAnswer, s.RewardsRequest))
     async def rewards(request: Request) -> Response:
@@ -100,12 +101,16 @@ def _reward(given: s.RewardById | s.RewardByKey) -> Reward:
     return Reward(None, given.reward, given.key)
 
 
-async def _ask_all(batcher: Batcher, requests: Sequence[EngineRequest]) -> Response:
+def _decide(given: s.DecisionRequest, features: Sequence[Feature]) -> Decide | Problem:
+    try:
+        return Decide(given.vectors(features), given.arms, given.key)
+    except Problem as problem:
+        return problem
+
+
+async def _ask_all(batcher: Batcher, requests: Sequence[EngineRequest | Problem]) -> Response:
     """One answer of several parts; a part that is refused does not keep the others from being answered."""
-    loop = asyncio.get_running_loop()
-    for request in requests:
-        request.future = loop.create_future()
-    found = await asyncio.gather(*(batcher.ask(r) for r in requests), return_exceptions=True)
+    found = await asyncio.gather(*(_ask_one(batcher, r) for r in requests), return_exceptions=True)
     answers = []
     for one in found:
         if isinstance(one, bytes):
@@ -115,6 +120,13 @@ async def _ask_all(batcher: Batcher, requests: Sequence[EngineRequest]) -> Respo
         else:
             raise one
     return Response(json.dumps({"answers": answers}), media_type=JSON)
+
+
+async def _ask_one(batcher: Batcher, request: EngineRequest | Problem) -> bytes:
+    if isinstance(request, Problem):
+        raise request
+    request.future = asyncio.get_running_loop().create_future()
+    return await batcher.ask(request)
 
 
 def shown(record: Record) -> s.DecisionRecord:
