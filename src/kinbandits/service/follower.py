@@ -241,9 +241,8 @@ class Follower:
         if fresh.seq < learner.seq:
             return
         self._fresh = None
-        fresh.serving = learner.serving
-        self._engine.learner = fresh
         fresh.publish()
+        self._engine.learner = fresh
         self._snapshot_rows = -self._engine.settings.service.snapshot_every  # what was kept is not true any more
         log.info("learned again", extra={"rows": fresh.policy.n_observations})
 

@@ -154,7 +154,8 @@ Progress = Callable[[int, int], None]
 
 def take_up(store: Store, settings: Settings) -> Learner:
     """A learner as the latest snapshot has it that fits and is still true; a new one if there is none."""
-    edits = Edits(store.edits(), store.last_seq())
+    last = store.last_seq()  # first: what is edited after it is either found below, or noticed when it is read
+    edits = Edits(store.edits(), last)
     for seq, snapshot in store.snapshots():
         learner = Learner(settings, edits)
         try:

@@ -101,7 +101,8 @@ def policy_for(settings: Settings, log: LoggedRounds) -> KMTLUCB:
 
 def replay(store: Store, settings: Settings) -> Learner:
     """Teach a new policy with a whole log, as if it had been there."""
-    learner = Learner(settings, Edits(store.edits(), store.last_seq()))
+    last = store.last_seq()
+    learner = Learner(settings, Edits(store.edits(), last))
     learner.apply(store.read_all())
     learner.publish()
     return learner
