@@ -72,6 +72,8 @@ def counts_figure(effects: Sequence[CountEffect]) -> Any:
 
 def sweep_figure(points: Sequence[SweepPoint]) -> Any:
     """Final regret against the exploration multiplier, a panel per data set, with 95 % intervals of the mean."""
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
     places = list(dict.fromkeys(p.where for p in points))
     columns = min(4, len(places))
     rows = math.ceil(len(places) / columns)
@@ -104,7 +106,10 @@ def sweep_figure(points: Sequence[SweepPoint]) -> Any:
             ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
             ax.set_xticks([], minor=True)
             ax.set_xlabel("exploration multiplier")
-            ax.set_ylim(bottom=0)
+            ax.set_yscale("log")
+            ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            ax.yaxis.set_major_formatter(ScalarFormatter())
+            ax.yaxis.set_minor_formatter(NullFormatter())
         for ax in axes[:, 0]:
             ax.set_ylabel("final regret")
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, frameon=False)

@@ -282,7 +282,7 @@ def matrix_panel(ax: Any, K: Matrix, names: Sequence[str], top: float | None = N
 
 def color_bar(figure: Any, image: Any, axes: Any) -> None:
     """The scale of a `matrix_panel`."""
-    bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02)
+    bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02, aspect=30)
     bar.ax.tick_params(labelsize=7)
     bar.outline.set_visible(False)
 
