@@ -348,11 +348,7 @@ def updates(rounds: int, seeds: int) -> None:
         late = times[change + 1 :]
         medians = times.max() / np.median(times)
         print(f"{name}, T={T}: median {np.median(times):.2f} ms, largest {times.max():.1f} ms at {times.argmax()}")
-        print(
-            print(
-                f"  {medians:.0f} medians (bar: 50 ms or 30); change at {change}, then {late.mean():.2f} ms (bar: 2)"
-            )
-        )
+        print(f"  {medians:.0f} medians (bar: 50 ms or 30); change at {change}, then {late.mean():.2f} ms (bar: 2)")
         ax.plot(times, ".", markersize=1, color="#0072B2")
         ax.axvline(change, color="#D55E00", linewidth=0.8)
         ax.set(xlabel="round", title=name, yscale="log")
