@@ -1,8 +1,11 @@
 """The one way to write a file: all of it, or nothing."""
 
+import io
+
+import numpy as np
 import pytest
 
-from kinbandits._files import atomic_write, replacing
+from kinbandits._files import atomic_write, replacing, write_arrays
 
 
 def test_the_whole_file_or_what_was_there(tmp_path):
@@ -25,3 +28,14 @@ def test_a_missing_directory_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such directory") as caught:
         atomic_write(tmp_path / "none" / "a", b"")
     assert caught.value.filename == str(tmp_path / "none")
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_arrays_come_back_and_nothing_else(compressed):
+    stream = io.BytesIO()
+    write_arrays(stream, {"x": np.arange(3.0)}, compressed=compressed)
+    stream.seek(0)
+    with np.load(stream, allow_pickle=False) as file:
+        assert file.files == ["x"]
+    with pytest.raises(TypeError, match="the array y holds Python objects"):
+        write_arrays(io.BytesIO(), {"y": np.array([None])})

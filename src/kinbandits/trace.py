@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits._files import replacing
+from kinbandits._files import replacing, write_arrays
 from kinbandits.errors import FormatError, InvalidInputError, MissingFileError, MissingPackageError
 
 __all__ = ["COLUMNS", "Trace"]
@@ -166,7 +166,7 @@ class Trace:
         header = {"format": "kinbandits trace", "version": FORMAT_VERSION, "metadata": self.metadata, "arm": arms}
         text = np.array(json.dumps(header))
         with replacing(path) as part, part.open("wb") as stream:
-            np.savez_compressed(stream, allow_pickle=False, header=text, **arrays)
+            write_arrays(stream, {"header": text, **arrays}, compressed=True)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Trace:

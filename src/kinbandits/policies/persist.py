@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits._files import replacing
+from kinbandits._files import replacing, write_arrays
 from kinbandits._renamed import modern_params
 from kinbandits._spec import from_spec, to_spec
 from kinbandits._value import Value
@@ -153,7 +153,7 @@ def _plain_function(spec: Any) -> str | None:
 def _write(path: Path, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     text = json.dumps(data, allow_nan=False).encode()
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
+    write_arrays(buffer, arrays)
     packed = buffer.getvalue()
     with replacing(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("policy.json", text)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from kinbandits._files import write_arrays
 from kinbandits.errors import FormatError
 from kinbandits.policies import KMTLUCB
 from kinbandits.policies.persist import from_data, to_data
@@ -27,7 +28,7 @@ def pack(policy: KMTLUCB, state: State, edits: int, settings: str) -> bytes:
     """A snapshot of a policy that was made with these settings (their fingerprint) and the edits up to an event."""
     learned, arrays = to_data(policy)
     content, packed = io.BytesIO(), io.BytesIO()
-    np.savez(packed, allow_pickle=False, **arrays)
+    write_arrays(packed, arrays)
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         data = {"settings": settings, "edits": edits, "state": state.to_data(), "policy": learned}
         archive.writestr("snapshot.json", json.dumps(data))
