@@ -64,6 +64,7 @@ def leg(name: str, python: str, constraints: str, more: list[str]) -> bool:
     print(f"== {name}: {python}, {constraints}", flush=True)
     here, pip = new_environment(folder, python)
     install = [*pip, "install", "-c", constraints]
+    shutil.rmtree(ROOT / "build", ignore_errors=True)  # or files that are gone since would be installed
     subprocess.run([*install, EXTRAS, *TOOLS], cwd=ROOT, check=True)
     subprocess.run([*install, "--force-reinstall", "--no-deps", "."], cwd=ROOT, check=True)
     installed = time.perf_counter()
