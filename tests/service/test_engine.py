@@ -119,7 +119,14 @@ def test_overdue_decisions_are_defaulted_and_rewards_after_that_are_late(engine:
         if states["defaulted"] + states["late"] == 2:  # swept, and followed
             break
         engine.wait_for(engine.store.last_seq() + 1, timeout=0.05)
-    assert engine.learner.state.states == {"open": 0, "rewarded": 0, "defaulted": 1, "late": 1, "void": 0}
+    assert engine.learner.state.states == {
+        "open": 0,
+        "rewarded": 0,
+        "defaulted": 1,
+        "late": 1,
+        "void": 0,
+        "withdrawn": 0,
+    }
     late = {"id": swept["id"], "state": "late", "reward": 1.0}
     assert engine.ask(Reward(swept["id"], 1.0)) == late
     assert engine.ask(Reward(swept["id"], 1.0)) == late

@@ -21,8 +21,7 @@ SETTINGS: dict[str, Any] = {
         "arms": ["a", "b", "c", "d"],
         "context_kernel": {"type": "RBF"},
         "similarity": {"type": "Mixed", "mu": 0.3},
-        "engine": {"type": "Budgeted"},  # thousands of rewards must not make every start slower than the one before
-        "budget": 64,
+        "engine": {"type": "Budgeted", "points": 64},  # thousands of rewards must not slow down every later start
     },
     "service": {"snapshot_every": 50, "reward_wait": 0.0},
 }

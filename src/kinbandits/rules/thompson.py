@@ -100,16 +100,17 @@ class Thompson(Rule):
 
 
 def covariance_root(covariance: Matrix) -> Matrix:
-    """A root R with R R' = ``covariance``; directions that are zero to rounding stay zero.
+    """The symmetric root R, R R' = ``covariance``; directions that are zero to rounding stay zero.
+
+    It is the only one that is the same on every processor: eigenvectors of equal eigenvalues are arbitrary.
 
     >>> covariance_root(np.array([[4.0]]))
     array([[2.]])
     """
     values, vectors = np.linalg.eigh(covariance)
     floor = len(values) * np.finfo(float).eps * max(float(values[-1]), 0.0)
-    root: Matrix = vectors * np.sqrt(np.where(values > floor, values, 0.0))
-    flip = np.where(root.sum(axis=0) < 0.0, -1.0, 1.0)  # an eigenvector's sign is arbitrary
-    return np.asarray(root * flip)
+    root: Matrix = (vectors * np.sqrt(np.where(values > floor, values, 0.0))) @ vectors.T
+    return root
 
 
 @lru_cache(maxsize=16)

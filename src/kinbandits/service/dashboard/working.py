@@ -42,7 +42,7 @@ def verdict(mean: tuple[float, float, float] | None, uniform: tuple[float, float
     """In words.
 
     >>> verdict((0.3, 0.35, 0.4), (0.1, 0.2, 0.25))
-    'Yes: it earns 0.15 more for each decision than a uniform choice would (75 %).'
+    'Yes: it earns 0.15 more for each decision than a uniform choice would (75%).'
     """
     if mean is None:
         return "Too early to tell: there are no rewards in this range."
