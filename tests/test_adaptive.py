@@ -352,12 +352,16 @@ def test_a_failing_kernel_changes_nothing() -> None:
 
 def test_arms_come_and_go_also_after_the_change_of_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from kinbandits.regression import auto
+    from kinbandits.regression.budgeted import BudgetedRegression
 
     monkeypatch.setattr(auto, "CHANGEOVER", 60)
     policy = kb.KMTLUCB(4, context_kernel=RBF, similarity=EAGER)
-    rows = kin_rows(3, t=80)
+    rows = kin_rows(3, t=400)
     policy.observe(rows.arms[:60], rows.contexts[:60], rows.rewards[:60])
-    policy.observe(rows.arms[60:61], rows.contexts[60:61], rows.rewards[60:61])
+    for i in range(60, 400):  # the new model is built in pieces, one with each row
+        if isinstance(policy.regression, BudgetedRegression):
+            break
+        policy.observe(rows.arms[i : i + 1], rows.contexts[i : i + 1], rows.rewards[i : i + 1])
     K = policy.similarity_matrix()
     assert policy.regression.settings.terms.terms[0].similarity == Settled(K)
     policy.add_arm("new")

@@ -95,21 +95,21 @@ class AutoRegression(ExactRegression):
                 return
         super()._build()
 
-    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, apart: bool = False) -> None:
+    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: bool = False) -> None:
         """Learn rows. If that fails, the regression is as it was before."""
         self._stays |= self.ready is not None
         if not self._stays and self._hurried(len(arms)):
             grown = self.history.copy()
-            grown.append(arms, contexts, rewards, apart)
+            grown.append(arms, contexts, rewards, own_contexts)
             settings = self._budgeted(grown)
             if not stays_exact(settings, grown):
                 self.ready = BudgetedRegression(settings, grown)
                 return
         found = None if self._stays else self._advanced()
         if found is None:
-            super().observe(arms, contexts, rewards, apart)
+            super().observe(arms, contexts, rewards, own_contexts)
         else:
-            found.observe(arms, contexts, rewards, apart)
+            found.observe(arms, contexts, rewards, own_contexts)
             self.ready, self._change = found, None
 
     def _hurried(self, more: int) -> bool:
