@@ -63,6 +63,7 @@ print(json.dumps(sorted(sys.modules)))
     assert sorted({name.split(".")[0] for name in loaded} & set(HEAVY)) == []
 
 
+@pytest.mark.slow
 def test_import_takes_less_than_six_tenths_of_a_second() -> None:
     """The best of several fresh processes; on a machine too busy for that, less than twice NumPy and SciPy."""
     code = """
