@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,7 +84,8 @@ def test_inner_settings_of_a_policy() -> None:
     assert (policy.similarity, policy.context_kernel, policy.ridge) == (kb.Mixed(0.9), kb.Matern(3.0), 0.5)
     assert policy.arms == ["a", "b"]
     # What it plays with is what it says.
-    twin = kb.KMTLUCB(["a", "b"], similarity=kb.Mixed(0.9), context_kernel=kb.Matern(3.0), ridge=0.5, seed=4)
+    kept: dict[str, Any] = {"exploration": policy.exploration, "rewards": policy.rewards, "seed": 4}
+    twin = kb.KMTLUCB(["a", "b"], similarity=kb.Mixed(0.9), context_kernel=kb.Matern(3.0), ridge=0.5, **kept)
     for p in (policy, twin):
         p.observe(["a"], [[0.3]], [1.0])
     np.testing.assert_array_equal(policy.predict([0.4]).mean, twin.predict([0.4]).mean)
@@ -97,7 +99,7 @@ def test_a_policy_that_has_begun_keeps_its_settings() -> None:
     policy.observe([0], [[0.1]], [1.0])
     with pytest.raises(ValueError, match="learned 1 rows"):
         policy.set_params(ridge=0.5)
-    assert policy.ridge == 0.01
+    assert policy.ridge == kb.LearnedRidge()
     assert clone(policy).set_params(ridge=0.5).ridge == 0.5
 
 

@@ -35,8 +35,9 @@ from kinbandits._renamed import NAMES as _NAMES
 from kinbandits._version import __version__
 from kinbandits.kernels import RBF, Linear, Matern, Median, RationalQuadratic
 from kinbandits.memory import Forgetting, Window
+from kinbandits.noise import LearnedRidge
 from kinbandits.policies import KMTLUCB, Budgeted, Decision, Pending, load
-from kinbandits.rewards import OneOfN, Range, Running
+from kinbandits.rewards import OneOfN, Range, Running, Standardized
 from kinbandits.rules import UCB, Thompson
 from kinbandits.similarity import Adaptive, Estimated, Graph, Independent, Known, Mixed, Pooled
 from kinbandits.simulate import simulate
@@ -55,6 +56,7 @@ __all__ = [
     "Graph",
     "Independent",
     "Known",
+    "LearnedRidge",
     "Linear",
     "Matern",
     "Median",
@@ -65,6 +67,7 @@ __all__ = [
     "Range",
     "RationalQuadratic",
     "Running",
+    "Standardized",
     "Term",
     "Thompson",
     "Window",

@@ -17,6 +17,7 @@ __all__ = [
     "AgnosticExploration",
     "ConfidenceExploration",
     "Decaying",
+    "Deviations",
     "GPUCBExploration",
     "LogExploration",
     "Schedule",
@@ -29,9 +30,34 @@ class Schedule(Value, ABC):
     needs_log_det: ClassVar[bool] = False
     """Whether it is called as ``schedule(t, log_det=...)``, with log det(I + K / ridge) of the rows learned."""
 
+    needs_ridge: ClassVar[bool] = False
+    """Whether it is called as ``schedule(t, ridge=...)``, with the ridge in force."""
+
     @abstractmethod
     def __call__(self, t: int) -> float:
         """The multiplier of the width at decision t."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Deviations(Schedule):
+    """beta = value * sqrt(ridge): so many posterior deviations, whatever the ridge in force.
+
+    The width contains ridge^-1/2, so that beta * width is value * sqrt(k - q). This is what a ridge that is learned
+    asks for, and the default with it.
+
+    >>> Deviations(1.0)(7, ridge=0.25)
+    0.5
+    """
+
+    value: float = 1.0
+
+    needs_ridge: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", positive("value", self.value, zero=True))
+
+    def __call__(self, t: int, ridge: float = 1.0) -> float:
+        return self.value * math.sqrt(ridge)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

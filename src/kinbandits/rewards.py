@@ -2,7 +2,8 @@
 
 The default exploration is meant for rewards between 0 and 1. Rewards r are learned as (r - offset) / scale, and
 means and widths are told in the rewards' own units. `Range` states the scale, `Running` takes it from the first
-rewards, `OneOfN` says that one arm pays 1 and all others 0.
+rewards, `Standardized` learns level and unit with the noise (`kinbandits.noise`), `OneOfN` says that one arm pays 1
+and all others 0.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import Value, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
-__all__ = ["OneOfN", "Range", "RewardScale", "Rewards", "Running", "as_rewards"]
+__all__ = ["OneOfN", "Range", "RewardScale", "Rewards", "Running", "Standardized", "as_rewards"]
 
 SETTLED_ROWS = 60  # as many as the default context kernel takes to settle
 
@@ -67,6 +68,16 @@ class Running(Rewards):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Standardized(Rewards):
+    """Level and unit are learned, so that the same arms are played whatever the unit and the zero of rewards.
+
+    The level is the constant that explains rewards best, the unit twice the deviation of what contexts and arms
+    explain, but no more than rewards differ at all: see `kinbandits.noise`. It is the default where the ridge is
+    learned.
+    """
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class OneOfN(Rewards):
     """In every round one arm pays 1 and all others 0 (say, which of N classes a context belongs to).
 
@@ -84,7 +95,8 @@ def as_rewards(rewards: object) -> Rewards | None:
     if rewards is None or isinstance(rewards, Rewards):
         return rewards
     raise InvalidTypeError(
-        f"rewards must be None (as they are), kb.Range(low, high), kb.Running() or kb.OneOfN(), got {rewards!r}"
+        f"rewards must be None (as they are), kb.Range(low, high), kb.Running(), kb.Standardized() or "
+        f"kb.OneOfN(), got {rewards!r}"
     )
 
 
@@ -131,6 +143,10 @@ class RewardScale:
         if self.offset == 0.0 and self.scale == 1.0:
             return rewards
         return np.asarray((rewards - self.offset) / self.scale)
+
+    def own(self, learned: Vector) -> Vector:
+        """Back in the rewards' own units."""
+        return learned if self.offset == 0.0 and self.scale == 1.0 else self.offset + self.scale * learned
 
     def same_scale(self, other: RewardScale) -> bool:
         """Whether what was learned on one is right on the other."""

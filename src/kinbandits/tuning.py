@@ -20,7 +20,7 @@ from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError, TuningWarning
 from kinbandits.kernels import DEFAULT_KERNEL, Stationary, median_distance
 from kinbandits.policies import KMTLUCB
-from kinbandits.policies.defaults import defaults
+from kinbandits.policies.defaults import EXPLORATION, RIDGE
 from kinbandits.replayed_games import Player, Policies, Substitution
 from kinbandits.similarity import Independent, Similarity, Weighting
 
@@ -177,7 +177,6 @@ def tune(
         )  # says what does not fit, before any game
         player = Policies(X, rows.Y, similarity or Independent(), weighting)
     unit = median_distance(X)
-    usual = defaults()
     usual_kernel = DEFAULT_KERNEL.kernel.replace(length_scale=unit * _number(DEFAULT_KERNEL.kernel))
     points = [
         (kernel.replace(length_scale=float(c) * unit * _number(kernel)), r) for c in length_scales for r in ridges
@@ -186,7 +185,7 @@ def tune(
     rng = np.random.default_rng(seed)
     games = [rng.permutation(len(X)) for _ in range(orders)]
     tried, total = [], (len(grid) + 1) * orders
-    for i, point in enumerate([*grid, (usual_kernel, usual["ridge"], usual["exploration"])]):
+    for i, point in enumerate([*grid, (usual_kernel, RIDGE, EXPLORATION)]):
         tried.append(_played(player, rows, point, games))
         if progress is not None:
             progress((i + 1) * orders, total)

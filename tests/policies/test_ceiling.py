@@ -37,7 +37,7 @@ def test_largest_mean_of_those_above(scale: float) -> None:
 
 
 def test_a_ceiling_that_is_not_reached_changes_nothing(tmp_path: Path) -> None:
-    free, capped = taught(), taught(exploration=kb.UCB(0.1, ceiling=100.0))
+    free, capped = taught(exploration=0.1), taught(exploration=kb.UCB(0.1, ceiling=100.0))
     for x in np.linspace(-1, 2, 20)[:, None]:
         assert free.choose(x).arm == capped.choose(x).arm
     capped.save(tmp_path / "p.kb")

@@ -261,7 +261,7 @@ def test_rewards_late_and_out_of_order(engine: str, similarity: str) -> None:
     """Any order of arrival, by decision or by id, leads to the same knowledge."""
     pictures = []
     for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
-        policy = played(similarity, engine=engine)
+        policy = played(similarity, engine=engine, ridge=0.01)
         decisions = [policy.choose(x) for x in PROBE[:4, 0]]
         for i in order:
             policy.update(decisions[i] if i % 2 else decisions[i].id, float(i))
@@ -282,7 +282,7 @@ def test_bulk_observe_is_single_updates(engine: str, similarity: str) -> None:
         decided.update(decision, rows.rewards[i])
     same_numbers(bulk, single)
     same_numbers(bulk, decided)
-    np.testing.assert_array_equal(bulk.similarity_matrix(), decided.similarity_matrix())
+    np.testing.assert_allclose(bulk.similarity_matrix(), decided.similarity_matrix(), rtol=1e-12)
     assert bulk.counts == decided.counts
     bulk.observe([], np.empty((0, 3)), [])
     assert bulk.n_observations == 70
@@ -351,12 +351,12 @@ def test_the_width_of_contexts_is_settled_by_an_open_decision() -> None:
 
 def test_reward_range_only_changes_the_scale() -> None:
     """Learned on 0 to 1, reported in the rewards' own units: mean low + (high - low) m, width (high - low) s."""
-    plain = kb.KMTLUCB(3, context_kernel=kb.RBF(), tie_break="first")
-    ranged = kb.KMTLUCB(3, context_kernel=kb.RBF(), rewards=kb.Range(-2.0, 6.0), tie_break="first")
+    plain = kb.KMTLUCB(3, context_kernel=kb.RBF(), ridge=0.01, tie_break="first")
+    ranged = kb.KMTLUCB(3, context_kernel=kb.RBF(), ridge=0.01, rewards=kb.Range(-2.0, 6.0), tie_break="first")
     rows = random_rows(seed=1, n_arms=3, t=12)
     plain.observe(rows.arms, rows.contexts, rows.rewards)
     ranged.observe(rows.arms, rows.contexts, -2.0 + 8.0 * np.clip(rows.rewards, 0, 0.75))
-    plain = kb.KMTLUCB(3, context_kernel=kb.RBF(), tie_break="first")
+    plain = kb.KMTLUCB(3, context_kernel=kb.RBF(), ridge=0.01, tie_break="first")
     plain.observe(rows.arms, rows.contexts, np.clip(rows.rewards, 0, 0.75))
     p, r = plain.predict(PROBE), ranged.predict(PROBE)
     np.testing.assert_allclose(r.mean, -2.0 + 8.0 * p.mean, rtol=1e-9)
@@ -563,11 +563,12 @@ def test_the_default_policy_is_independent_with_the_median_rule() -> None:
     contexts = rng.standard_normal((80, 2))
     policy.observe(np.arange(80) % 2, contexts, rng.random(80))
     params = policy.get_params()
-    assert (params["ridge"], params["exploration"], params["weighting"]) == (0.01, 0.1, "uniform")
+    assert (params["ridge"], params["exploration"]) == (kb.LearnedRidge(), kb.exploration.Deviations())
+    assert (params["rewards"], params["weighting"]) == (kb.Standardized(), "uniform")
     distances = [np.linalg.norm(a - b) for a, b in itertools.combinations(contexts[:60], 2)]
     (term,) = policy.regression.settings.terms
     assert term.context_kernel == kb.RationalQuadratic(length_scale=float(np.median(distances)))
-    explicit = kb.KMTLUCB(2, context_kernel=term.context_kernel)
+    explicit = kb.KMTLUCB(2, context_kernel=term.context_kernel, ridge=policy.engine_report()["noise"]["ridge"])
     explicit.observe(np.arange(80) % 2, contexts, policy.regression.history.rewards)
     query = Query(np.arange(2), contexts[:5, None, :])
     np.testing.assert_array_equal(explicit.regression.predict(query).mean, policy.regression.predict(query).mean)

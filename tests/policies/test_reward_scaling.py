@@ -21,18 +21,18 @@ def rows(t: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_running_equals_the_range_of_the_first_rewards(engine: str) -> None:
     arms, X, r = rows(80)
     low, high = r[:60].min(), r[:60].max()
-    running = kb.KMTLUCB(3, context_kernel=kb.RBF(), rewards=kb.Running(), engine=engine)
+    running = kb.KMTLUCB(3, context_kernel=kb.RBF(), rewards=kb.Running(), ridge=0.01, engine=engine)
     for i in range(80):
         running.observe(arms[i : i + 1], X[i : i + 1], r[i : i + 1])
         mean, _ = running.predict([0.3, 0.1])
         if i == 20:
             stated = kb.KMTLUCB(
-                3, context_kernel=kb.RBF(), rewards=kb.Range(r[:21].min(), r[:21].max()), engine=engine
+                3, context_kernel=kb.RBF(), rewards=kb.Range(r[:21].min(), r[:21].max()), ridge=0.01, engine=engine
             )
             stated.observe(arms[:21], X[:21], r[:21])
             np.testing.assert_allclose(mean, stated.predict([0.3, 0.1]).mean, rtol=1e-9)
     # After 60 rows the range stays; rewards outside are learned as they are.
-    wide = kb.KMTLUCB(3, context_kernel=kb.RBF(), engine=engine)
+    wide = kb.KMTLUCB(3, context_kernel=kb.RBF(), ridge=0.01, engine=engine)
     wide.observe(arms, X, (r - low) / (high - low))
     mean, width = running.predict([0.3, 0.1])
     plain = wide.predict([0.3, 0.1])
@@ -80,13 +80,13 @@ def test_equal_rewards_are_followed_until_two_differ() -> None:
 def test_an_arm_leaves_with_its_rewards() -> None:
     arms, X, r = rows(30)
     r[arms == 0] += 5000.0
-    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(), rewards=kb.Running())
+    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(), rewards=kb.Running(), ridge=0.01)
     policy.observe(arms, X, r)
     policy.remove_arm(0)
     extra = X[:1] + 0.5
     policy.observe([1], extra, [1000.0])
     keep = arms != 0
-    other = kb.KMTLUCB([1, 2], context_kernel=kb.RBF(), rewards=kb.Running())
+    other = kb.KMTLUCB([1, 2], context_kernel=kb.RBF(), rewards=kb.Running(), ridge=0.01)
     other.observe(arms[keep], X[keep], r[keep])
     other.observe([1], extra, [1000.0])
     np.testing.assert_allclose(policy.predict([0.1, 0.2]).mean, other.predict([0.1, 0.2]).mean, rtol=1e-9)

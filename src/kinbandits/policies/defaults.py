@@ -5,29 +5,47 @@ from __future__ import annotations
 from typing import Any
 
 from kinbandits._spec import to_spec
+from kinbandits.exploration import Deviations
 from kinbandits.kernels import DEFAULT_KERNEL
-from kinbandits.rewards import Rewards
+from kinbandits.noise import LearnedRidge
+from kinbandits.rewards import Rewards, Standardized
+from kinbandits.rules import UCB, Exploration, Rule, as_rule
 from kinbandits.similarity import Adaptive, Independent
 
-RIDGE = 0.01
-EXPLORATION = 0.1
+RIDGE = 0.01  # with an exploration that is given as a number
+EXPLORATION = 0.1  # with a ridge that is given as a number
 ONE_OF_N_EXPLORATION = 0.7  # OneOfN: hits narrow all arms, so that more of the width is needed
 
 
-def defaults(*, learns_similarity: bool = True, rewards: Rewards | None = None) -> dict[str, Any]:
+def defaults(
+    *,
+    learns_similarity: bool = True,
+    rewards: Rewards | None = None,
+    ridge: float | LearnedRidge | None = None,
+    exploration: Exploration | Rule | None = None,
+) -> dict[str, Any]:
     """The settings of a policy that is given none, by the names of `KMTLUCB`'s arguments.
 
     Args:
         learns_similarity: whether a similarity can be chosen from the rows: they all stay, or the engine keeps sums
             for each arm.
-        rewards: what is known about rewards.
+        rewards, ridge, exploration: as given. Noise, level and unit of rewards are learned unless ridge or
+            exploration is a number (or a schedule), which is meant for rewards as they are.
     """
     about_all = rewards is not None and rewards.about_all_arms
+    rule = None if exploration is None else as_rule(exploration)
+    numbers = isinstance(rule, UCB) and not isinstance(rule.exploration, Deviations)
+    if ridge is None:
+        ridge = RIDGE if numbers or about_all else LearnedRidge()
+    learned = isinstance(ridge, LearnedRidge)
+    if exploration is None:
+        exploration = ONE_OF_N_EXPLORATION if about_all else Deviations() if learned else EXPLORATION
     return {
         "context_kernel": DEFAULT_KERNEL,
         "similarity": Adaptive() if learns_similarity and not about_all else Independent(),
-        "ridge": RIDGE,
-        "exploration": ONE_OF_N_EXPLORATION if about_all else EXPLORATION,
+        "ridge": ridge,
+        "exploration": exploration,
+        "rewards": Standardized() if learned and rewards is None else rewards,
         "weighting": "uniform",
         "cold_start": "auto",
         "tie_break": "random",
@@ -37,7 +55,7 @@ def defaults(*, learns_similarity: bool = True, rewards: Rewards | None = None) 
 def defaults_as_data() -> dict[str, Any]:
     """The defaults as JSON data: what depends on them says so by these.
 
-    >>> defaults_as_data()["ridge"]
-    0.01
+    >>> defaults_as_data()["ridge"]["type"]
+    'LearnedRidge'
     """
     return {name: to_spec(value, {}) for name, value in defaults().items()}

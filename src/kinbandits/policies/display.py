@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 from html import escape
 
+from kinbandits.noise import LearnedRidge
 from kinbandits.policies.defaults import defaults
 from kinbandits.policies.kmtl_ucb import KMTLUCB
 from kinbandits.policies.ledger import Pending
+from kinbandits.rewards import Standardized
 from kinbandits.terms import Terms
 
 
@@ -46,7 +48,13 @@ def _settings_shown(policy: KMTLUCB) -> dict[str, str]:
     """Settings that differ from their defaults; the kernel always."""
     parameters = inspect.signature(KMTLUCB.__init__).parameters
     usual = {name: p.default for name, p in parameters.items()} | {"pending": Pending()}
-    usual |= defaults(rewards=policy.rewards)
+    fixed = None if isinstance(policy.ridge, LearnedRidge) else policy.ridge
+    usual |= defaults(rewards=policy.rewards, ridge=fixed)
+    usual |= {"ridge": defaults(rewards=policy.rewards)["ridge"]}
+    if fixed is None:
+        usual |= {"rewards": Standardized()}
+    elif policy.rewards is not None and policy.rewards.about_all_arms:
+        usual |= {"rewards": None}
     shown: dict[str, str] = {}
     for name, value in policy.get_params().items():
         if isinstance(value, Terms):

@@ -6,6 +6,7 @@ Notation: as in `kinbandits.regression.base`; exploration is the paper's beta, r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -17,9 +18,10 @@ from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.memory import Memory, as_memory
+from kinbandits.noise import LearnedRidge, Noise
 from kinbandits.policies.arms import listed
 from kinbandits.policies.decision import ArmName
-from kinbandits.policies.defaults import RIDGE, defaults
+from kinbandits.policies.defaults import defaults
 from kinbandits.policies.engines import Engine, engine_name
 from kinbandits.policies.ledger import Ledger, Pending
 from kinbandits.policies.regression_policy import RegressionPolicy
@@ -34,7 +36,7 @@ from kinbandits.regression import (
 )
 from kinbandits.regression.base import ColdStart
 from kinbandits.regression.budgeted import MOST_SUMS
-from kinbandits.rewards import Rewards, RewardScale, as_rewards
+from kinbandits.rewards import Rewards, RewardScale, Standardized, as_rewards
 from kinbandits.rules import Answer, Exploration, Rule, as_rule
 from kinbandits.similarity import ArmInfo, Settled, Similarity, Weighting
 from kinbandits.terms import Term, Terms, as_terms
@@ -56,11 +58,13 @@ class KMTLUCB(RegressionPolicy):
         context_kernel: k_X. Default: rational quadratic with the median distance of the first 60 contexts
             (`Median`).
         kernel: a sum of `Term`, in place of the two above.
-        ridge: lambda.
-        exploration: beta, a number (0.1) or a schedule t -> beta_t of the number of the decision, counted from 1;
-            or a rule: ``UCB(0.1, ceiling=1.0)``, ``Thompson()``.
-        rewards: what is known about rewards: ``Range(low, high)``, ``Running()``, ``OneOfN()``. None takes them as
-            they are. With `OneOfN` the default similarity is `Independent()`, the default exploration 0.7.
+        ridge: lambda, a number; or `LearnedRidge()`, from the rows: the default, unless exploration is a number.
+        exploration: beta, a number (0.1 with a given ridge) or a schedule t -> beta_t of the number of the
+            decision, counted from 1 (``Deviations(1.0)`` with a ridge that is learned); or a rule, such as
+            ``UCB(0.1, ceiling=1.0)`` or ``Thompson()``.
+        rewards: what is known about rewards: ``Range(low, high)``, ``Running()``, ``Standardized()``, ``OneOfN()``.
+            Default: level and unit are learned (`Standardized`) where the ridge is, else rewards are taken as they
+            are. With `OneOfN` the default similarity is `Independent()`, the default exploration 0.7.
         weighting: ``"per_arm"``, eta = 1/n_a (the paper's algorithm), or ``"uniform"`` (its analysis).
         cold_start: an arm never played has mean 0 and the prior width (``"explore"``, the paper), or borrows
             from its kin (``"borrow"``); ``"auto"`` borrows where arms have descriptors.
@@ -94,7 +98,7 @@ class KMTLUCB(RegressionPolicy):
         similarity: Similarity | None = None,
         context_kernel: object = None,
         kernel: Term | Terms | None = None,
-        ridge: float = RIDGE,
+        ridge: float | LearnedRidge | None = None,
         exploration: Exploration | Rule | None = None,
         rewards: Rewards | None = None,
         weighting: Weighting = "uniform",
@@ -107,9 +111,15 @@ class KMTLUCB(RegressionPolicy):
         pending: Pending | None = None,
     ) -> None:
         super().__init__(arms, epsilon=epsilon, tie_break=tie_break, seed=seed, pending=pending)
-        self.memory, self.rewards, self.engine = as_memory(memory), as_rewards(rewards), engine
+        self.memory, self.engine = as_memory(memory), engine
         self._engine, self._points = engine_name(engine)
-        usual = defaults(learns_similarity=self._can_learn_similarity(), rewards=self.rewards)
+        usual = defaults(
+            learns_similarity=self._can_learn_similarity(),
+            rewards=as_rewards(rewards),
+            ridge=ridge,
+            exploration=exploration,
+        )
+        self.rewards: Rewards | None = usual["rewards"]
         if kernel is not None and (context_kernel is not None or similarity is not None):
             raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
         if kernel is None:
@@ -120,13 +130,17 @@ class KMTLUCB(RegressionPolicy):
         self.terms = as_terms(kernel)
         for term in self.terms:
             term.similarity.check_arms(self.n_arms)
-        self.ridge = positive("ridge", ridge)
-        self.exploration = usual["exploration"] if exploration is None else exploration
+        ridge = usual["ridge"]
+        self.ridge = ridge if isinstance(ridge, LearnedRidge) else positive("ridge", ridge)
+        self.exploration = usual["exploration"]
         self._rule = as_rule(self.exploration)
         _one_of("weighting", weighting, ("per_arm", "uniform"))
         _one_of("cold_start", cold_start, ("explore", "borrow", "auto"))
         self.weighting, self.cold_start = weighting, cold_start
         self._scale = RewardScale() if self.rewards is None else self.rewards.scale()
+        learns = isinstance(self.ridge, LearnedRidge) or isinstance(self.rewards, Standardized)
+        self._noise = Noise.of(self.ridge) if learns else None
+        self._own_contexts = False  # whether candidates have had contexts of their own
         self._start(self.terms, History(self.n_arms))
 
     def _can_learn_similarity(self) -> bool:
@@ -205,9 +219,13 @@ class KMTLUCB(RegressionPolicy):
         data, arrays = self.regression.to_data()
         stated = self.rewards is None or self._scale.limits is not None
         scale = {} if stated else {"rewards": self._scale.to_data()}
-        return {"fitted": spec(self.regression.settings.terms), **scale, **data}, arrays
+        noise = {} if self._noise is None else {"noise": self._noise.to_data()}
+        return {"fitted": spec(self.regression.settings.terms), **scale, **noise, **data}, arrays
 
     def _relearn(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]], value: Callable[[Any], Any]) -> None:
+        self._own_contexts = data.get("apart") is not None
+        if self._noise is not None and "noise" in data:
+            self._noise = self._noise.restored(data["noise"])
         settings = self._settings(value(data["fitted"]))
         self.regression = restore_regression(self._engine, settings, data, arrays)
         if "rewards" in data:
@@ -255,9 +273,11 @@ class KMTLUCB(RegressionPolicy):
     def _settings(self, fitted: Terms) -> RegressionSettings:
         cold_start = self.cold_start
         if cold_start == "auto":
-            describes = any(t.similarity.describes_arms for t in fitted)
-            cold_start = "borrow" if describes else "explore"
-        return RegressionSettings(fitted, self.ridge, self.weighting, cold_start, self.memory, self._points)
+            kin = self._own_contexts or any(t.similarity.describes_arms for t in fitted)
+            cold_start = "borrow" if kin else "explore"
+        ridge = self.ridge if self._noise is None else self._noise.ridge
+        assert isinstance(ridge, float)
+        return RegressionSettings(fitted, ridge, self.weighting, cold_start, self.memory, self._points)
 
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
         if not self._learns:
@@ -267,28 +287,47 @@ class KMTLUCB(RegressionPolicy):
         own_contexts = notes.count(None) < len(notes)  # see `_leaders`
         if self.rewards is not None:
             arms, contexts, rewards = self.rewards.rows(arms, contexts, rewards, self.n_arms)
-        scale = self._scale.grown(rewards)
-        n = self.regression.n_observations
-        moved = not scale.same_scale(self._scale)
-        if (moved or self.terms.refits(n, n + len(arms))) and self.regression.keeps_all_rows:
-            grown = self.regression.history.copy()
-            grown.append(arms, contexts, scale.learned(rewards), own_contexts)
-            if moved and self._scale.seen:
-                known = np.array([*self._scale.seen, *rewards])
-                grown = grown.with_rewards(scale.learned(known))
-            fitted = self.terms.fitted(grown)
-            if moved or not fitted.same_kernels(self.regression.settings.terms):
-                if self.memory is not None and self.memory.rows is not None:
-                    grown = grown.recent(self.memory.rows)
-                self.regression = self.regression.rebuilt(self._settings(fitted), grown)
-            else:
-                self.regression.observe(arms, contexts, scale.learned(rewards), own_contexts)
-        else:
-            scale = self._scale if moved else scale  # rows are gone that would have to be learned again
-            self.regression.observe(arms, contexts, scale.learned(rewards), own_contexts)
-        self._scale = scale
+        known = self._scale, self._noise, self._own_contexts
+        try:
+            if not self._learned_anew(arms, contexts, rewards, own_contexts):
+                self.regression.observe(arms, contexts, self._scale.learned(rewards), own_contexts)
+        except BaseException:
+            self._scale, self._noise, self._own_contexts = known
+            raise
         if self._engine == "auto":
             self.regression = changed_over(self.regression)
+
+    def _learned_anew(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: bool) -> bool:
+        """Whether these rows changed what all rows are seen by, so that all were learned again, these too."""
+        n, more = self.regression.n_observations, len(arms)
+        scale = self._scale.grown(rewards)
+        noise = self._noise
+        first = own_contexts and not self._own_contexts
+        learns = noise is not None and noise.due(n, rewards)
+        moved = first or not scale.same_scale(self._scale)
+        refits = self.terms.refits(n, n + more)
+        if not (moved or learns or refits) or not self.regression.keeps_all_rows:
+            self._scale = scale if scale.same_scale(self._scale) else self._scale  # rows are gone
+            return False
+        grown = self.regression.history.copy()
+        grown.append(arms, contexts, self._scale.learned(rewards), own_contexts)
+        own = np.concatenate([self._scale.seen or self._scale.own(grown.rewards[:-more]), rewards])
+        if noise is not None and learns:
+            kernels = self.terms if refits else self.regression.settings.terms
+            noise = noise.grown(kernels, grown.with_rewards(own), len(grown) - more)
+            if isinstance(self.rewards, Standardized):
+                scale = replace(scale, offset=noise.level, scale=noise.unit)
+            assert self._noise is not None
+            moved = moved or noise.ridge != self._noise.ridge or not scale.same_scale(self._scale)
+        fitted = self.terms.fitted(grown) if refits or moved else self.regression.settings.terms
+        moved = moved or not fitted.same_kernels(self.regression.settings.terms)
+        self._scale, self._noise, self._own_contexts = scale, noise, self._own_contexts or own_contexts
+        if moved:
+            grown = grown.with_rewards(scale.learned(own))
+            if self.memory is not None and self.memory.rows is not None:
+                grown = grown.recent(self.memory.rows)
+            self.regression = self.regression.rebuilt(self._settings(fitted), grown)
+        return moved
 
     def _leaders(
         self, query: Query, first_round: int, exploration: Vector, tolerance: float
@@ -312,7 +351,7 @@ class KMTLUCB(RegressionPolicy):
         return Prediction(scale.offset + scale.scale * mean, scale.scale * width)
 
     def _exploration(self, first_round: int, rounds: int) -> Vector:
-        return self._rule.exploration_at(first_round, rounds, self.log_det)
+        return self._rule.exploration_at(first_round, rounds, self.log_det, self.regression.settings.ridge)
 
     @property
     def _features_seen(self) -> int | None:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from kinbandits._checks import as_int
 from kinbandits._types import Matrix
 from kinbandits.errors import InvalidInputError
+from kinbandits.noise import Noise
 from kinbandits.policies.base import Policy
 from kinbandits.policies.decision import ArmName, Decision
 from kinbandits.policies.engines import Engine
@@ -47,6 +48,7 @@ class RegressionPolicy(KernelPolicy, ABC):
     engine: Engine
     _engine: str
     _scale: RewardScale
+    _noise: Noise | None
 
     @property
     def n_observations(self) -> int:
@@ -104,7 +106,8 @@ class RegressionPolicy(KernelPolicy, ABC):
 
     def engine_report(self) -> dict[str, Any]:
         """What the engine did and how far it can be trusted; what is in it depends on the engine."""
-        return {"engine": self._engine, **self.regression.report()}
+        noise = {} if self._noise is None else {"noise": self._noise.report()}
+        return {"engine": self._engine, **noise, **self.regression.report()}
 
     def covariance(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Matrix:
         """Joint posterior covariance of the candidates of one round, (k, k).

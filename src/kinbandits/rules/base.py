@@ -50,7 +50,7 @@ class Answer:
 class Rule(Value, ABC):
     """Who is played. A frozen value, given as ``exploration=``."""
 
-    def exploration_at(self, first_round: int, rounds: int, log_det: Callable[[], float]) -> Vector:
+    def exploration_at(self, first_round: int, rounds: int, log_det: Callable[[], float], ridge: float) -> Vector:
         """The multiplier of the width in these rounds, (R,): what a decision reports. 0 where there is none."""
         return np.zeros(rounds)
 

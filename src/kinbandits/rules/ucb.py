@@ -41,11 +41,12 @@ class UCB(Rule):
         if self.ceiling is not None:
             object.__setattr__(self, "ceiling", real("ceiling", self.ceiling))
 
-    def exploration_at(self, first_round: int, rounds: int, log_det: Callable[[], float]) -> Vector:
+    def exploration_at(self, first_round: int, rounds: int, log_det: Callable[[], float], ridge: float) -> Vector:
         beta = self.exploration
         if not callable(beta):
             return np.array([beta] * rounds)
         told = {"log_det": log_det()} if getattr(beta, "needs_log_det", False) else {}
+        told |= {"ridge": ridge} if getattr(beta, "needs_ridge", False) else {}
         values = [float(beta(first_round + i + 1, **told)) for i in range(rounds)]
         bad = [v for v in values if not np.isfinite(v) or v < 0]
         if bad:

@@ -1,0 +1,304 @@
+"""How noisy rewards are, at which level and in which unit: learned from the rows.
+
+Notation (m rows of a history; rewards y on a scale of 0 to 1 between the lowest and the highest seen)
+    K_a      (m_a, m_a)  kernel values of arm a's rows; M_a = K_a + ridge I
+    level    1' M^-1 y / 1' M^-1 1, the constant that fits best
+    fit      (y - level)' M^-1 (y - level), summed over arms
+    s^2      fit / (m - 1), the variance of the arms' functions: rewards have covariance s^2 M
+    evidence -(m - 1)/2 log fit - 1/2 log det M - 1/2 log 1' M^-1 1   (restricted likelihood, profiled over s^2)
+
+Arms are taken as unrelated, whatever the similarity in force: noise shows within an arm, and each M_a is small.
+
+Why the rule is as it is (docs, "Ablation", has the figures):
+    - Half of the evidence counts. The kernel is never quite right, and a function not learned yet looks like
+      noise: full weight loses 5 % where there are many arms and no noise.
+    - `LearnedRidge.prior` nats an e-fold hold the ridge at ``usual`` until there is evidence.
+    - At most a twentieth of the rows an arm has on average: a ridge as large as the number of rows would mean that
+      nothing is learned from them.
+    - The unit is 2 s, so that one unit of the posterior deviation is an upper bound of two deviations; never more
+      than the rewards differ at all.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import lapack
+
+from kinbandits._types import Matrix, Vector
+from kinbandits._value import Value, positive
+from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits.history import History, golden
+from kinbandits.terms import Terms
+
+__all__ = ["LearnedRidge", "Noise"]
+
+WEIGHT = 0.5  # of the evidence
+SHARE = 20.0  # rows an arm for each unit of ridge
+UNITS = 2.0  # deviations of the signal in a unit
+ROWS = 300  # of an arm that are looked at, at most
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LearnedRidge(Value):
+    """The ridge as the posterior mean (of its logarithm) over a few values, as the history grows: ``ridge=``.
+
+    Args:
+        usual: the ridge without noise, and until there are ``first`` rows.
+        most: the largest.
+        prior: nats of evidence asked for each factor e away from ``usual``.
+        first, growth, until: it is learned first from so many rows, again whenever they have grown by the factor,
+            and last from at most ``until``.
+
+    Example:
+        >>> import kinbandits as kb
+        >>> policy = kb.KMTLUCB(arms=2, ridge=LearnedRidge())
+        >>> rng = np.random.default_rng(0)
+        >>> policy.observe([0, 1] * 100, rng.normal(size=(200, 1)), rng.normal(size=200))
+        >>> policy.engine_report()["noise"]["ridge"] > 0.5
+        True
+    """
+
+    usual: float = 0.01
+    most: float = 3.0
+    prior: float = 2.0
+    first: int = 20
+    growth: float = 1.3
+    until: int = 5000
+
+    def __post_init__(self) -> None:
+        for name in ("usual", "most"):
+            object.__setattr__(self, name, positive(name, getattr(self, name)))
+        object.__setattr__(self, "prior", positive("prior", self.prior, zero=True))
+        object.__setattr__(self, "growth", positive("growth", self.growth))
+        for name, least in (("first", 3), ("until", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise InvalidTypeError(f"{name} must be a whole number of rows, got {value!r}")
+            if value < least:
+                raise InvalidInputError(f"{name} must be at least {least} rows, got {value!r}")
+        if self.usual > self.most:
+            raise InvalidInputError(f"usual must not be above most, got {self.usual!r} and {self.most!r}")
+        if not self.growth > 1.0:
+            raise InvalidInputError(f"growth must be greater than 1, such as 1.3, got {self.growth!r}")
+
+    @property
+    def ridges(self) -> Vector:
+        """Those that are compared: half a power of ten apart."""
+        steps = math.floor(2.0 * math.log10(self.most / self.usual) + 1e-9)
+        values = self.usual * 10.0 ** (0.5 * np.arange(steps + 1, dtype=np.float64))
+        return np.asarray(values if values[-1] > 0.7 * self.most else np.append(values, self.most))
+
+
+class Move(NamedTuple):
+    """What was in force from ``rows`` rows on."""
+
+    rows: int
+    ridge: float
+    level: float
+    unit: float
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What has been learned about rewards so far: a value, replaced as it is learned anew.
+
+    Attributes:
+        rule: a `LearnedRidge`, or a ridge that stays.
+        ridge, level, unit: in force. Level and unit are in the rewards' own units; (0, 1) before the first row.
+        same: whether all rewards until now were equal, so that nothing is known of their unit.
+        posterior: the ridges with their weights, as found last.
+        moves: when something changed, the last one first in force.
+    """
+
+    rule: LearnedRidge | float
+    ridge: float
+    level: float = 0.0
+    unit: float = 1.0
+    same: bool = True
+    posterior: tuple[tuple[float, float], ...] = ()
+    moves: tuple[Move, ...] = field(default=())
+
+    @classmethod
+    def of(cls, rule: LearnedRidge | float) -> Noise:
+        """Before any row."""
+        return cls(rule, rule.usual if isinstance(rule, LearnedRidge) else rule)
+
+    @property
+    def _when(self) -> LearnedRidge:
+        return self.rule if isinstance(self.rule, LearnedRidge) else _USUAL
+
+    def milestones(self, before: int, after: int) -> tuple[int, ...]:
+        """Sizes of the history, more than ``before`` and up to ``after``, at which something is learned.
+
+        >>> Noise.of(0.01).milestones(0, 30)
+        (1, 2, 3, 4, 6, 8, 11, 15, 20, 26)
+        """
+        stones = _milestones(self._when.growth, self._when.until)
+        return stones[bisect_right(stones, before) : bisect_right(stones, after)]
+
+    def due(self, before: int, rewards: Vector) -> bool:
+        """Whether something is to be learned when these rewards come after ``before`` rows."""
+        if self.milestones(before, before + len(rewards)):
+            return True
+        return self.same and before > 0 and bool((rewards != self.level).any())
+
+    def grown(self, terms: Terms, history: History, before: int) -> Noise:
+        """After the rows from ``before`` on too; ``history`` has rewards in their own units.
+
+        Milestone by milestone, so that it does not matter in which pieces the rows came.
+        """
+        noise, missing = self, history.forgotten
+        stones = set(self.milestones(before + missing, len(history) + missing))
+        if self.same and len(history) > 1:
+            other = np.flatnonzero(history.rewards != history.rewards[0])
+            stones |= {int(other[0]) + 1 + missing} if len(other) else set()
+        for n in sorted(stones):
+            if before + missing < n:
+                noise = noise._learned(terms, history.head(n - missing), n)
+        return noise
+
+    def _learned(self, terms: Terms, history: History, rows: int) -> Noise:
+        y = history.rewards
+        low, wide = float(y.min()), float(y.max() - y.min())
+        if wide == 0.0:
+            return self._moved(rows, self.ridge, low, 1.0, same=True)
+        if rows < self._when.first:
+            return self._moved(rows, self.ridge, low, wide)
+        found = _found(terms.fitted(history), history.with_rewards((y - low) / wide), self.rule, self.posterior)
+        ridge, level, unit, posterior = found
+        level, unit = low + wide * level, wide * unit
+        near = not self.same and abs(math.log(ridge / self.ridge)) < 0.4 and abs(math.log(unit / self.unit)) < 0.1
+        if near and abs(level - self.level) < 0.1 * unit:  # not worth learning all rows anew
+            return self._replaced(posterior=posterior)
+        return self._moved(rows, ridge, level, unit)._replaced(posterior=posterior)
+
+    def _moved(self, rows: int, ridge: float, level: float, unit: float, *, same: bool = False) -> Noise:
+        if (ridge, level, unit, same) == (self.ridge, self.level, self.unit, self.same):
+            return self
+        moves = (*self.moves, Move(rows, ridge, level, unit))
+        return self._replaced(ridge=ridge, level=level, unit=unit, same=same, moves=moves)
+
+    def _replaced(self, **changes: Any) -> Noise:
+        return Noise(**{**vars(self), **changes})
+
+    def report(self) -> dict[str, Any]:
+        """For a person to read: what is in force, and since when it was what."""
+        return {
+            "ridge": self.ridge,
+            "level": self.level,
+            "unit": self.unit,
+            "posterior": dict(self.posterior),
+            "moves": [move._asdict() for move in self.moves],
+        }
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON data, for a saved file."""
+        data = {name: getattr(self, name) for name in ("ridge", "level", "unit", "same")}
+        return data | {"posterior": [list(p) for p in self.posterior], "moves": [list(m) for m in self.moves]}
+
+    def restored(self, data: dict[str, Any]) -> Noise:
+        """From what `to_data` gave."""
+        return self._replaced(
+            **{name: data[name] for name in ("ridge", "level", "unit", "same")},
+            posterior=tuple((float(r), float(p)) for r, p in data["posterior"]),
+            moves=tuple(Move(int(m[0]), *m[1:]) for m in data["moves"]),
+        )
+
+
+_USUAL = LearnedRidge()
+
+
+@lru_cache(maxsize=16)
+def _milestones(growth: float, until: int) -> tuple[int, ...]:
+    stones = [1]
+    while stones[-1] <= until:
+        stones.append(max(stones[-1] + 1, math.ceil(stones[-1] * growth)))
+    return tuple(n for n in stones if n <= until)
+
+
+class _Sums(NamedTuple):
+    """Over all arms, for one ridge: y' M^-1 y, 1' M^-1 y, 1' M^-1 1, log det M."""
+
+    squares: float
+    crossed: float
+    ones: float
+    log_det: float
+
+    @property
+    def level(self) -> float:
+        return self.crossed / self.ones
+
+    @property
+    def fit(self) -> float:
+        return max(self.squares - self.crossed**2 / self.ones, 1e-12 * self.squares)
+
+
+def _found(
+    terms: Terms, history: History, rule: LearnedRidge | float, before: Sequence[tuple[float, float]]
+) -> tuple[float, float, float, tuple[tuple[float, float], ...]]:
+    """Ridge, level and unit for rewards between 0 and 1, and the posterior of the ridge.
+
+    After the first time only ridges that were likely ``before`` and their neighbours are compared.
+    """
+    blocks = list(_blocks(terms, history))
+    m = sum(len(y) for _, y in blocks)
+    posterior: tuple[tuple[float, float], ...] = ()
+    if isinstance(rule, LearnedRidge):
+        ridges = rule.ridges
+        if before:
+            likely = [r for r, weight in before if weight > 0.001]
+            low, high = np.searchsorted(ridges, [0.99 * min(likely), 1.01 * max(likely)])
+            ridges = ridges[max(0, low - 1) : high + 1]
+        sums = [_sums(blocks, r) for r in ridges]
+        evidence = np.array([-0.5 * ((m - 1) * math.log(s.fit) + s.log_det + math.log(s.ones)) for s in sums])
+        weights = WEIGHT * evidence - rule.prior * np.abs(np.log(ridges / rule.usual))
+        weights = np.exp(weights - weights.max())
+        weights /= weights.sum()
+        posterior = tuple(zip(ridges.tolist(), weights.round(6).tolist(), strict=True))
+        played = np.count_nonzero(history.counts)
+        highest = max(rule.usual, (len(history) / played) / SHARE)
+        ridge = min(math.exp(float(weights @ np.log(ridges))), highest)
+        if ridges[0] == ridge or weights[0] > 0.999:  # where there is no noise, nothing more is to be computed
+            ridge, last = float(ridges[0]), sums[0]
+        else:
+            last = _sums(blocks, ridge)
+    else:
+        ridge, last = rule, _sums(blocks, rule)
+    unit = min(1.0, UNITS * math.sqrt(last.fit / (m - 1)))
+    return ridge, last.level, unit, posterior
+
+
+def _blocks(terms: Terms, history: History) -> Iterator[tuple[Matrix, Vector]]:
+    """Kernel values and rewards of each arm's rows: all of them, or `ROWS` spread evenly."""
+    for arm in np.flatnonzero(history.counts):
+        rows = np.flatnonzero(history.arms == arm)
+        if len(rows) > ROWS:
+            rows = rows[golden(len(rows)) < ROWS / len(rows)]
+        X = history.contexts[rows]
+        K = np.zeros((len(rows), len(rows)))
+        for term in terms:
+            K += term.context_kernel(term.select(X), term.select(X))
+        yield K, history.rewards[rows]
+
+
+def _sums(blocks: Sequence[tuple[Matrix, Vector]], ridge: float) -> _Sums:
+    squares = crossed = ones = log_det = 0.0
+    for K, y in blocks:
+        M = K.copy()
+        M[np.diag_indices_from(M)] += ridge
+        L, failed = lapack.dpotrf(M.T, lower=1, overwrite_a=1)
+        if failed:
+            return _Sums(1.0, 0.0, 1.0, np.inf)
+        z, _ = lapack.dtrtrs(L, np.column_stack([y, np.ones(len(y))]), lower=1)
+        squares += float(z[:, 0] @ z[:, 0])
+        crossed += float(z[:, 0] @ z[:, 1])
+        ones += float(z[:, 1] @ z[:, 1])
+        log_det += 2.0 * float(np.log(L.diagonal()).sum())
+    return _Sums(squares, crossed, ones, log_det)
