@@ -592,13 +592,12 @@ def test_own_contexts_share_where_arms_are_alike_and_not_where_they_differ() -> 
     assert similarity.choice(own_rows(t=120, alike=False)).matrix[0, 1] < 0.1
 
 
-def test_own_contexts_share_from_the_first_row_on() -> None:
+def test_own_contexts_share_with_every_engine() -> None:
     policies = [kb.KMTLUCB(4, context_kernel=RBF, engine=engine) for engine in ("exact", "naive")]
     rows = own_rows(t=45)
     for policy in policies:
-        assert policy.similarity_matrix()[0, 1] == 0.0
         policy.observe(rows.arms[:1], rows.contexts[:1], rows.rewards[:1], own_contexts=True)
-        assert policy.similarity_matrix()[0, 1] == pytest.approx(0.3)
+        assert policy.similarity_matrix()[0, 1] == 0.0
         assert "first choice is made at 30 rows" in policy.similarity_report().reason
     for i in range(1, 45):
         one = slice(i, i + 1)

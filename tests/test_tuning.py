@@ -26,7 +26,7 @@ def test_runner_plays_as_the_policy(log: bool) -> None:
         Y[np.random.default_rng(2).random(Y.shape) < 0.5] = np.nan
     kernel = kb.RBF(length_scale=2.0)
     played, received = play_independent(kernel(X, X), Y, 0.01, 0.1)
-    policy = kb.KMTLUCB(4, context_kernel=kernel, similarity=kb.Independent(), tie_break="first")
+    policy = kb.KMTLUCB(4, context_kernel=kernel, similarity=kb.Independent(), ridge=0.01, tie_break="first")
     rounds, rewards = [], []
     for i in range(120):
         decision = policy.choose(X[i])
@@ -173,7 +173,7 @@ def test_rows_that_are_given_and_other_rules() -> None:
     Y, kernel = np.eye(4)[y], kb.RBF(length_scale=2.0)
     arms = [0, 1, 2, 3]
     played, received = play_independent(kernel(X, X), Y, 0.01, 0.1, given=arms)
-    policy = kb.KMTLUCB(4, context_kernel=kernel, similarity=kb.Independent(), tie_break="first")
+    policy = kb.KMTLUCB(4, context_kernel=kernel, similarity=kb.Independent(), ridge=0.01, tie_break="first")
     capped = kb.KMTLUCB(
         4,
         context_kernel=kernel,

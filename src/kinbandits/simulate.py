@@ -5,7 +5,7 @@
 >>> policy = kb.KMTLUCB(environment.arms)
 >>> trace = kb.simulate(policy, environment)
 >>> len(trace), round(trace.final_regret, 2)
-(50, 2.82)
+(50, 2.78)
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def play(
         >>> environment = kb.environments.SyntheticNews(horizon=2)
         >>> rows = play(kb.KMTLUCB(environment.arms, tie_break="first"), environment)
         >>> [row["arm"] for row in rows]
-        ['article 1', 'article 1']
+        ['article 1', 'article 2']
     """
     horizon = _horizon(environment, horizon)
     arms = list(environment.arms)

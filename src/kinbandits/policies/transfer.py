@@ -125,14 +125,8 @@ def similarity_report(regression: Regression, complete: bool = True) -> Similari
         if similarity.in_force(len(history)):
             return SimilarityReport(0, np.nan, None, "what was chosen has not been kept", (), (), None)
     if not stones:
-        shared = (
-            similarity.mus if isinstance(similarity, Adaptive) and history.own_contexts_from is not None else (0.0,)
-        )
-        mu = min(shared)
-        reason = (
-            f"{'a little shared' if mu else 'Independent'}: the first choice is made at {similarity.first} rows"
-        )
-        return SimilarityReport(0, mu, None, reason, (), (), takes_force(similarity.first))
+        reason = f"Independent: the first choice is made at {similarity.first} rows"
+        return SimilarityReport(0, 0.0, None, reason, (), (), takes_force(similarity.first))
     past = [known[n] if n in known else similarity.choice(history.sample(n, SAMPLE)) for n in stones[:-1]]
     head = history.sample(stones[-1], SAMPLE)
     now = similarity.choice(head, complete=True) if isinstance(similarity, Adaptive) else similarity.choice(head)

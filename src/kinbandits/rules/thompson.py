@@ -45,7 +45,7 @@ class Thompson(Rule):
 
     Example:
         >>> import kinbandits as kb
-        >>> policy = kb.KMTLUCB(arms=2, context_kernel=kb.RBF(), exploration=kb.Thompson())
+        >>> policy = kb.KMTLUCB(arms=2, context_kernel=kb.RBF(), ridge=0.01, exploration=kb.Thompson())
         >>> policy.observe([0, 1], [[0.0], [0.0]], [1.0, 0.9])
         >>> policy.probabilities([[[0.0]]]).round(1)
         array([[0.8, 0.2]])

@@ -46,9 +46,9 @@ class Adaptive(Stepwise):
     It is made anew each time the history has grown by 30 %, from at most 800 rows (see `stepwise`).
 
     That is the rule where all arms see one context. As soon as rows come from rounds in which every candidate had a
-    context of its own, the similarity is an average instead, from the first such row on: of mu = 0, of one function
-    in common, (1 - mu) I + mu 1 1', and of the candidates above, each weighted by its posterior probability (all mu
-    equally likely before; a common level of all rewards speaks for none).
+    context of its own, the choice is an average instead: of mu = 0, of one function in common,
+    (1 - mu) I + mu 1 1', and of the candidates above, each weighted by its posterior probability (all mu equally
+    likely before; a common level of all rewards speaks for none).
 
     Args:
         base: where the similarity comes from. For `Estimated`, ``scales`` take the place of its length scale:
@@ -189,14 +189,6 @@ class Adaptive(Stepwise):
             reason=f"averaged: mu is {mu:.2f}, of which {common:.2f} is one function for all arms",
             matrix=np.einsum("c,cab->ab", weights, np.array([everyone[key] for key in judged])),
         )
-
-    def before(self, history: History) -> Matrix:
-        """Independent; where candidates had contexts of their own, the least of ``mus``, with what is known."""
-        alone, mu = np.eye(history.n_arms), min(self.mus)
-        if history.own_contexts_from is None:
-            return alone
-        known = self.base.matrix(history) if self.base.fixed else np.ones_like(alone)
-        return np.asarray((1.0 - mu) * alone + mu * 0.5 * (1.0 + known))
 
     def choice(self, history: History, complete: bool = False) -> Choice:
         """The same at once."""

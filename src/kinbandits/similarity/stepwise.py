@@ -76,7 +76,7 @@ class Stepwise(Judging):
     """Base of similarities that are chosen at milestones.
 
     Args:
-        first: rows at the first choice; until then see `before`.
+        first: rows at the first choice; until then arms are independent.
         growth: by which factor the history grows between choices.
         until: the last choice is made at this many rows at most, and then stays.
     """
@@ -130,11 +130,7 @@ class Stepwise(Judging):
     def matrix(self, history: History) -> Matrix:
         """As chosen at the milestone in force."""
         n = self.in_force(len(history))
-        return self.choice(history.sample(n, SAMPLE)).matrix if n else self.before(history)
-
-    def before(self, history: History) -> Matrix:
-        """What stands until the first choice is in force: arms are independent."""
-        return np.eye(history.n_arms)
+        return self.choice(history.sample(n, SAMPLE)).matrix if n else np.eye(history.n_arms)
 
     @abstractmethod
     def choosing(self, history: History) -> Work[Choice]:
@@ -224,23 +220,15 @@ class StepTracker(Tracker):
     def matrix(self) -> Matrix:
         return self._chosen
 
-    def _begin(self) -> None:
-        """What stands before the first choice; the same array while it is the same."""
-        start = self._stepwise.before(self._history)
-        if not np.array_equal(start, self._chosen):
-            self._chosen = start
-
     def observe(self, start: int, squares: Matrix | None = None) -> None:
         rows, before = len(self._history), self._rows
         self._rows = rows
         if start < before:  # the history was cut back
             self._next = 0
             if start < self._milestone:
-                self._milestone = 0
+                self._milestone, self._chosen = 0, np.eye(self._history.n_arms)
             if self._job is not None and start < self._job.n:
                 self._job = None
-        if not self._milestone:
-            self._begin()
         if rows < self._next and (self._job is None or self._job.choice is not None):
             return  # nothing to work on until then
         n, last = self._stepwise.in_force(rows), self._stepwise.milestone(rows)
