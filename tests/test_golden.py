@@ -39,7 +39,7 @@ POLICIES: dict[str, Callable[[int], kb.KMTLUCB]] = {
         ridge=0.03,
     ),
     "known": lambda n: kb.KMTLUCB(
-        n, context_kernel=KERNEL, similarity=kb.Known(kb.RBF(0.3), np.linspace(0, 1, n)), epsilon=0.05
+        n, context_kernel=KERNEL, similarity=kb.Known(kb.RBF(0.3), np.linspace(0, 1, n)), ridge=0.01, epsilon=0.05
     ),
     "pooled": lambda n: kb.baselines.KernelUCB(
         n, sharing="pooled", context_kernel=kb.Matern(length_scale=2.0), ridge=0.1

@@ -38,7 +38,7 @@ from kinbandits.regression.base import ColdStart
 from kinbandits.regression.budgeted import MOST_SUMS
 from kinbandits.rewards import Rewards, RewardScale, Standardized, as_rewards
 from kinbandits.rules import Answer, Exploration, Rule, as_rule
-from kinbandits.similarity import ArmInfo, Settled, Similarity, Weighting
+from kinbandits.similarity import Adaptive, ArmInfo, Settled, Similarity, Weighting
 from kinbandits.terms import Term, Terms, as_terms
 
 
@@ -67,7 +67,8 @@ class KMTLUCB(RegressionPolicy):
             are. With `OneOfN` the default similarity is `Independent()`, the default exploration 0.7.
         weighting: ``"per_arm"``, eta = 1/n_a (the paper's algorithm), or ``"uniform"`` (its analysis).
         cold_start: an arm never played has mean 0 and the prior width (``"explore"``, the paper), or borrows
-            from its kin (``"borrow"``); ``"auto"`` borrows where arms have descriptors.
+            from its kin (``"borrow"``); ``"auto"`` borrows where arms have descriptors, and
+            where `Adaptive` averages.
         engine: ``"auto"`` (exact for the first 5,000 rows, then a dictionary of 1,000 points), ``"exact"``,
             ``Budgeted(points=256)`` (constant cost and memory) or ``"naive"`` (the formula, literally; slow).
         memory: None remembers everything; ``Window(size)`` and ``Forgetting(half_life)`` follow a changing world.
@@ -273,7 +274,8 @@ class KMTLUCB(RegressionPolicy):
     def _settings(self, fitted: Terms) -> RegressionSettings:
         cold_start = self.cold_start
         if cold_start == "auto":
-            kin = self._own_contexts or any(t.similarity.describes_arms for t in fitted)
+            averaged = self._own_contexts and any(isinstance(t.similarity, Adaptive) for t in self.terms)
+            kin = averaged or any(t.similarity.describes_arms for t in fitted)
             cold_start = "borrow" if kin else "explore"
         ridge = self.ridge if self._noise is None else self._noise.ridge
         assert isinstance(ridge, float)
