@@ -112,7 +112,12 @@ class Policy(Parameters, ContextReader, ABC):
         return self._ledger.next_id
 
     def choose(
-        self, context: ArrayLike, arms: Sequence[ArmName] | None = None, *, scores: bool = False
+        self,
+        context: ArrayLike,
+        arms: Sequence[ArmName] | None = None,
+        *,
+        task: ArmName | None = None,
+        scores: bool = False,
     ) -> Decision:
         """Choose one candidate.
 
@@ -120,6 +125,8 @@ class Policy(Parameters, ContextReader, ABC):
             context: (d,), the same for all candidates, or (k, d), one row per candidate.
             arms: the candidates; all active arms if left out. One arm may stand several times, with a context
                 for each.
+            task: the arm that is given, where candidates are the rows of ``context`` (k, d): ``decision.index``
+                says which row was chosen. The same as ``arms=[task] * k``.
             scores: compute mean, width and scores at once, so that they can be read at any later time.
 
         Example:
@@ -128,7 +135,17 @@ class Policy(Parameters, ContextReader, ABC):
             >>> decision = policy.choose([0.2, 0.7])
             >>> decision.arm, decision.propensity
             ('red', 1.0)
+            >>> policy.choose([[0.2, 0.7], [0.9, 0.1], [0.5, 0.5]], task="blue").index in (0, 1, 2)
+            True
         """
+        if task is not None:
+            if arms is not None:
+                raise InvalidInputError("give arms=, or task= for candidates of one task, not both")
+            if np.ndim(context) != 2:
+                raise InvalidInputError(
+                    f"with task= contexts are (k, d), one row per candidate; got {np.ndim(context)} dimensions"
+                )
+            arms = [task] * len(context)  # type: ignore[arg-type]
         candidates = self._candidates(arms, to_play=True)
         return Decision(self._decide(self._checked(context, candidates, keep=True), candidates, scores), 0)
 
