@@ -435,7 +435,7 @@ def loads_with_another_mind(self: Any, data: Any, arrays: Any, value: Any) -> No
     ],
 )
 def test_each_complaint_about_a_policy(broken: type[Broken], complaint: str) -> None:
-    policy = broken(4, context_kernel=kb.RBF())
+    policy = broken(4, context_kernel=kb.RBF(), ridge=0.01)
     if "copy does not know" in complaint:
         policy.observe([0], [[0.0, 0.0, 0.0]], [1.0])
     with pytest.raises(ContractError, match=complaint):
