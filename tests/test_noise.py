@@ -191,3 +191,12 @@ def test_a_kernel_that_fails_leaves_all_as_it_was() -> None:
 def test_bad_settings_are_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises((ValueError, TypeError), match=told):
         kb.LearnedRidge(**settings)
+
+
+def test_after_the_change_of_engine_what_was_learned_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kinbandits.regression.auto.CHANGEOVER", 50)
+    _, exact = played(t=150, engine="exact", ridge=kb.LearnedRidge(until=50))
+    _, policy = played(t=150, ridge=kb.LearnedRidge(until=50))
+    assert type(policy.regression).__name__ == "BudgetedRegression"
+    assert policy.engine_report()["noise"] == exact.engine_report()["noise"]
+    assert policy.regression.settings.ridge == exact.regression.settings.ridge

@@ -27,6 +27,7 @@ from kinbandits.policies.ledger import Ledger, Pending
 from kinbandits.policies.regression_policy import RegressionPolicy
 from kinbandits.policies.tie_breaking import TieBreak
 from kinbandits.regression import (
+    ENGINES,
     Prediction,
     Query,
     RegressionSettings,
@@ -308,7 +309,8 @@ class KMTLUCB(RegressionPolicy):
         learns = noise is not None and noise.due(n, rewards)
         moved = first or not scale.same_scale(self._scale)
         refits = self.terms.refits(n, n + more)
-        if not (moved or learns or refits) or not self.regression.keeps_all_rows:
+        settled = self._engine == "auto" and not isinstance(self.regression, ENGINES["exact"])  # changed over
+        if not (moved or learns or refits) or settled or not self.regression.keeps_all_rows:
             self._scale = scale if scale.same_scale(self._scale) else self._scale  # rows are gone
             return False
         grown = self.regression.history.copy()
