@@ -24,8 +24,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,7 +123,7 @@ class Noise:
     unit: float = 1.0
     same: bool = True
     posterior: tuple[tuple[float, float], ...] = ()
-    moves: tuple[Move, ...] = field(default=())
+    moves: tuple[Move, ...] = ()
 
     @classmethod
     def of(cls, rule: LearnedRidge | float) -> Noise:
@@ -134,18 +134,24 @@ class Noise:
     def _when(self) -> LearnedRidge:
         return self.rule if isinstance(self.rule, LearnedRidge) else _USUAL
 
+    @cached_property
+    def _stones(self) -> tuple[int, ...]:
+        return _milestones(self._when.growth, self._when.until)
+
     def milestones(self, before: int, after: int) -> tuple[int, ...]:
         """Sizes of the history, more than ``before`` and up to ``after``, at which something is learned.
 
         >>> Noise.of(0.01).milestones(0, 30)
         (1, 2, 3, 4, 6, 8, 11, 15, 20, 26)
         """
-        stones = _milestones(self._when.growth, self._when.until)
+        stones = self._stones
         return stones[bisect_right(stones, before) : bisect_right(stones, after)]
 
     def due(self, before: int, rewards: Vector) -> bool:
         """Whether something is to be learned when these rewards come after ``before`` rows."""
-        if self.milestones(before, before + len(rewards)):
+        stones = self._stones
+        following = bisect_right(stones, before)
+        if following < len(stones) and stones[following] <= before + len(rewards):
             return True
         return self.same and before > 0 and bool((rewards != self.level).any())
 
@@ -176,17 +182,14 @@ class Noise:
         level, unit = low + wide * level, wide * unit
         near = not self.same and abs(math.log(ridge / self.ridge)) < 0.4 and abs(math.log(unit / self.unit)) < 0.1
         if near and abs(level - self.level) < 0.1 * unit:  # not worth learning all rows anew
-            return self._replaced(posterior=posterior)
-        return self._moved(rows, ridge, level, unit)._replaced(posterior=posterior)
+            return replace(self, posterior=posterior)
+        return replace(self._moved(rows, ridge, level, unit), posterior=posterior)
 
     def _moved(self, rows: int, ridge: float, level: float, unit: float, *, same: bool = False) -> Noise:
         if (ridge, level, unit, same) == (self.ridge, self.level, self.unit, self.same):
             return self
         moves = (*self.moves, Move(rows, ridge, level, unit))
-        return self._replaced(ridge=ridge, level=level, unit=unit, same=same, moves=moves)
-
-    def _replaced(self, **changes: Any) -> Noise:
-        return Noise(**{**vars(self), **changes})
+        return replace(self, ridge=ridge, level=level, unit=unit, same=same, moves=moves)
 
     def report(self) -> dict[str, Any]:
         """For a person to read: what is in force, and since when it was what."""
@@ -205,7 +208,8 @@ class Noise:
 
     def restored(self, data: dict[str, Any]) -> Noise:
         """From what `to_data` gave."""
-        return self._replaced(
+        return replace(
+            self,
             **{name: data[name] for name in ("ridge", "level", "unit", "same")},
             posterior=tuple((float(r), float(p)) for r, p in data["posterior"]),
             moves=tuple(Move(int(m[0]), *m[1:]) for m in data["moves"]),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from types import FrameType
+from types import FrameType, SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pytest
 
 import kinbandits as kb
 
@@ -15,6 +17,7 @@ class NullEngine:
     """Answers at once, and learns nothing."""
 
     keeps_all_rows, n_features, n_observations = True, 4, 1_000
+    settings = SimpleNamespace(ridge=0.01)
 
     def leaders(self, query: object, exploration: object, tolerance: float = 0.0) -> np.ndarray:
         return np.array([[False, True, False]])
@@ -23,8 +26,9 @@ class NullEngine:
         pass
 
 
-def calls_of_a_round() -> Counter[str]:
-    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(), similarity=kb.Independent(), engine="exact")
+def calls_of_a_round(**settings: Any) -> Counter[str]:
+    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(), similarity=kb.Independent(), engine="exact", **settings)
+    policy.observe([0, 1], np.zeros((2, 4)), [0.0, 1.0])  # rewards differ: their unit is known
     policy.regression = NullEngine()  # type: ignore[assignment]
     x = np.arange(4.0)
     policy.update(policy.choose(x), 1.0)
@@ -42,8 +46,9 @@ def calls_of_a_round() -> Counter[str]:
     return found
 
 
-def test_choose_and_update_ask_nothing_twice() -> None:
-    found = calls_of_a_round()
-    assert sum(found.values()) <= 46, found
+@pytest.mark.parametrize(("settings", "most"), [({}, 52), ({"ridge": 0.01}, 46)], ids=["learned", "fixed"])
+def test_choose_and_update_ask_nothing_twice(settings: dict[str, Any], most: int) -> None:
+    found = calls_of_a_round(**settings)
+    assert sum(found.values()) <= most, found
     for name in ("_features_seen", "column_names", "rounds_of_contexts", "exploration_at", "_leaders", "observe"):
         assert found[name] == 1, (name, found)

@@ -9,6 +9,8 @@ import kinbandits as kb
 from kinbandits.regression import auto
 from kinbandits.regression.budgeted import BudgetedRegression, Sliced
 
+UNTIL = kb.LearnedRidge(until=150)  # as in earnest: noise is learned until the change of engine
+
 
 @pytest.fixture
 def early(monkeypatch):
@@ -26,8 +28,8 @@ def stream(n):
 def test_decisions_are_continuous_across_the_change(early, similarity, tmp_path):
     X, f = stream(300)
     kernel = kb.RBF(length_scale=0.8)
-    changing = kb.KMTLUCB(3, context_kernel=kernel, similarity=similarity, tie_break="first")
-    exact = kb.KMTLUCB(3, context_kernel=kernel, similarity=similarity, engine="exact", tie_break="first")
+    settings = {"context_kernel": kernel, "similarity": similarity, "ridge": UNTIL, "tie_break": "first"}
+    changing, exact = kb.KMTLUCB(3, **settings), kb.KMTLUCB(3, engine="exact", **settings)
     agree = []
     for x, row in zip(X, f, strict=True):
         d, e = changing.choose(x), exact.choose(x)
@@ -80,7 +82,8 @@ def test_a_change_goes_on_in_copies_and_files(early, monkeypatch, at, tmp_path):
     monkeypatch.setattr("kinbandits.regression.budgeted.build.PIECE", 5e5)
     monkeypatch.setattr(Sliced.advance, "__defaults__", (5e5,))
     X, f = stream(420)
-    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(length_scale=0.8), similarity=kb.Mixed(mu=0.3), tie_break="first")
+    kernel = kb.RBF(length_scale=0.8)
+    policy = kb.KMTLUCB(3, context_kernel=kernel, similarity=kb.Mixed(mu=0.3), ridge=UNTIL, tie_break="first")
     playing(policy, X[:at], f[:at])
     assert isinstance(policy.regression, auto.AutoRegression)
     assert policy.regression.to_data()[0]["change"]["rows"] == 151

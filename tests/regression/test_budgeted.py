@@ -462,7 +462,7 @@ def test_a_graph_gains_and_loses_arms_after_rows_are_gone():
 
 def test_memory_and_points_do_not_grow():
     rng = np.random.default_rng(18)
-    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(length_scale=4.0), engine=kb.Budgeted(points=16))
+    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(length_scale=4.0), ridge=0.01, engine=kb.Budgeted(points=16))
     sizes = []
     for _ in range(3):
         policy.observe(rng.integers(0, 3, 600), rng.standard_normal((600, 2)), rng.random(600))

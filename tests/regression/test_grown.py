@@ -27,7 +27,7 @@ def test_grown_is_frozen(name: str) -> None:
     options = dict(CASES[name])
     if "kernel" not in options:
         options["context_kernel"] = kb.RBF(1.0)
-    policy = kb.KMTLUCB(["a", "b", "c", "d"], engine="exact", **options)
+    policy = kb.KMTLUCB(["a", "b", "c", "d"], engine="exact", ridge=0.01, **options)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(5, 1, 3))
 
