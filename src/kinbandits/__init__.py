@@ -71,6 +71,7 @@ __all__ = [
     "Term",
     "Thompson",
     "Window",
+    "compare",
     "load",
     "simulate",
     "tune",
@@ -78,7 +79,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _Any:
-    """Names of earlier releases say where they are now; the scikit-learn estimator is imported when asked for."""
+    """Old names say where they are now; what needs more than the main path is imported when it is asked for."""
+    if name == "compare":
+        from kinbandits.report.comparing import compare
+
+        return compare
     if name == "MultiTaskKernelRidge":
         from kinbandits.multitask import MultiTaskKernelRidge
 

@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinbandits._checks import number_array
+from kinbandits._html import html_table
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError
@@ -79,8 +80,16 @@ class Evaluation:
         lines = [f"{'estimator':<10} {'value':>9}   95 % interval"]
         for e in self.estimates.values():
             lines.append(f"{e.name:<10} {e.value:>9.4f}   {e.low:.4f} .. {e.high:.4f}")
-        lines.append(f"rows {self.n}, effective {self.effective_n:.0f}; mean reward of the log {self.logged:.4f}")
-        return "\n".join([*lines, *(f"Warning: {w}" for w in self.warnings)])
+        return "\n".join([*lines, *self._notes])
+
+    def _repr_html_(self) -> str:
+        rows = [[e.name, f"{e.value:.4f}", f"{e.low:.4f} .. {e.high:.4f}"] for e in self.estimates.values()]
+        return html_table("Reward a round", ["estimator", "value", "95 % interval"], rows, self._notes)
+
+    @property
+    def _notes(self) -> list[str]:
+        size = f"rows {self.n}, effective {self.effective_n:.0f}; mean reward of the log {self.logged:.4f}"
+        return [size, *(f"Warning: {w}" for w in self.warnings)]
 
 
 def estimate(

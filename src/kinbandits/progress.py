@@ -10,10 +10,15 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-__all__ = ["Progress", "clock"]
+__all__ = ["Progress", "Told", "clock", "telling"]
+
+Told = Callable[[int, int], None]
+"""Is called with how much is done, and how much there is."""
 
 _LINES = 10  # plain lines from start to end
 
@@ -120,3 +125,28 @@ class Progress:
         end = left if self.done < self.total else ""
         extra = f" ({note})" if note else ""
         return f"{self.label}: {self.done:g} of {self.total:g}{extra}, {clock(elapsed)} elapsed{end}"
+
+
+@contextmanager
+def telling(progress: bool | Told | None, label: str) -> Iterator[Told]:
+    """A function to call with (done, all): the caller's own, one that moves a bar (True), or one that does nothing.
+
+    >>> with telling(None, "rounds") as tell:
+    ...     tell(1, 2)
+    """
+    if not isinstance(progress, bool) and progress is not None:
+        yield progress
+        return
+    bar: Progress | None = None
+
+    def tell(done: int, total: int) -> None:
+        nonlocal bar
+        if bar is None:
+            bar = Progress(total, label, stream=True if progress else None).__enter__()
+        bar.to(done)
+
+    try:
+        yield tell if progress else lambda done, total: None
+    finally:
+        if bar is not None:
+            bar.__exit__(None, None, None)

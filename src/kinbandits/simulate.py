@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from kinbandits._checks import as_int
@@ -21,18 +21,17 @@ from kinbandits._version import __version__
 from kinbandits.environments.base import Environment, Round, describe
 from kinbandits.errors import InvalidInputError, SimulationWarning
 from kinbandits.policies.base import Policy
+from kinbandits.progress import Told, telling
 from kinbandits.trace import COLUMNS, Trace
 
 __all__ = ["play", "simulate"]
-
-Progress = Callable[[int, int], None]
 
 
 def play(
     policy: Policy,
     environment: Environment,
     horizon: int | None = None,
-    progress: Progress | None = None,
+    progress: Told | None = None,
     *,
     numbers: bool = False,
     trained: bool = False,
@@ -81,21 +80,23 @@ def simulate(
     policy: Policy,
     environment: Environment,
     horizon: int | None = None,
-    progress: Progress | None = None,
+    progress: bool | Told | None = None,
     *,
     numbers: bool = False,
     trained: bool = False,
 ) -> Trace:
-    """Play a policy on an environment and keep the trace. Arguments as for `play`.
+    """Play a policy on an environment and keep the trace. Arguments as for `play`; ``progress=True`` shows a bar.
 
     The policy itself is changed: play a fresh one for every run, or ``sklearn.base.clone(policy)``. One that has
     learned before (in an earlier run, say) is played with a `SimulationWarning`, unless ``trained=True``.
     """
     settings = _settings(policy)
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    for row in play(policy, environment, horizon, progress, numbers=numbers, trained=trained):
-        for name, value in row.items():
-            columns[name].append(value)
+    with telling(progress, "rounds") as tell:
+        told = tell if progress else None
+        for row in play(policy, environment, horizon, told, numbers=numbers, trained=trained):
+            for name, value in row.items():
+                columns[name].append(value)
     metadata = {
         "policy": type(policy).__name__,
         "policy_repr": settings["repr"],

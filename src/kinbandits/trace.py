@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits import plotting
 from kinbandits._files import replacing, write_arrays
+from kinbandits._html import html_table
 from kinbandits.errors import FormatError, InvalidInputError, MissingFileError, MissingPackageError
 
 __all__ = ["COLUMNS", "Trace"]
@@ -91,6 +93,39 @@ class Trace:
         regret = f"regret {self.final_regret:.6g}" if np.isnan(expected) else f"expected regret {expected:.6g}"
         return f"Trace({len(self)} rounds of {self.metadata.get('policy', '?')} on {on}, {regret})"
 
+    def _repr_html_(self) -> str:
+        arms, counts = np.unique(self["arm"].astype(str), return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        paid = {a: self["reward"][self["arm"].astype(str) == a].mean() for a in arms}
+        rows = [[str(arms[i]), f"{counts[i]:,}", f"{paid[arms[i]]:.4g}"] for i in order]
+        return html_table(repr(self), ["arm", "rounds", "mean reward"], rows, most=10)
+
+    @property
+    def metric(self) -> str:
+        """``"expected regret"``, ``"regret"`` or ``"average reward"``: the first that is known."""
+        if len(self) and np.isfinite(self["expected_regret"]).all():
+            same = np.allclose(self["expected_regret"], self["regret"], atol=1e-12)  # without noise
+            return "regret" if same else "expected regret"
+        return "regret" if np.isfinite(self["regret"]).all() else "average reward"
+
+    def curve(self, metric: str | None = None) -> NDArray[np.float64]:
+        """The metric up to and including each round."""
+        metric = metric or self.metric
+        if metric == "average reward":
+            return self.cumulative_reward / np.arange(1, len(self) + 1)
+        return self.cumulative_expected_regret if metric == "expected regret" else self.cumulative_regret
+
+    def plot(self, ax: Any = None, **line: Any) -> Any:
+        """A matplotlib figure of the regret so far (of the average reward, where nobody knows the best one).
+
+        ``ax`` draws into axes that are there, with keywords of a line, so that several traces share a figure.
+        """
+        if not len(self):
+            raise InvalidInputError("there is nothing to plot: the trace has no rounds")
+        title = f"{self.metadata.get('policy', '')} on {self.metadata.get('environment_name', '?')}"
+        label = self.metric if self.metric == "average reward" else f"cumulative {self.metric}"
+        return plotting.curve_figure(self.curve(), label, title, ax, **line)
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """The rows as dicts of plain Python values."""
         lists = [column.tolist() for column in self.columns.values()]
@@ -132,11 +167,11 @@ class Trace:
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame."""
-        return _package("pandas", "to_pandas").DataFrame(self._tidy())
+        return package("pandas", "to_pandas").DataFrame(self._tidy())
 
     def to_polars(self) -> Any:
         """A polars DataFrame."""
-        return _package("polars", "to_polars").DataFrame(self._tidy())
+        return package("polars", "to_polars").DataFrame(self._tidy())
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
         """A Parquet file, written by polars, or by pandas where pyarrow is there too."""
@@ -144,7 +179,7 @@ class Trace:
             import polars
         except ImportError:
             frame = self.to_pandas()
-            _package("pyarrow", "to_parquet")
+            package("pyarrow", "to_parquet")
             with replacing(path) as part:
                 frame.to_parquet(part, index=False)
             return
@@ -188,7 +223,8 @@ class Trace:
         return {n: c.tolist() if c.dtype == object else c for n, c in self.columns.items()}
 
 
-def _package(name: str, wanted_by: str) -> ModuleType:
+def package(name: str, wanted_by: str) -> ModuleType:
+    """The package of this name; where it is missing, the error says what to install."""
     import importlib
 
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinbandits._checks import as_int, number_array
+from kinbandits._html import html_table
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError, TuningWarning
 from kinbandits.kernels import DEFAULT_KERNEL, Stationary, median_distance
 from kinbandits.policies import KMTLUCB
 from kinbandits.policies.defaults import EXPLORATION, RIDGE
+from kinbandits.progress import Told, telling
 from kinbandits.replayed_games import Player, Policies, Substitution
 from kinbandits.similarity import Independent, Similarity, Weighting
 
@@ -80,16 +82,26 @@ class Tuned:
         return {"context_kernel": self.best.kernel, "ridge": self.best.ridge, "exploration": self.best.exploration}
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.best.rounds:.0f} of {self.rows} rows scored in a game; default settings: loss "
-            f"{self.default.loss:.4f}{', kept' if self.fell_back else ''}",
-            "length_scale     ridge  exploration        loss",
-        ]
+        lines = [self._title, "length_scale     ridge  exploration        loss"]
         for t in self.table[:10]:
             lines.append(
                 f"{t.length_scale:12.4g}  {t.ridge:8.3g}  {t.exploration:11.4g}  {t.loss:.4f} +- {t.error:.4f}"
             )
         return "\n".join(lines)
+
+    @property
+    def _title(self) -> str:
+        return (
+            f"{self.best.rounds:.0f} of {self.rows} rows scored in a game; default settings: loss "
+            f"{self.default.loss:.4f}{', kept' if self.fell_back else ''}"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [f"{t.length_scale:.4g}", f"{t.ridge:.3g}", f"{t.exploration:.4g}", f"{t.loss:.4f} ± {t.error:.4f}"]
+            for t in self.table
+        ]
+        return html_table(self._title, ["length_scale", "ridge", "exploration", "loss"], rows, most=10)
 
 
 class Rows(NamedTuple):
@@ -118,7 +130,7 @@ def tune(
     widths: Sequence[float] = WIDTHS,
     orders: int = 4,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: bool | Told | None = None,
     similarity: Similarity | None = None,
     weighting: Weighting = "uniform",
 ) -> Tuned:
@@ -143,7 +155,7 @@ def tune(
         widths: tried, as exploration / sqrt(ridge): multiples of the posterior's standard deviation.
         orders: random orders in which the rows are played.
         seed: of the orders.
-        progress: called with the number of games played and their number.
+        progress: True shows a bar; or a function of the number of games played and of all.
         similarity: of the bandit that plays; for `Known` and the like, arms are in the order of the classes, of the
             columns of ``rewards``, or of the sorted names in ``arms``. None is independent arms, which are played
             by forward substitution, many times faster than any other.
@@ -185,10 +197,10 @@ def tune(
     rng = np.random.default_rng(seed)
     games = [rng.permutation(len(X)) for _ in range(orders)]
     tried, total = [], (len(grid) + 1) * orders
-    for i, point in enumerate([*grid, (usual_kernel, RIDGE, EXPLORATION)]):
-        tried.append(_played(player, rows, point, games))
-        if progress is not None:
-            progress((i + 1) * orders, total)
+    with telling(progress, "games") as tell:
+        for i, point in enumerate([*grid, (usual_kernel, RIDGE, EXPLORATION)]):
+            tried.append(_played(player, rows, point, games))
+            tell((i + 1) * orders, total)
     default = tried.pop()
     table = tuple(sorted(tried, key=lambda t: t.loss))
     best = table[0]

@@ -98,7 +98,7 @@ def test_the_report_of_the_paper(directory, tmp_path):
 
 
 def test_nothing_is_cut_off(directory, tmp_path):
-    from kinbandits.report.figures import save_figure
+    from kinbandits.plotting import save_figure
 
     effects, points = list(count_effects(Results.load(directory))), sweep_points(Results.load(directory, SWEEP))
     synthetic = kb.environments.SyntheticNews()

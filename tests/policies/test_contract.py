@@ -537,7 +537,7 @@ def test_explanation_takes_the_mean_apart(engine: str, similarity: str, cold_sta
         assert told.width_alone <= told.width_prior * (1 + 1e-9)
         if similarity == "independent":
             assert told.borrowed == 0.0
-        assert f"arm {arm!r}: mean" in str(told)
+        assert str(told).startswith(f"Arm {arm!r} is estimated at ")
         assert policy.explain(decision.id) == told
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from kinbandits.plotting import save_figure
 from kinbandits.report import figures
 from kinbandits.report.results import Results, Run, RunGroup
 from kinbandits.trace import Trace
@@ -47,6 +48,6 @@ def outside(figure):
 )
 def test_nothing_is_cut_off(draw, n_groups, tmp_path):
     figure = draw(results(n_groups))
-    figures.save_figure(figure, tmp_path / "figure", ["png"])
+    save_figure(figure, tmp_path / "figure", ["png"])
     figure.set_dpi(200)
     assert outside(figure) <= 0.0

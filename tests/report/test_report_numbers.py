@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kinbandits.report.figures import OKABE_ITO, cluster_order, looks
+from kinbandits.plotting import OKABE_ITO, cluster_order
+from kinbandits.report.figures import looks
 from kinbandits.report.results import Results, Run, RunGroup
 from kinbandits.report.statistics import compare, compare_all, half_width, holm, summarise
 from kinbandits.trace import Trace

@@ -10,7 +10,7 @@ import numpy as np
 
 from kinbandits.environments import SyntheticNews
 from kinbandits.paper.sweep import CountEffect, SweepPoint
-from kinbandits.report.figures import OKABE_ITO, canvas, cluster_order, color_bar, matrix_panel, plot_style
+from kinbandits.plotting import OKABE_ITO, canvas, cluster_order, color_bar, matrix_panel, plot_style
 
 __all__ = ["counts_figure", "sweep_figure", "synthetic_figure"]
 

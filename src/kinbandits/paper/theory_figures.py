@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kinbandits.paper.theory_effects import MultiTaskEffect, WrongSimilarity
 from kinbandits.paper.theory_runs import Growth, RegretRuns, SimilarityCurves, Widths
-from kinbandits.report.figures import OKABE_ITO, canvas, plot_style
+from kinbandits.plotting import OKABE_ITO, canvas, plot_style
 
 BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK, _ = OKABE_ITO
 _DASHES = ("-", "--", "-.", ":")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits import plotting
+from kinbandits._html import html_table
 from kinbandits.history import History
 from kinbandits.memory import Forgetting
 from kinbandits.policies.decision import ArmName
@@ -21,12 +24,13 @@ class Explanation:
 
     Attributes:
         arm: the arm explained.
-        mean: its estimated reward; the sum of ``lent`` (plus the lowest reward, if a reward range is set).
+        mean: its estimated reward: ``level`` plus the sum of ``lent``.
         lent: how much of the mean came from each arm's data, largest magnitude first.
         width: with all data.
         width_alone: with the arm's own data only.
         width_prior: with no data at all.
         n_own, n_all: how many rows the arm has, and how many there are.
+        level: where the estimate of every arm starts (0, or what ``rewards=`` says).
     """
 
     arm: ArmName
@@ -37,22 +41,56 @@ class Explanation:
     width_prior: float
     n_own: int
     n_all: int
+    level: float = 0.0
 
     @property
     def borrowed(self) -> float:
         """The part of the mean that came from other arms."""
         return sum(value for arm, value in self.lent.items() if arm != self.arm)
 
-    def __str__(self) -> str:
-        lines = [
-            f"arm {self.arm!r}: mean {self.mean:.4g}, of which {self.borrowed:.4g} from other arms' data",
-            f"  width {self.width:.4g} (own {self.n_own} rows alone: {self.width_alone:.4g}; "
-            f"no data: {self.width_prior:.4g})",
+    @property
+    def sentence(self) -> str:
+        """The whole in words."""
+        others = [(arm, value) for arm, value in self.lent.items() if arm != self.arm and value != 0.0]
+        parts = [f"{self.level:.3g} is where every arm starts"] if self.level else []
+        rows = f"its own {self.n_own} row{'' if self.n_own == 1 else 's'}"
+        parts.append(f"{self.lent[self.arm]:+.3g} comes from {rows}" if self.n_own else "it has no rows of its own")
+        if others:
+            most, value = others[0]
+            arms = (
+                f"{len(others)} other arms, most from {most!r} ({value:+.3g})"
+                if len(others) > 1
+                else f"arm {most!r}"
+            )
+            parts.append(f"{self.borrowed:+.3g} comes from {arms}")
+        else:
+            parts.append("nothing comes from other arms")
+        told = f"Arm {self.arm!r} is estimated at {self.mean:.3g}: {', '.join(parts)}."
+        if self.width < 0.995 * self.width_alone:
+            told += f" The others' rows narrow its width from {self.width_alone:.3g} to {self.width:.3g}."
+        return told
+
+    def parts(self, most: int = 8) -> list[tuple[str, float]]:
+        """What adds up to the mean, largest first: at most so many arms, and the others together."""
+        shown = [
+            (f"arm {arm!r}{', its own rows' if arm == self.arm else ''}", v) for arm, v in self.lent.items() if v
         ]
-        for arm, value in list(self.lent.items())[:10]:
-            own = "  (its own)" if arm == self.arm else ""
-            lines.append(f"  {value:+10.4f}  from {arm!r}{own}")
-        return "\n".join(lines)
+        rest = shown[most:]
+        level = [("every arm starts at", self.level)] if self.level else []
+        more = [(f"and {len(rest)} more", sum(v for _, v in rest))] if rest else []
+        return [*level, *shown[:most], *more]
+
+    def plot(self) -> Any:
+        """A matplotlib figure: what each arm's rows add to the mean."""
+        return plotting.lent_figure(self.parts(), f"What makes the estimate {self.mean:.3g} of {self.arm!r}"[:70])
+
+    def __str__(self) -> str:
+        lines = [f"  {value:+9.4f}  {name}" for name, value in self.parts()]
+        return "\n".join([self.sentence, *lines, f"  {self.mean:+9.4f}  together"])
+
+    def _repr_html_(self) -> str:
+        rows = [[name, f"{value:+.4f}"] for name, value in [*self.parts(), ("together", self.mean)]]
+        return html_table(self.sentence, ["from the rows of", "part of the estimate"], rows)
 
 
 def explain(
@@ -80,6 +118,7 @@ def explain(
         width_prior=reward_scale * float(nothing.predict(query).width[0, 0]),
         n_own=int(regression.counts[arm]),
         n_all=regression.n_observations,
+        level=reward_offset,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinbandits import plotting
 from kinbandits._checks import as_int
 from kinbandits._types import Matrix
 from kinbandits.errors import InvalidInputError
@@ -76,6 +77,11 @@ class RegressionPolicy(KernelPolicy, ABC):
         if term is not None and term not in range(n):
             raise InvalidInputError(f"term must be between 0 and {n - 1}, got {term!r}")
         return np.array(self.regression.similarity_matrices[term or 0])
+
+    def plot_similarity(self, term: int | None = None) -> Any:
+        """A matplotlib figure of `similarity_matrix`, without its diagonal; kin stand together."""
+        K = self.similarity_matrix(term)
+        return plotting.matrix_figure(K, [str(a) for a in self.arms], "Similarity of arms")
 
     def similarity_report(self, complete: bool = True) -> SimilarityReport:
         """Why an `Adaptive` similarity is what it is: candidates, evidence, and the choices over time.

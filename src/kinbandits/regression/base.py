@@ -20,10 +20,12 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_solve
 
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.memory import Memory
+from kinbandits.regression.linalg import factor
 from kinbandits.similarity import Choice, Weighting
 from kinbandits.terms import Terms
 
@@ -290,14 +292,22 @@ class Regression(ABC):
         return covariance
 
     def contributions(self, arm: int, context: Vector) -> Vector:
-        """How much of the mean of (arm, context) comes from each arm's rows, (N,)."""
+        """How much of the mean of (arm, context) comes from each arm's rows, (N,).
+
+        The mean is k' M^-1 y, a weighted sum of rewards, and an arm's part is that of its rows. (Split as k times
+        the dual M^-1 y instead, parts of kin cancel and may be many times the mean.)
+        """
         h = self.history
         if not len(h) or self._cold(np.array([arm])).any():
             return np.zeros(h.n_arms)
-        k = self.settings.terms.gram(
-            self.similarity_matrices, np.array([arm]), context[None, :], h.arms, h.contexts
-        )[0]
-        return np.bincount(h.arms, weights=k * self.dual(), minlength=h.n_arms).astype(np.float64)
+        weights = self._solve(self._cross(np.array([arm]), context[None, :])[:, 0])
+        return np.bincount(h.arms, weights=weights * h.rewards, minlength=h.n_arms).astype(np.float64)
+
+    def _solve(self, k: Vector) -> Vector:
+        """M^-1 k, from scratch; an engine that has the factor at hand overrides this."""
+        M = self._cross(self.history.arms, self.history.contexts)
+        M[np.diag_indices_from(M)] += self._noise()
+        return np.asarray(cho_solve((factor(M), True), k))
 
     def choices(self) -> tuple[Choice, ...]:
         """What a similarity that changes in steps has chosen, as far as this engine remembers."""

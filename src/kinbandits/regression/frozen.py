@@ -148,6 +148,9 @@ class FrozenRegression(Regression):
         c = self._T @ self.settings.terms.gram(self._matrices, h.arms, h.contexts, arms, contexts)
         return gram - c.T @ c
 
+    def _solve(self, k: Vector) -> Vector:
+        return np.asarray(self._T.T @ (self._T @ k))
+
     def choices(self) -> tuple[Choice, ...]:
         """Those made until it was frozen."""
         return self._choices

@@ -159,6 +159,10 @@ class GrownRegression(Regression):
         n = len(self.base.history)
         return np.concatenate([self.base.inverse_factor @ k[:n], self._B @ k[:n] + self._D @ k[n:]])
 
+    def _solve(self, k: Vector) -> Vector:
+        n, u = len(self.base.history), self._solved(k)
+        return np.concatenate([self.base.inverse_factor.T @ u[:n] + self._B.T @ u[n:], self._D.T @ u[n:]])
+
     def _gram(self, arms: Indices, contexts: Matrix) -> Matrix:
         h = self.history
         return self.settings.terms.gram(self.similarity_matrices, h.arms, h.contexts, arms, contexts)

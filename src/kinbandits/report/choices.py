@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from kinbandits.report.figures import OKABE_ITO, canvas, plot_style
+from kinbandits.plotting import OKABE_ITO, canvas, plot_style
 from kinbandits.report.results import Results
 
 __all__ = ["choices_figure", "recorded_choices"]

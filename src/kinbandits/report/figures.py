@@ -1,46 +1,19 @@
-"""The figures, as a reviewer of a paper would want them: vector graphics, colours that the colour-blind tell apart,
-line styles that survive a grey printer, units on every axis.
-
-Colours are those of Okabe and Ito; matrices use viridis, which is even in brightness.
-"""
+"""The figures of a report, as a reviewer of a paper would want them. Their look is in `kinbandits.plotting`."""
 
 from __future__ import annotations
 
-import base64
-import io
 import math
-from collections.abc import Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits._types import Matrix
-from kinbandits.errors import MissingPackageError
+from kinbandits.plotting import OKABE_ITO, STYLES, canvas, cluster_order, color_bar, matrix_panel, plot_style
 from kinbandits.report.results import Results, RunGroup
 from kinbandits.report.statistics import half_width
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+__all__ = ["appendix_figure", "difference_figure", "regret_figure", "similarity_figure"]
 
-__all__ = [
-    "OKABE_ITO",
-    "appendix_figure",
-    "canvas",
-    "cluster_order",
-    "color_bar",
-    "difference_figure",
-    "matrix_panel",
-    "plot_style",
-    "regret_figure",
-    "save_figure",
-    "similarity_figure",
-]
-
-OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-_STYLES = ("-", "--", "-.", ":")
 _FIXED = {  # the paper's methods look the same in every figure
     "KMTL-UCB": 0,
     "KMTL-UCB-Est": 1,
@@ -49,44 +22,6 @@ _FIXED = {  # the paper's methods look the same in every figure
     "Kernel-UCB-Ind at Est's settings": 5,
 }
 _POINTS = 250  # a curve in a figure needs no more
-_DPI = 200  # of the images that are saved
-_RC: Any = {
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.labelsize": 9,
-    "legend.fontsize": 8,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "svg.hashsalt": "kinbandits",
-    "pdf.fonttype": 42,
-}
-
-
-@contextmanager
-def plot_style() -> Iterator[Any]:
-    """The look of all our figures; says so where matplotlib is missing."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingPackageError(
-            "figures need matplotlib; install it with: pip install 'kinbandits[plot]'"
-        ) from error
-    with matplotlib.rc_context(_RC):
-        yield matplotlib
-
-
-def canvas(columns: int, rows: int, width: float, height: float) -> tuple[Any, NDArray[Any]]:
-    """A figure with a grid of axes, (rows, columns)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    # Inches of padding: square panels overshoot the default a little.
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.07, h_pad=0.07))
-    FigureCanvasAgg(figure)
-    return figure, np.array(figure.subplots(rows, columns, squeeze=False))
 
 
 def looks(results: Results) -> dict[str, dict[str, Any]]:
@@ -96,7 +31,7 @@ def looks(results: Results) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for method in methods:
         i = _FIXED[method] if method in _FIXED else (free.pop(0) if free else len(found) % len(OKABE_ITO))
-        found[method] = {"color": OKABE_ITO[i], "linestyle": _STYLES[len(found) % len(_STYLES)]}
+        found[method] = {"color": OKABE_ITO[i], "linestyle": STYLES[len(found) % len(STYLES)]}
     return found
 
 
@@ -212,25 +147,6 @@ def difference_figure(results: Results) -> Any:
         return figure
 
 
-def cluster_order(similarity: NDArray[np.float64]) -> NDArray[np.intp]:
-    """An order of arms that shows blocks: average-linkage clustering of the distances 1 - similarity, leaves in the
-    optimal order (neighbours as alike as possible; Bar-Joseph et al., 2001).
-
-    >>> cluster_order(np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.1], [0.9, 0.1, 1.0]])).tolist()[1]
-    2
-    """
-    from scipy.cluster.hierarchy import leaves_list, linkage
-    from scipy.spatial.distance import squareform
-
-    n = len(similarity)
-    if n < 3:
-        return np.arange(n)
-    distances = np.maximum(1.0 - (similarity + similarity.T) / 2.0, 0.0)
-    np.fill_diagonal(distances, 0.0)
-    tree = linkage(squareform(distances, checks=False), "average", optimal_ordering=True)
-    return np.asarray(leaves_list(tree), dtype=np.intp)
-
-
 def learned_similarities(results: Results) -> list[tuple[RunGroup, str]]:
     """Environments and methods whose similarity is worth a picture: neither the identity nor all ones."""
     found = []
@@ -265,56 +181,3 @@ def similarity_figure(results: Results) -> Any | None:
             ax.set_title(group.name if len({m for _, m in shown}) == 1 else f"{group.name}, {method}", fontsize=9)
             color_bar(figure, image, ax)
         return figure
-
-
-def matrix_panel(ax: Any, K: Matrix, names: Sequence[str], top: float | None = None) -> Any:
-    """A similarity matrix in colours; the diagonal, which is 1, is left blank. Gives the image."""
-    shades = np.ma.masked_array(K, mask=np.eye(len(K), dtype=bool))
-    image = ax.imshow(shades, cmap="viridis", vmin=min(0.0, float(shades.min())), vmax=top)
-    size = 7 if len(names) <= 12 else 5
-    angle = 0 if max(map(len, names)) <= 2 else 90
-    ax.set_xticks(range(len(names)), names, fontsize=size, rotation=angle)
-    ax.set_yticks(range(len(names)), names, fontsize=size)
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
-    return image
-
-
-def color_bar(figure: Any, image: Any, axes: Any) -> None:
-    """The scale of a `matrix_panel`."""
-    bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02, aspect=30)
-    bar.ax.tick_params(labelsize=7)
-    bar.outline.set_visible(False)
-
-
-def _settle(figure: Any) -> None:
-    """Lay the figure out once, at the resolution of the saved image: text is not equally wide at another one.
-
-    The layout is solved three times, since the width of labels depends on it in turn.
-    """
-    figure.set_dpi(_DPI)
-    for _ in range(3):
-        figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-
-
-def save_figure(figure: Any, stem: Path, formats: Sequence[str] = ("png", "svg", "pdf")) -> list[Path]:
-    """Write the figure in these formats, with nothing in the files that depends on the day."""
-    dates: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    paths = []
-    with plot_style():
-        _settle(figure)
-        for kind in formats:
-            path = stem.with_suffix(f".{kind}")
-            figure.savefig(path, dpi=_DPI, metadata=dates.get(kind))
-            paths.append(path)
-    return paths
-
-
-def data_uri(figure: Any) -> str:
-    """The figure as an SVG image inside an HTML attribute."""
-    buffer = io.BytesIO()
-    with plot_style():
-        _settle(figure)
-        figure.savefig(buffer, format="svg", dpi=150, metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()

@@ -11,7 +11,7 @@ from typing import Any
 
 from kinbandits._files import atomic_write
 from kinbandits.errors import MissingPackageError
-from kinbandits.report.figures import data_uri, save_figure
+from kinbandits.plotting import data_uri, save_figure
 
 __all__ = ["FORMATS", "Section", "one_line", "write_page"]
 

@@ -21,7 +21,7 @@ from kinbandits.report import figures
 from kinbandits.report.choices import choices_figure, recorded_choices
 from kinbandits.report.html import FORMATS, Section, write_page
 from kinbandits.report.results import Results
-from kinbandits.report.statistics import Comparison, Summary, compare_all, summarise
+from kinbandits.report.statistics import Paired, Summary, compare_all, summarise
 
 __all__ = ["Report", "show_number", "show_p", "show_signed", "write_report"]
 
@@ -40,7 +40,7 @@ class Report:
 
     page: Path
     summaries: list[Summary]
-    comparisons: list[Comparison]
+    comparisons: list[Paired]
     extra: list[Section]
 
 
@@ -143,7 +143,7 @@ def _table(summaries: Sequence[Summary]) -> Section:
     return Section("summary", "Final values", text, columns, rows, (2, 4, 5, 6, 8), (7,), records)
 
 
-def _tests(comparisons: Sequence[Comparison]) -> Iterator[Section]:
+def _tests(comparisons: Sequence[Paired]) -> Iterator[Section]:
     if not comparisons or comparisons[0].seeds < 2:
         return
     rows = [

@@ -58,11 +58,10 @@ class RunGroup:
     @cached_property
     def metric(self) -> str:
         """``"expected regret"``, ``"regret"`` or ``"average reward"``: the first that is known."""
-        traces = [run.trace for run in self.runs]
-        if all(np.isfinite(t["expected_regret"]).all() for t in traces):
-            same = all(np.allclose(t["expected_regret"], t["regret"], atol=1e-12) for t in traces)
-            return "regret" if same else "expected regret"  # without noise they are the same
-        return "regret" if all(np.isfinite(t["regret"]).all() for t in traces) else "average reward"
+        found = {run.trace.metric for run in self.runs}
+        known = all(np.isfinite(run.trace["expected_regret"]).all() for run in self.runs)
+        order = ("average reward", "expected regret", "regret") if known else ("average reward", "regret")
+        return next(metric for metric in order if metric in found)
 
     @property
     def better(self) -> int:
@@ -81,11 +80,11 @@ class RunGroup:
 
     def curves(self, method: str) -> Curve:
         """What is counted, up to each round, one row a seed."""
-        return np.array([_curve(run.trace, self.metric)[: self.rounds] for run in self.of(method)])
+        return np.array([run.trace.curve(self.metric)[: self.rounds] for run in self.of(method)])
 
     def finals(self, method: str) -> Curve:
         """The last value of each run."""
-        return np.array([_curve(run.trace, self.metric)[-1] for run in self.of(method)])
+        return np.array([run.trace.curve(self.metric)[-1] for run in self.of(method)])
 
     def similarity(self, method: str) -> Curve | None:
         """The similarity in force at the end, mean of all runs; None for a policy that has none."""
@@ -148,9 +147,3 @@ def _groups(runs: Iterable[Run]) -> tuple[RunGroup, ...]:
     for run in runs:
         grouped.setdefault(run.environment, []).append(run)
     return tuple(p for name, r in grouped.items() if (p := RunGroup(name, tuple(r))).seeds)
-
-
-def _curve(trace: Trace, metric: str) -> Curve:
-    if metric == "average reward":
-        return trace.cumulative_reward / np.arange(1, len(trace) + 1)
-    return trace.cumulative_expected_regret if metric == "expected regret" else trace.cumulative_regret

@@ -18,7 +18,7 @@ from scipy import stats
 
 from kinbandits.report.results import Results, RunGroup
 
-__all__ = ["Comparison", "Summary", "compare", "compare_all", "half_width", "holm", "summarise"]
+__all__ = ["Paired", "Summary", "compare", "compare_all", "half_width", "holm", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Paired:
     """Two methods on the same streams; ``difference`` is first minus second.
 
     Attributes:
@@ -115,13 +115,13 @@ def summarise(group: RunGroup) -> list[Summary]:
     return rows
 
 
-def compare(group: RunGroup, first: str, second: str) -> Comparison:
+def compare(group: RunGroup, first: str, second: str) -> Paired:
     """Two methods, seed by seed."""
     differences = group.finals(first) - group.finals(second)
     gains = group.better * differences
     half = float(half_width(differences))
     mean = float(differences.mean())
-    return Comparison(
+    return Paired(
         environment=group.name,
         first=first,
         second=second,
@@ -136,11 +136,11 @@ def compare(group: RunGroup, first: str, second: str) -> Comparison:
     )
 
 
-def compare_all(results: Results) -> list[Comparison]:
+def compare_all(results: Results) -> list[Paired]:
     """On every environment, its first method against each other one, with adjusted p values."""
     found = [compare(group, group.methods[0], other) for group in results.groups for other in group.methods[1:]]
     adjusted = holm([c.t_test for c in found])
-    return [Comparison(**{**c.__dict__, "adjusted": p}) for c, p in zip(found, adjusted, strict=True)]
+    return [Paired(**{**c.__dict__, "adjusted": p}) for c, p in zip(found, adjusted, strict=True)]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -191,8 +191,7 @@ class BudgetedRegression(Regression):
     def contributions(self, arm: int, context: Vector) -> Vector:
         """How much of the mean of (arm, context) comes from each arm's rows, (N,).
 
-        (ridge K + S~) w = v~, so k'w = k'P (v~ - S~ w) / ridge, and v~ and S~ are sums over arms. Sums of the full
-        kernel have no S~ of each arm; once rows are gone, the mean is divided by whose rewards it is made of.
+        w = A v~, and v~ is a sum over arms: each has the part of the mean that its rewards make.
         """
         model = self.model
         if model is None or self._cold(np.array([arm])).any():
@@ -202,18 +201,13 @@ class BudgetedRegression(Regression):
             model.sum_up()
         points, sums, posterior, n = model.points, model.sums, model.posterior, model.size
         k = points.at(np.array([arm]), context[None, :])[0]
-        if sums.joint and not self.keeps_all_rows:
-            return np.asarray(sums.scale * sums.v[:, 0, :n] @ (posterior.A @ k))
-        solved = posterior.P @ k / self.settings.ridge
-        weights = model.arm_weights()
+        solved = posterior.A @ k
         if sums.joint:
-            rows = model.recent.rows(n)
-            unexplained = sums.scale * rows.weights * (rows.rewards - rows.kappa[0] @ posterior.w)
-            return np.bincount(rows.arms, unexplained * (rows.kappa[0] @ solved), self._n_arms).astype(np.float64)
+            return np.asarray(sums.scale * sums.v[:, 0, :n] @ solved)
+        weights = model.arm_weights()
         lent = np.zeros(self._n_arms)
         for a in np.flatnonzero(weights):
-            S, v = sums.system_of(int(a), points.lending, float(weights[a]))
-            lent[a] = solved @ (v - S @ posterior.w)
+            lent[a] = solved @ sums.system_of(int(a), points.lending, float(weights[a]))[1]
         return lent
 
     def report(self) -> dict[str, Any]:

@@ -1,0 +1,218 @@
+"""Figures: one look for reports, documentation and notebooks, and the pictures of single objects.
+
+Colours that the colour-blind tell apart (Okabe and Ito), line styles that survive grey printers, units on all axes;
+matrices use viridis, which is even in brightness. matplotlib is imported when a figure is asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits._types import Matrix
+from kinbandits.errors import MissingPackageError
+
+__all__ = [
+    "OKABE_ITO",
+    "STYLES",
+    "canvas",
+    "cluster_order",
+    "color_bar",
+    "curve_figure",
+    "data_uri",
+    "lent_figure",
+    "matrix_figure",
+    "matrix_panel",
+    "plot_style",
+    "save_figure",
+]
+
+OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+STYLES = ("-", "--", "-.", ":")
+_NAMED = 50  # arms of a matrix that are named at its sides
+_DPI = 200  # of the images that are saved
+_RC: Any = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "legend.fontsize": 8,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "kinbandits",
+    "pdf.fonttype": 42,
+}
+
+
+@contextmanager
+def plot_style() -> Iterator[Any]:
+    """The look of all our figures; says so where matplotlib is missing."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingPackageError(
+            "figures need matplotlib; install it with: pip install 'kinbandits[plot]'"
+        ) from error
+    with matplotlib.rc_context(_RC):
+        yield matplotlib
+
+
+def canvas(columns: int, rows: int, width: float, height: float) -> tuple[Any, NDArray[Any]]:
+    """A figure with a grid of axes, (rows, columns)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    class Picture(Figure):
+        """A figure that a notebook shows without pyplot."""
+
+        def _repr_png_(self) -> bytes:
+            return _image(self, "png")
+
+    # Inches of padding: square panels overshoot the default a little.
+    figure = Picture(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.07, h_pad=0.07))
+    FigureCanvasAgg(figure)
+    return figure, np.array(figure.subplots(rows, columns, squeeze=False))
+
+
+def cluster_order(similarity: NDArray[np.float64]) -> NDArray[np.intp]:
+    """An order of arms that shows blocks: average-linkage clustering of the distances 1 - similarity, leaves in the
+    optimal order (neighbours as alike as possible; Bar-Joseph et al., 2001).
+
+    >>> cluster_order(np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.1], [0.9, 0.1, 1.0]])).tolist()[1]
+    2
+    """
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    n = len(similarity)
+    if n < 3:
+        return np.arange(n)
+    distances = np.maximum(1.0 - (similarity + similarity.T) / 2.0, 0.0)
+    np.fill_diagonal(distances, 0.0)
+    few = n <= 300  # the optimal order takes n^2 memory and much time
+    tree = linkage(squareform(distances, checks=False), "average", optimal_ordering=few)
+    return np.asarray(leaves_list(tree), dtype=np.intp)
+
+
+def matrix_panel(ax: Any, K: Matrix, names: Sequence[str], top: float | None = None) -> Any:
+    """A similarity matrix in colours; the diagonal, which is 1, is left blank. Gives the image."""
+    shades = np.ma.masked_array(K, mask=np.eye(len(K), dtype=bool))
+    image = ax.imshow(shades, cmap="viridis", vmin=min(0.0, float(shades.min())), vmax=top)
+    size = 7 if len(names) <= 12 else 5
+    angle = 0 if max(map(len, names)) <= 2 else 90
+    if len(names) <= _NAMED:
+        ax.set_xticks(range(len(names)), names, fontsize=size, rotation=angle)
+        ax.set_yticks(range(len(names)), names, fontsize=size)
+    else:
+        ax.set_xticks([])
+        ax.set_yticks([])
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return image
+
+
+def color_bar(figure: Any, image: Any, axes: Any) -> None:
+    """The scale of a `matrix_panel`."""
+    bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02, aspect=30)
+    bar.ax.tick_params(labelsize=7)
+    bar.outline.set_visible(False)
+
+
+# -- the pictures of single objects ---------------------------------------------------------------
+
+
+def curve_figure(values: NDArray[np.float64], counted: str, title: str, ax: Any = None, **line: Any) -> Any:
+    """A curve over rounds, drawn into ``ax`` or a figure of its own; gives the figure."""
+    with plot_style():
+        own = ax is None
+        if own:
+            ax = canvas(1, 1, 5.2, 3.2)[1][0, 0]
+            ax.set_title(title)
+        at = np.unique(np.linspace(0, len(values) - 1, min(len(values), 500)).astype(np.intp))
+        ax.plot(at + 1, values[at], **({"color": OKABE_ITO[0], "linewidth": 1.5} if own else {}) | line)
+        ax.set_xlabel("round t")
+        ax.set_ylabel(counted)
+        if "label" in line:
+            ax.legend(frameon=False)
+        return ax.figure
+
+
+def matrix_figure(K: Matrix, names: Sequence[str], title: str) -> Any:
+    """A similarity matrix, arms re-ordered by `cluster_order` to show blocks."""
+    with plot_style():
+        names = [_short(name) for name in names]
+        size = 3.0 if len(names) <= 12 else 4.4
+        room = 0.055 * max(map(len, names)) if len(names) <= _NAMED else 0.0
+        figure, axes = canvas(1, 1, size + room + 0.6, size + room)
+        order = cluster_order(K)
+        image = matrix_panel(axes[0, 0], K[np.ix_(order, order)], [names[i] for i in order])
+        axes[0, 0].set_title(title, fontsize=9)
+        color_bar(figure, image, axes)
+        return figure
+
+
+def lent_figure(parts: Sequence[tuple[str, float]], title: str) -> Any:
+    """Bars: what each part adds to a sum, and under them the sum."""
+    total = sum(value for _, value in parts)
+    rows = [(_short(name), value) for name, value in parts] + [("together", total)]
+    colours = [OKABE_ITO[2] if value >= 0.0 else OKABE_ITO[1] for _, value in parts] + ["#000000"]
+    with plot_style():
+        figure, axes = canvas(1, 1, 5.2, 0.26 * len(rows) + 1.0)
+        ax = axes[0, 0]
+        ax.barh(range(len(rows)), [value for _, value in rows], color=colours, height=0.65)
+        ax.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=8)
+        ax.invert_yaxis()
+        ax.axvline(0.0, color="0.5", linewidth=0.8)
+        ax.set_xlabel("part of the estimated reward")
+        figure.suptitle(title, fontsize=9)
+        return figure
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 28 else f"{name[:27]}…"
+
+
+def _settle(figure: Any) -> None:
+    """Lay the figure out once, at the resolution of the saved image: text is not equally wide at another one.
+
+    The layout is solved three times, since the width of labels depends on it in turn.
+    """
+    figure.set_dpi(_DPI)
+    for _ in range(3):
+        figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
+def save_figure(figure: Any, stem: Path, formats: Sequence[str] = ("png", "svg", "pdf")) -> list[Path]:
+    """Write the figure in these formats, with nothing in the files that depends on the day."""
+    dates: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    paths = []
+    with plot_style():
+        _settle(figure)
+        for kind in formats:
+            path = stem.with_suffix(f".{kind}")
+            figure.savefig(path, dpi=_DPI, metadata=dates.get(kind))
+            paths.append(path)
+    return paths
+
+
+def data_uri(figure: Any) -> str:
+    """The figure as an SVG image inside an HTML attribute."""
+    return "data:image/svg+xml;base64," + base64.b64encode(_image(figure, "svg")).decode()
+
+
+def _image(figure: Any, kind: str) -> bytes:
+    buffer = io.BytesIO()
+    with plot_style():
+        _settle(figure)
+        figure.savefig(buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+    return buffer.getvalue()
