@@ -17,7 +17,8 @@ from kinbandits.regression.budgeted import BudgetedRegression
 from kinbandits.regression.budgeted.followers import FeatureMap
 from kinbandits.regression.budgeted.report import needed_points
 from kinbandits.regression.budgeted.saved import to_arrays
-from kinbandits.regression.linalg import low_rank_root, posterior_inverse
+from kinbandits.regression.budgeted.slices import finished, posterior_inverses
+from kinbandits.regression.linalg import low_rank_root
 from kinbandits.regression.linalg.inverse import Inverse
 from kinbandits.regression.naive import NaiveRegression
 from kinbandits.terms import Term, as_terms
@@ -102,7 +103,7 @@ def test_sums_follow_the_dictionary_exactly_while_rows_are_kept(similarity):
     k = settings.terms.gram(model.points.K_arms, model.points.arms, model.points.contexts, h.arms, h.contexts)
     np.testing.assert_allclose(S, k @ k.T, atol=1e-9 * np.abs(S).max())
     np.testing.assert_allclose(v, k @ h.rewards, atol=1e-9 * np.abs(v).max())
-    P, A = posterior_inverse(model.points.gram, k @ k.T, settings.ridge)
+    P, A, _ = finished(posterior_inverses(model.points.gram, k @ k.T, settings.ridge))
     np.testing.assert_allclose(model.posterior.P, P, atol=1e-6 * np.abs(P).max())
     np.testing.assert_allclose(model.posterior.w, A @ (k @ h.rewards), atol=1e-6)
 

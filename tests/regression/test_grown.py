@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import kinbandits as kb
+from kinbandits.regression import frozen
 from kinbandits.regression.frozen import FrozenRegression
-from kinbandits.regression.grown import GrownRegression
 
 CASES: dict[str, dict[str, Any]] = {
     "independent": {"similarity": kb.Independent()},
     "pooled": {"similarity": kb.Pooled()},
     "mixed": {"similarity": kb.Mixed(0.4)},
+    "two families": {"similarity": kb.Known(np.kron(np.eye(2), [[1.0, 0.5], [0.5, 1.0]]))},
     "two terms": {
         "kernel": kb.Term(kb.Independent(), kb.RBF(1.0)) + kb.Term(kb.Pooled(), kb.RBF(2.0)),
     },
@@ -22,8 +23,13 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+def first_chunks(regression: FrozenRegression) -> list[Any]:
+    return [family.chunks[0].W for family in regression._families.values()]
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_grown_is_frozen(name: str) -> None:
+def test_grown_is_frozen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frozen, "_HEIGHT", 16)  # several chunks, and some that are not full
     options = dict(CASES[name])
     if "kernel" not in options:
         options["context_kernel"] = kb.RBF(1.0)
@@ -37,16 +43,18 @@ def test_grown_is_frozen(name: str) -> None:
 
     learn(160)
     kept = policy.frozen()
-    grown = 0
     for n in (1, 7, 0, 3, 1, 30):
         learn(n)
         before, kept = kept, policy.frozen()
-        assert before.regression is not kept.regression
-        grown += isinstance(kept.regression, GrownRegression)
+        old, new = before.regression, kept.regression
+        assert isinstance(old, FrozenRegression)
+        assert isinstance(new, FrozenRegression)
+        assert old is not new
+        shared = all(a is b for a, b in zip(first_chunks(old), first_chunks(new), strict=True))
+        assert shared == (name != "per arm")
         afresh = kb.KMTLUCB.copy(policy)
         afresh.regression._laid_out = None
         other = afresh.frozen()
-        assert isinstance(other.regression, FrozenRegression)
         for contexts in (X, np.repeat(X, 4, axis=1) + np.arange(4)[None, :, None]):
             for found, expected in zip(kept.predict(contexts), other.predict(contexts), strict=True):
                 np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
@@ -55,7 +63,6 @@ def test_grown_is_frozen(name: str) -> None:
         mine, theirs = kept.explain_arm("a", X[0, 0]), other.explain_arm("a", X[0, 0])
         assert mine.mean == pytest.approx(theirs.mean, rel=1e-9)
         assert mine.lent["b"] == pytest.approx(theirs.lent["b"], rel=1e-8, abs=1e-12)
-    assert grown == (0 if name == "per arm" else 5)  # the last 30 rows are too many
 
 
 def test_another_similarity_is_laid_out_anew() -> None:

@@ -118,7 +118,7 @@ def similarity_report(regression: Regression, complete: bool = True) -> Similari
         raise InvalidInputError("the rows the similarity was chosen from are no longer kept")
     stones = [n for n in similarity.milestones(len(history)) if takes_force(n) <= len(history)]
     known = {choice.rows: choice for choice in regression.choices()}
-    if not complete or not regression.in_order:
+    if not complete or regression.reads_only:
         stones = [n for n in stones if n in known]
         if stones:
             return _reported(similarity, tuple(known[n] for n in stones))

@@ -118,8 +118,8 @@ class RegressionSettings:
 class Regression(ABC):
     """One estimator, several engines. Subclasses fill in the posterior; the rules common to all stand here."""
 
-    in_order: ClassVar[bool] = True
-    """Whether the rows of ``history`` stand in the order in which they came."""
+    reads_only: ClassVar[bool] = False
+    """Whether it only answers, from what was worked out before."""
 
     def __init__(self, settings: RegressionSettings, history: History) -> None:
         self.settings = settings

@@ -1,20 +1,25 @@
-"""A posterior that no longer learns: the same numbers, laid out for being read often and from any thread.
+"""A posterior that no longer learns: laid out for being read often, from any thread, and each grown from the last.
 
-Notation as in `base`; besides,
-    T       (t, t)  L^-1, lower triangular, rows in order of their arms, so that an arm's rows are a slice
-    k_x     (R, t)  context-kernel values of R contexts with the history
-    V_a     (R, t)  T[:, rows of a] k_x[rows of a], for each context
-    dual    (t,)    M^-1 y
+Notation as in `base`; besides, for one family of arms (those that lend to each other, whoever through whom; other
+families never meet them in M) with n rows, in order of arrival,
+    T       (n, n)  L^-1, lower triangular
+    chunk   rows of T, `_HEIGHT` at most, transposed: W (columns, rows), columns arm by arm: an arm's are a slice
+    k_x     (R, n)  context-kernel values of R contexts with the rows
+    V_a     (R, n)  T[:, rows of a] k_x[rows of a], for each context
+    z, dual (n,)    T y, and M^-1 y = T'z
 
 With one context for all candidates, k of candidate b is K_Z[b, a] k_x on arm a's rows, so that
-L^-1 k = sum_a K_Z[b, a] V_a: all widths cost one product with T (t^2 / 2 a context) and N k t, where
-solving for each candidate would cost k t^2 / 2. Contexts given together share the reading of T.
+T k = sum_a K_Z[b, a] V_a: all widths cost one product with T (n^2 / 2 a context) and N k n, where solving for each
+candidate would cost k n^2 / 2. Contexts given together share the reading of T.
+
+A new row of M is a new row of T: with uniform weights and the same similarity nothing else changes, and m new rows
+cost 2 m n^2. Chunks are never written to again, so the next posterior shares all but the last of them.
 """
 
 from __future__ import annotations
 
-import threading
-from typing import NoReturn
+from collections.abc import Iterator
+from typing import NamedTuple, NoReturn, Self
 
 import numpy as np
 from scipy.linalg import lapack
@@ -23,17 +28,111 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import InvalidTypeError
 from kinbandits.history import History
 from kinbandits.regression.base import Prediction, Query, Regression, RegressionSettings
-from kinbandits.regression.linalg import factor
+from kinbandits.regression.linalg import components, factor
 from kinbandits.similarity import Choice
 
-_ROOM = 2**21  # numbers, for V and the candidates' sums
-_OWN = threading.local()  # each thread's room
+_HEIGHT = 256
+_ROOM = 2**19  # numbers, for V and the candidates' sums
+
+
+class Chunk(NamedTuple):
+    """Some rows of T, from ``low`` on; never written to."""
+
+    low: int
+    order: Indices  # columns: rows of the family, arm by arm
+    arms: Indices  # those that have columns
+    starts: Indices  # where each begins, and the end
+    W: Matrix
+
+    @property
+    def high(self) -> int:
+        """The row after its last."""
+        return self.low + int(self.W.shape[1])
+
+    @classmethod
+    def cut(cls, T: Matrix, low: int, arms: Indices) -> Iterator[Chunk]:
+        """The chunks of the rows T (m, low + m) that begin at ``low``, for columns of these arms."""
+        for first in range(low, low + len(T), _HEIGHT):
+            end = min(first + _HEIGHT, low + len(T))
+            order = np.argsort(arms[:end], kind="stable")
+            there, starts = np.unique(arms[order], return_index=True)
+            W = np.ascontiguousarray(T[first - low : end - low].T[order])
+            yield cls(first, order, there, np.append(starts, end), W)
+
+
+class Family(NamedTuple):
+    """The rows of arms that lend to each other; never changed."""
+
+    arms: Indices  # of the rows
+    chunks: tuple[Chunk, ...]
+    z: Vector
+    dual: Vector
+    log_det: float
+
+    @classmethod
+    def of(cls, arms: Indices, M: Matrix, y: Vector) -> Family:
+        """From M (n, n): 2 n^3 / 3."""
+        T = _inverse_factor(M)
+        z = T @ y
+        return cls(arms, tuple(Chunk.cut(T, 0, arms)), z, T.T @ z, _log_det(T))
+
+    def grown(self, arms: Indices, K: Matrix, G: Matrix, y: Vector) -> Family:
+        """With rows of these arms, by their values K (m, n) to the others and G (m, m) with noise; y of all."""
+        n, m = len(self.arms), len(arms)
+        A = self.times(K.T)  # T k, (n, m)
+        D = _inverse_factor(G - A.T @ A)
+        new = np.concatenate([-D @ self.transposed(A).T, D], axis=1)
+        z = new @ y
+        dual = np.append(self.dual, np.zeros(m)) + new.T @ z
+        last = self.chunks[-1]
+        kept, low = self.chunks, n
+        if last.high - last.low < _HEIGHT:  # not full: its rows are laid out again, with the new ones
+            low, before = last.low, np.zeros((n - last.low, n + m))
+            before[:, last.order] = last.W.T
+            kept, new = kept[:-1], np.concatenate([before, new])
+        everyone = np.append(self.arms, arms)
+        chunks = (*kept, *Chunk.cut(new, low, everyone))
+        return Family(everyone, chunks, np.append(self.z, z), dual, self.log_det + _log_det(D))
+
+    def times(self, k: Matrix) -> Matrix:
+        """T k for k (n, m)."""
+        return np.concatenate([chunk.W.T @ k[chunk.order] for chunk in self.chunks])
+
+    def transposed(self, c: Matrix) -> Matrix:
+        """T' c for c (n, m)."""
+        k = np.zeros_like(c)
+        for chunk in self.chunks:
+            k[chunk.order] += chunk.W @ c[chunk.low : chunk.high]
+        return k
+
+    def read(self, k_x: Matrix, lent: Matrix) -> tuple[Matrix, Matrix]:
+        """Means, and how much of the prior is explained, (R, k), of candidates to which arms lend (k, N)."""
+        last = self.chunks[-1]
+        sums = np.add.reduceat((self.dual * k_x).take(last.order, axis=1), last.starts[:-1], axis=1)
+        explained = np.zeros((len(k_x), len(lent)))
+        step = max(1, _ROOM // ((len(last.arms) + len(lent)) * _HEIGHT))
+        for low in range(0, len(k_x), step):
+            some = slice(low, low + step)
+            for chunk in self.chunks:
+                explained[some] += self._explained(k_x[some], lent, chunk)
+        return sums @ lent[:, last.arms].T, explained
+
+    @staticmethod
+    def _explained(k_x: Matrix, lent: Matrix, chunk: Chunk) -> Matrix:
+        """|sum_a K[b, a] V_a|^2 for every candidate b, (R, k). Summed before it is squared: alike arms cancel."""
+        k = k_x.take(chunk.order, axis=1)
+        V = np.empty((len(k), len(chunk.arms), chunk.W.shape[1]))
+        for p in range(len(chunk.arms)):
+            rows = slice(chunk.starts[p], chunk.starts[p + 1])
+            np.matmul(k[:, rows], chunk.W[rows], out=V[:, p])
+        c = lent[:, chunk.arms] @ V
+        return np.asarray(np.einsum("rkt,rkt->rk", c, c))
 
 
 class FrozenRegression(Regression):
-    """Reads only; costs t^3 / 2 to build. Any number of threads may predict at once."""
+    """Reads only. Any number of threads may predict at once."""
 
-    in_order = False
+    reads_only = True
 
     def __init__(
         self,
@@ -41,38 +140,48 @@ class FrozenRegression(Regression):
         history: History,
         matrices: list[Matrix],
         choices: tuple[Choice, ...] = (),
+        last: Self | None = None,
     ) -> None:
-        order = np.argsort(history.arms, kind="stable")
-        ordered = History.of(history.n_arms, history.arms[order], history.contexts[order], history.rewards[order])
-        super().__init__(settings, ordered)
-        self._matrices = [np.array(m) for m in matrices]
+        """``last`` is an earlier one of the same rows: what it has laid out is used, if it can be."""
+        super().__init__(settings, history.copy())
         self._choices = choices
-        self._counts = ordered.counts
-        ends = np.cumsum(self._counts)
-        self._slices = [slice(int(end - n), int(end)) for end, n in zip(ends, self._counts, strict=True)]
-        h = ordered
-        M = settings.terms.gram(self._matrices, h.arms, h.contexts, h.arms, h.contexts)
-        M[np.diag_indices_from(M)] += self._noise()
-        L = factor(M) if len(h) else M
-        self._log_det = float(2.0 * np.log(np.diag(L)).sum() - np.log(self._noise()).sum()) if len(h) else 0.0
-        self._T: Matrix = np.ascontiguousarray(np.tril(lapack.dtrtri(L, lower=1)[0])) if len(h) else M
-        self._dual: Vector = self._T.T @ (self._T @ h.rewards)
-        self._alone = len(self._matrices) == 1 and _is_diagonal(self._matrices[0])
+        self._matrices = [np.array(m) for m in matrices]
+        self._counts = history.counts
+        self._family_of = components(np.sum([np.abs(K) for K in matrices], axis=0))
         self._last: tuple[Query, Prediction] | None = None
-        self._panels = [np.ascontiguousarray(self._T[s.start : self._end(s), s].T) for s in self._slices]
+        families = self._family_of[history.arms]
+        self._rows = {int(f): np.flatnonzero(families == f) for f in np.unique(families)}
+        known: dict[int, Family] = {} if last is None or not self._continues(last) else last._families
+        self._families: dict[int, Family] = {
+            f: self._laid_out(rows, known.get(f)) for f, rows in self._rows.items()
+        }
+        self._dual: Vector = np.zeros(len(history))
+        for f, rows in self._rows.items():
+            self._dual[rows] = self._families[f].dual
+        self._log_det = float(sum(f.log_det for f in self._families.values()) - np.log(self._noise()).sum())
 
-    @property
-    def inverse_factor(self) -> Matrix:
-        """T."""
-        return self._T
+    def _continues(self, last: Self) -> bool:
+        """Whether M has only grown since."""
+        return (
+            self.settings.weighting == "uniform"
+            and len(last.history) <= len(self.history)
+            and self.settings == last.settings
+            and all(map(np.array_equal, self._matrices, last._matrices))
+        )
 
-    def rows_of(self, arm: int) -> slice:
-        """The rows of an arm."""
-        return self._slices[arm]
-
-    def _end(self, rows: slice) -> int:
-        """The last row of T that can be other than zero in these columns, plus one."""
-        return int(rows.stop) if self._alone else len(self.history)
+    def _laid_out(self, rows: Indices, known: Family | None) -> Family:
+        h, gram = self.history, self.settings.terms.gram
+        n = 0 if known is None else len(known.arms)
+        if known is not None and n == len(rows):
+            return known
+        new, old = rows[n:], rows[:n]
+        arms, X = h.arms[new], h.contexts[new]
+        G = gram(self._matrices, arms, X, arms, X)
+        G[np.diag_indices_from(G)] += self._noise()[new]
+        if known is None:
+            return Family.of(arms, G, h.rewards[rows])
+        K = gram(self._matrices, arms, X, h.arms[old], h.contexts[old])
+        return known.grown(arms, K, G, h.rewards[rows])
 
     @property
     def similarity_matrices(self) -> list[Matrix]:
@@ -90,66 +199,43 @@ class FrozenRegression(Regression):
 
     def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
         prior = self._prior(query)
-        if not len(self.history):
-            return np.zeros(query.shape), self.settings.width(prior, np.zeros(1))
+        mean, explained = np.zeros(query.shape), np.zeros(query.shape)
         if query.shared and len(self._matrices) == 1:
-            mean, explained = self._shared(query)
-        else:
-            arms, contexts = query.points()
-            h = self.history
-            k = self.settings.terms.gram(self._matrices, h.arms, h.contexts, arms, contexts)
-            c = self._T @ k
-            mean = (self._dual @ k).reshape(query.shape)
-            explained = np.einsum("ij,ij->j", c, c).reshape(query.shape)
+            (term,), (K_arm,), X = self.settings.terms.terms, self._matrices, query.contexts[:, 0, :]
+            k_x = term.context_kernel(term.select(X), term.select(self.history.contexts)) if self._rows else X
+            of = self._family_of[query.arms]
+            for f, family in self._families.items():
+                if (mine := np.flatnonzero(of == f)).size:
+                    rows = self._rows[f]
+                    k = k_x if len(rows) == len(self.history) else k_x.take(rows, axis=1)
+                    mean[:, mine], explained[:, mine] = family.read(k, K_arm[query.arms[mine]])
+        elif self._rows:
+            k = self._columns(query)
+            mean[:] = (self._dual @ k).reshape(query.shape)
+            explained[:] = sum(np.square(c).sum(axis=0) for c in self._whitened(k)).reshape(query.shape)
         return mean, self.settings.width(prior, explained)
 
-    def _shared(self, query: Query) -> tuple[Matrix, Matrix]:
-        (term,) = self.settings.terms.terms
-        X = query.contexts[:, 0, :]
-        return self.explained(term.context_kernel(term.select(X), term.select(self.history.contexts)), query)
-
-    def explained(self, k_x: Matrix, query: Query) -> tuple[Matrix, Matrix]:
-        """Means, and how much of the prior variance is explained, both (R, k), from kernel values k_x (R, t)."""
-        (K_arm,) = self._matrices
-        starts = [s.start for s in self._slices if s.stop > s.start]
-        played = np.flatnonzero(self._counts)
-        sums = np.add.reduceat(self._dual * k_x, starts, axis=1)  # (R, played)
-        K = K_arm[np.ix_(query.arms, played)]  # (k, played)
-        mean = sums @ K.T
-        if self._alone:
-            own = np.zeros((len(k_x), len(self._slices)))
-            for a in played:
-                V = k_x[:, self._slices[a]] @ self._panels[a]
-                own[:, a] = np.einsum("ri,ri->r", V, V)
-            return mean, own[:, query.arms] * np.diag(K_arm)[query.arms] ** 2
-        explained = np.empty((len(k_x), len(K)))
-        step = max(1, _ROOM // ((len(played) + len(K)) * k_x.shape[1]))
-        for start in range(0, len(k_x), step):
-            explained[start : start + step] = self._explained(k_x[start : start + step], K, played)
-        return mean, explained
-
-    def _explained(self, k_x: Matrix, K: Matrix, played: Indices) -> Matrix:
-        """|sum_a K[b, a] V_a|^2 for every candidate b, (R, k). Summed before it is squared: alike arms cancel."""
-        (R, t), P = k_x.shape, len(played)
-        room = _memory(R * (P + len(K)) * t)
-        V, c = room[: R * P * t].reshape(R, P, t), room[R * P * t :].reshape(R, len(K), t)
-        for p, a in enumerate(played):
-            rows = self._slices[a]
-            V[:, p, : rows.start] = 0.0
-            np.matmul(k_x[:, rows], self._panels[a], out=V[:, p, rows.start :])
-        np.matmul(K, V, out=c)
-        return np.asarray(np.einsum("rkt,rkt->rk", c, c))
+    def _whitened(self, k: Matrix) -> Iterator[Matrix]:
+        """T k of each family, for k (t, m)."""
+        for f, family in self._families.items():
+            yield family.times(k[self._rows[f]])
 
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
-        h = self.history
         gram = self.settings.terms.gram(self._matrices, arms, contexts, arms, contexts)
-        if not len(h):
-            return gram
-        c = self._T @ self.settings.terms.gram(self._matrices, h.arms, h.contexts, arms, contexts)
-        return gram - c.T @ c
+        k = self._cross(arms, contexts) if self._rows else np.zeros((0, len(arms)))
+        return np.asarray(gram - sum(c.T @ c for c in self._whitened(k)))
+
+    @property
+    def counts(self) -> Indices:
+        """As they were when it was frozen."""
+        return self._counts
 
     def _solve(self, k: Vector) -> Vector:
-        return np.asarray(self._T.T @ (self._T @ k))
+        weights = np.zeros_like(k)
+        for f, family in self._families.items():
+            rows = self._rows[f]
+            weights[rows] = family.transposed(family.times(k[rows, None]))[:, 0]
+        return weights
 
     def choices(self) -> tuple[Choice, ...]:
         """Those made until it was frozen."""
@@ -160,7 +246,7 @@ class FrozenRegression(Regression):
         return self
 
     def dual(self) -> Vector:
-        """M^-1 y, in the order of this history (by arm)."""
+        """M^-1 y."""
         return self._dual
 
     def log_det(self) -> float:
@@ -181,15 +267,11 @@ class FrozenRegression(Regression):
         return make_regression("exact", settings, history)
 
 
-def _is_diagonal(K: Matrix) -> bool:
-    return not np.any(K - np.diag(np.diag(K)))
+def _inverse_factor(M: Matrix) -> Matrix:
+    """T = L^-1 of M."""
+    return np.tril(lapack.dtrtri(factor(M), lower=1)[0])
 
 
-def _memory(size: int) -> Vector:
-    """Room to work in, kept by each thread from query to query: fresh memory costs as much as using it."""
-    kept: Vector | None = getattr(_OWN, "kept", None)
-    if kept is None or len(kept) < size:
-        kept = np.empty(size)
-        if size <= _ROOM:
-            _OWN.kept = kept
-    return kept[:size]
+def _log_det(T: Matrix) -> float:
+    """log det M = -2 log det T."""
+    return -2.0 * float(np.log(np.diag(T)).sum())

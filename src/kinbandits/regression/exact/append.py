@@ -25,6 +25,7 @@ from kinbandits.regression.linalg import (
     GrowingCholesky,
     PackedCholesky,
     check_digits,
+    components,
     jittered,
     warn_singular,
 )
@@ -51,11 +52,8 @@ class AppendRegression(Regression):
     def _build(self) -> None:
         history = self.history
         self._matrices = self.settings.terms.matrices(history)
-        from scipy.sparse import csr_array  # slow to import, and not needed by every policy
-        from scipy.sparse.csgraph import connected_components
-
-        links = csr_array(np.sum([np.abs(K) for K in self._matrices], axis=0))
-        count, self._family_of = connected_components(links, directed=False)
+        self._family_of = components(np.sum([np.abs(K) for K in self._matrices], axis=0))
+        count = int(self._family_of.max()) + 1
         # many small factors, or one large one
         self._make = PackedCholesky if compiled.CORE is not None and count > 1 else GrowingCholesky
         self._families = [Family(self._make()) for _ in range(count)]

@@ -117,7 +117,7 @@ class DenseRegression(Regression):
 
     def frozen(self) -> Regression:
         """Laid out for reading."""
-        if self.settings.memory is not None:  # its rows are in another order, where age would be lost
+        if self.settings.memory is not None:  # every row's weight changes with the next
             return self.copy()
         return FrozenRegression(self.settings, self.history, self.similarity_matrices)
 

@@ -31,7 +31,7 @@ from kinbandits.regression.exact.coming import Coming
 from kinbandits.regression.exact.dense import DenseRegression
 from kinbandits.regression.exact.features import FeatureRegression
 from kinbandits.regression.exact.ladder import LadderRegression
-from kinbandits.regression.grown import laid_out
+from kinbandits.regression.frozen import FrozenRegression
 from kinbandits.similarity import RULE, Choice
 from kinbandits.terms import TermsTracker
 
@@ -41,7 +41,7 @@ SMALL = 100  # rows below which a fresh factor is the cheapest thing there is
 class ExactRegression(Regression):
     """Exact, by the method that fits."""
 
-    _laid_out: weakref.ref[Regression] | None = None  # what was frozen last, as long as somebody reads it
+    _laid_out: weakref.ref[FrozenRegression] | None = None  # what was frozen last, as long as somebody reads it
 
     def __init__(
         self, settings: RegressionSettings, history: History, known: Mapping[int, Choice] | None = None
@@ -163,8 +163,7 @@ class ExactRegression(Regression):
         if self.settings.memory is not None or not self.grows:  # feature space is read as it is, and has no t x t
             return self.copy()
         last = None if self._laid_out is None else self._laid_out()
-        given = self.settings, self.history, self.similarity_matrices, self.choices()
-        found = laid_out(last, *given)
+        found = FrozenRegression(self.settings, self.history, self.similarity_matrices, self.choices(), last)
         self._laid_out = weakref.ref(found)
         return found
 

@@ -13,7 +13,7 @@ from kinbandits.regression.linalg.cholesky import (
 )
 from kinbandits.regression.linalg.growing_factor import GrowingCholesky
 from kinbandits.regression.linalg.inverse import GrowingInverse, Inverse, inverted
-from kinbandits.regression.linalg.low_rank import low_rank_forms, low_rank_root, posterior_inverse
+from kinbandits.regression.linalg.low_rank import components, low_rank_forms, low_rank_root
 from kinbandits.regression.linalg.packed import PackedCholesky
 
 __all__ = [
@@ -26,12 +26,12 @@ __all__ = [
     "Solved",
     "backward",
     "check_digits",
+    "components",
     "factor",
     "forward",
     "inverted",
     "jittered",
     "low_rank_forms",
     "low_rank_root",
-    "posterior_inverse",
     "warn_singular",
 ]
