@@ -30,6 +30,8 @@ from kinbandits.theory.self_normalised import (
     norm_inflation,
     self_normalised_bound,
     self_normalised_factor,
+    task_bias_bound,
+    task_factors,
     task_kernel,
     task_norm_bound,
 )
@@ -74,6 +76,8 @@ __all__ = [
     "squared_width_sum_bound",
     "stage_delta",
     "stage_size_bound",
+    "task_bias_bound",
+    "task_factors",
     "task_kernel",
     "task_norm_bound",
     "width_lower_bound",

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 
-from kinbandits._types import Matrix
+from kinbandits._types import Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.theory.conditions import (
@@ -32,6 +32,7 @@ from kinbandits.theory.conditions import (
     spectrum_of,
     whole,
 )
+from kinbandits.theory.spectrum import log_g, log_g_of_similarity
 
 RadiusForm = Literal["sum", "tight"]
 
@@ -48,8 +49,8 @@ def self_normalised_factor(
         norm_bound: B.
         noise: sigma; 1/2 for rewards in an interval of length 1.
         form: ``"sum"``, sigma sqrt(log g + 2 log(1/delta)) + sqrt(lambda) B (Abbasi-Yadkori et al., 2011);
-            ``"tight"``, sqrt(sigma^2 (log g + 2 log(1/delta)) + lambda B^2), which is never larger (the mixture
-            argument of Flynn and Reeb, 2024, with the kernel of the regression as that of the mixture).
+            ``"tight"``, sqrt(sigma^2 (log g + 2 log(1/delta)) + lambda B^2), which is never larger (proof in
+            docs/theory.md; the argument with mixtures is that of Flynn and Reeb, 2024).
 
     Example:
         >>> round(self_normalised_factor(2.0, 0.1, ridge=1.0, norm_bound=1.0, form="sum"), 4)
@@ -160,8 +161,7 @@ def task_norm_bound(b: float, n_arms: int, norm_bound: float, deviation: float) 
     """Bound on ||f*|| under ``Mixed(b / (N + b))`` if each ||f_a|| <= B and ||f_a - mean of all|| <= deviation B.
 
     Sessa et al. (2023): under their task kernel ||f||^2 = sum ||f_a||^2 + b sum ||f_a - mean||^2, at most
-    N B^2 (1 + b deviation^2); `Mixed` is that kernel times N (1 + b) / (N + b). As ``norm_bound`` of
-    `ConfidenceExploration` it makes their radius a schedule.
+    N B^2 (1 + b deviation^2); `Mixed` is that kernel times N (1 + b) / (N + b).
 
     >>> round(task_norm_bound(b=0.0, n_arms=4, norm_bound=1.0, deviation=0.5), 3)  # independent arms
     2.0
@@ -169,3 +169,65 @@ def task_norm_bound(b: float, n_arms: int, norm_bound: float, deviation: float) 
     N, value = whole("n_arms", n_arms, 1), positive("b", b, zero=True)
     B, share = positive("norm_bound", norm_bound, zero=True), positive("deviation", deviation, zero=True)
     return B * math.sqrt((N + value) * (1.0 + value * share**2) / (1.0 + value))
+
+
+def task_bias_bound(b: float, n_arms: int, norm_bound: float, deviation: float) -> float:
+    """What may stand for ``norm_bound`` in the sum form of the radius, one arm at a time: B (1 + b deviation).
+
+    Or `task_norm_bound`, where that is smaller. Ridge regression pulls f_a towards the mean of all arms: without
+    noise |mean - f*| <= sqrt(ridge) B (1 + b deviation) s at every arm (docs/theory.md has the proof). Never
+    larger than the bound of Sessa et al. (2023) for small b. As ``norm_bound`` of `ConfidenceExploration` it is a
+    schedule. The form "tight" needs the norm itself.
+
+    >>> task_bias_bound(b=0.0, n_arms=4, norm_bound=1.0, deviation=0.5)  # independent arms: each has its own norm
+    1.0
+    """
+    at_most = task_norm_bound(b, n_arms, norm_bound, deviation)
+    return min(at_most, norm_bound * (1.0 + b * deviation))
+
+
+def task_factors(
+    K_X: ArrayLike,
+    arms: ArrayLike,
+    b: float,
+    n_arms: int,
+    delta: float,
+    ridge: float,
+    norm_bound: float,
+    deviation: float,
+    noise: float = 0.5,
+) -> Vector:
+    """(N,) beta of every arm under ``Mixed(b / (N + b))``: |mean - f*| <= beta_a s, with probability 1 - delta.
+
+    The noise of other arms reaches an arm only as far as they are alike. So each arm needs log g of its own rows,
+    and a share rho of that of the others, rho^2 = mu^2 (N - 1) / D with D = (1 - mu)(1 + (N - 1) mu); where log g
+    of all rows together is smaller, that. Both events have delta / 2.
+
+    Args:
+        K_X: (n, n) context kernel of the rows learned.
+        arms: (n,) their arms.
+        b: as in `task_kernel`.
+        n_arms: N.
+        delta: the probability of failure.
+        ridge: of the policy.
+        norm_bound: B, of every single arm.
+        deviation: every ||f_a - mean of all|| is at most this times B.
+        noise: sigma.
+
+    Example:
+        >>> beta = task_factors(np.eye(30), [0, 1] * 15, 0.0, 2, 0.1, ridge=1.0, norm_bound=1.0, deviation=0.5)
+        >>> beta.round(3)  # sqrt(15 log 2 + 2 log 40) / 2 + 1
+        array([3.108, 3.108])
+    """
+    N, value, failure = whole("n_arms", n_arms, 1), positive("b", b, zero=True), probability("delta", delta)
+    mu, lam, sigma = value / (N + value), ridge_of(ridge), positive("noise", noise, zero=True)
+    together = log_g_of_similarity(mu, K_X, arms, lam) + 2.0 * math.log(2.0 / failure)
+    K, rows = kernel_matrix("K_X", K_X), np.asarray(arms)
+    if rows.size and (rows.min() < 0 or rows.max() >= N):
+        raise InvalidInputError(f"arms must be numbers from 0 to {N - 1}, got {rows.min()} to {rows.max()}")
+    D = (1.0 - mu) * (1.0 + (N - 1) * mu)
+    own = np.array([log_g(K[np.ix_(rows == a, rows == a)], lam / max(1.0, D)) for a in range(N)])
+    own += 2.0 * math.log(2.0 * N / failure)
+    apart = np.sqrt(own) + mu * math.sqrt((N - 1) / D) * np.sqrt(own.sum() - own)
+    bias = math.sqrt(lam) * task_bias_bound(value, N, norm_bound, deviation)
+    return np.asarray(sigma * np.minimum(math.sqrt(together), apart) + bias)
