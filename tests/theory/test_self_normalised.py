@@ -178,7 +178,7 @@ def blocks(rng):
 
 
 def test_bias_and_noise_of_one_arm_at_a_time():
-    """The largest |error| / s over all contexts of an arm, without noise and of noise alone, against both bounds."""
+    """The largest |error| / s over all contexts of an arm, without noise and of noise alone, under the bounds."""
     rng = np.random.default_rng(0)
     for _ in range(300):
         N, d, mu, ridge, arms, X, A, Z, V, theta = blocks(rng)
@@ -205,7 +205,7 @@ def test_bias_and_noise_of_one_arm_at_a_time():
 @pytest.mark.slow
 @pytest.mark.parametrize("mu", [0.02, 0.8])
 def test_intervals_of_tasks_cover_in_all_rounds(mu):
-    """200 games in which arms are drawn by the last reward; binomial test. With small b the arms' own rows decide."""
+    """200 games in which rewards choose the arms; binomial test. With small b the arms' own rows decide."""
     missed, share = 0, []
     for seed in range(200):
         rng = np.random.default_rng(seed)

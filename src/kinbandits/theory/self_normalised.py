@@ -221,8 +221,8 @@ def task_factors(
     """
     N, value, failure = whole("n_arms", n_arms, 1), positive("b", b, zero=True), probability("delta", delta)
     mu, lam, sigma = value / (N + value), ridge_of(ridge), positive("noise", noise, zero=True)
-    together = log_g_of_similarity(mu, K_X, arms, lam) + 2.0 * math.log(2.0 / failure)
     K, rows = kernel_matrix("K_X", K_X), np.asarray(arms)
+    together = log_g_of_similarity(mu, K, rows, lam) + 2.0 * math.log(2.0 / failure)
     if rows.size and (rows.min() < 0 or rows.max() >= N):
         raise InvalidInputError(f"arms must be numbers from 0 to {N - 1}, got {rows.min()} to {rows.max()}")
     D = (1.0 - mu) * (1.0 + (N - 1) * mu)
