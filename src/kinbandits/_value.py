@@ -39,6 +39,11 @@ class Value:
             raise TypeError(f"{cls.__module__} and {known.__module__} both define {cls.__name__}; rename one")
         Value._registry[cls.type_name] = cls
 
+    def _set(self, **fields: Any) -> None:
+        """Fields as they are kept, in ``__post_init__``."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
     def _fields(self) -> dict[str, Any]:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         return {f.name: getattr(self, f.name) for f in fields if f.init}

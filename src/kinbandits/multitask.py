@@ -144,19 +144,12 @@ class MultiTaskKernelRidge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if name in own:
                 continue
             first, _, rest = name.partition("__")
-            if not isinstance(getattr(self, first, None), Value):
+            held = getattr(self, first, None)
+            if isinstance(held, Value):
+                setattr(self, first, held.set_params(**{rest: value}))
+            else:
                 super().set_params(**{name: value})
-            setattr(self, first, _replaced(getattr(self, first), rest, value))
         return self
-
-
-def _replaced(value: Value, path: str, new: Any) -> Value:
-    first, _, rest = path.partition("__")
-    if first not in value.get_params(deep=False):
-        raise InvalidInputError(
-            f"{type(value).__name__} has no {first!r}; it has {', '.join(value.get_params(False))}"
-        )
-    return value.replace(**{first: _replaced(getattr(value, first), rest, new) if rest else new})
 
 
 def _names(tasks: Any, rows: int) -> NDArray[Any]:

@@ -42,11 +42,9 @@ class Projection(Value):
     directions: Any
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "centre", frozen_array(self.centre))
-        object.__setattr__(self, "directions", frozen_array(self.directions))
+        self._set(centre=frozen_array(self.centre), directions=frozen_array(self.directions))
 
     def transform(self, X: Matrix) -> Matrix:
-        """(n, features)."""
         return np.asarray(np.einsum("ij,kj->ik", X - self.centre, self.directions))
 
 
@@ -62,7 +60,7 @@ class Stretch(Projection):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "factor", real("factor", self.factor))
+        self._set(factor=real("factor", self.factor))
 
     def transform(self, X: Matrix) -> Matrix:
         """(n, columns): through the few directions, never through a matrix of all columns."""
@@ -84,7 +82,6 @@ class PrincipalComponents(Representation):
     n_components: int = 20
 
     def fit(self, X: Matrix, arms: Indices, rewards: Vector) -> Projection:
-        """By singular values."""
         centre = X.mean(axis=0)
         _, _, V = np.linalg.svd(X - centre, full_matrices=False)
         return Projection(centre, V[: self.n_components])
@@ -165,7 +162,7 @@ class Represented(KernelRule):
     until: int = 5000
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kernel", as_kernel_or_rule(self.kernel))
+        self._set(kernel=as_kernel_or_rule(self.kernel))
         learns = hasattr(self.representation, "fit")
         if not (learns or callable(self.representation)) or isinstance(self.representation, type):
             raise InvalidTypeError(

@@ -47,10 +47,10 @@ class Term(Value):
             raise InvalidTypeError(
                 f"similarity must be a value such as kb.Independent() or kb.Estimated(), got {self.similarity!r}"
             )
-        object.__setattr__(self, "context_kernel", as_kernel_or_rule(self.context_kernel))
+        self._set(context_kernel=as_kernel_or_rule(self.context_kernel))
         cdist(np.zeros((1, 1)), np.zeros((1, 1)))  # loads SciPy's distances now, not in a policy's first update
         if self.columns is not None:
-            object.__setattr__(self, "columns", _columns(self.columns))
+            self._set(columns=_columns(self.columns))
 
     def __add__(self, other: object) -> Terms:
         if isinstance(other, Term | Terms):

@@ -78,7 +78,7 @@ def test_the_sweep_in_numbers(directory):
     found = {(c.where, c.second, c.multiplier): c for c in controls(sweep)}
     c = found["Digits", "counts only", 1.0]
     gap = np.subtract(points["Digits", "KMTL-UCB-Est", 1.0].finals, points["Digits", "counts only", 1.0].finals)
-    assert (c.difference, c.wins, c.losses) == (gap.mean(), (gap < 0).sum(), (gap > 0).sum())
+    assert (c.paired.difference, c.paired.wins, c.paired.losses) == (gap.mean(), (gap < 0).sum(), (gap > 0).sum())
 
 
 def test_the_report_of_the_paper(directory, tmp_path):

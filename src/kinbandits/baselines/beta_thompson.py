@@ -62,7 +62,6 @@ class BetaThompson(Policy):
 
     @property
     def n_observations(self) -> int:
-        """How many rows the policy has learned from."""
         return self._rows
 
     @property
@@ -104,13 +103,11 @@ class BetaThompson(Policy):
     # -- arms -----------------------------------------------------------------------------------
 
     def add_arm(self, arm: ArmName) -> None:
-        """Add an arm, which may be chosen from now on."""
         self._check_new_arm(arm)
         self._sums = np.vstack([self._sums, np.zeros((1, 2))])
         self._append_arm(arm)
 
     def remove_arm(self, arm: ArmName) -> None:
-        """Remove an arm and its data; its open decisions are void."""
         index = self._check_leaving(arm)
         self._rows -= round(float(self._sums[index].sum()))
         self._sums = np.delete(self._sums, index, axis=0)
@@ -118,17 +115,7 @@ class BetaThompson(Policy):
 
     # -- saving ---------------------------------------------------------------------------------
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name; ``type(policy)(**policy.get_params())`` starts afresh."""
-        return {
-            "arms": list(self.arms),
-            "successes": self.successes,
-            "failures": self.failures,
-            "epsilon": self.epsilon,
-            "tie_break": self.tie_break,
-            "seed": self.seed,
-            "pending": self._ledger.pending,
-        }
+    parameters = ("arms", "successes", "failures", "epsilon", "tie_break", "seed", "pending")
 
     def _learned(self, spec: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return {"rows": self._rows, "columns": self._columns}, {"sums": self._sums}

@@ -77,7 +77,9 @@ class SupKMTLUCB(KernelPolicy):
 
     Where we differ from the paper: Q = max(1, ceil(log T)), so that T = 1 has a stage; line 16, which leaves the
     choice open, takes the largest width. A reward enters its stage when it arrives; until then, and if it never
-    does, its round is in no stage. When rewards are late, their delay must not depend on their value.
+    does, its round is in no stage. When rewards are late, their delay must not depend on their value. Rows given to
+    ``observe`` join the estimate of stage 1, and no set of ``stages``, as they are no rounds; the intervals hold if
+    their arms were not chosen by their rewards.
     """
 
     @told_new_spelling
@@ -252,23 +254,10 @@ class SupKMTLUCB(KernelPolicy):
 
     # -- learning: line 17, when the reward has come ------------------------------------------------
 
-    def observe(
-        self,
-        arms: Sequence[ArmName] | NDArray[Any],
-        contexts: ArrayLike,
-        rewards: ArrayLike,
-        *,
-        own_contexts: bool = False,
-    ) -> None:
-        """Learn logged rows: they join the estimate of stage 1, and no set of ``stages``, as they are no rounds.
-
-        Stage 1 is the one that can take them: which rounds join it depends on contexts alone. The intervals hold
-        if the arms of the log were not chosen by its own rewards (a fixed or a random policy, for example).
-        """
-        super().observe(arms, contexts, rewards)
-
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
-        if notes[0] is None:  # logged rows
+        if not isinstance(
+            notes[0], dict
+        ):  # logged rows: stage 1 can take them, its rounds depend on contexts alone
             self._regressions[0].observe(arms, contexts, rewards)
             return
         for i, note in enumerate(notes):
@@ -288,22 +277,10 @@ class SupKMTLUCB(KernelPolicy):
 
     # -- saving and copies ------------------------------------------------------------------------
 
-    def get_params(self, deep: bool = False) -> dict[str, Any]:
-        """The settings by name; ``type(policy)(**policy.get_params())`` starts afresh."""
-        params = {
-            "arms": list(self.arms),
-            "horizon": self.horizon,
-            "kernel": self.terms,
-            "delta": self.delta,
-            "norm_bound": self.norm_bound,
-            "ridge": self.ridge,
-            "candidates": self.candidates,
-            "engine": self.engine,
-            "tie_break": self.tie_break,
-            "seed": self.seed,
-            "pending": self._ledger.pending,
-        }
-        return self._deep(params) if deep else params
+    parameters = (
+        "arms", "horizon", "kernel", "delta", "norm_bound", "ridge", "candidates", "engine", "tie_break", "seed",
+        "pending",
+    )  # fmt: skip
 
     def _learned(self, spec: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         histories = [r.history for r in self._regressions]
@@ -326,7 +303,6 @@ class SupKMTLUCB(KernelPolicy):
                 )
 
     def copy(self) -> Self:
-        """An independent copy: same knowledge, same open decisions, same random state."""
         other = super().copy()
         other._regressions = [r.copy() for r in self._regressions]
         other._rounds = [list(rounds) for rounds in self._rounds]

@@ -49,9 +49,9 @@ class OnlineClusters(Judging):
     adjacency: Any = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "confidence", positive("confidence", self.confidence, zero=True))
+        self._set(confidence=positive("confidence", self.confidence, zero=True))
         if self.adjacency is not None:
-            object.__setattr__(self, "adjacency", Graph(self.adjacency).adjacency)
+            self._set(adjacency=Graph(self.adjacency).adjacency)
 
     @property
     def arm_argument(self) -> str | None:
@@ -63,8 +63,7 @@ class OnlineClusters(Judging):
             raise InvalidInputError(f"adjacency has {len(self.adjacency)} rows, but there are {n_arms} arms")
 
     def matrix(self, history: History) -> Matrix:
-        tracker = _ClusterTracker(self, history)
-        return tracker.matrix
+        return _ClusterTracker(self, history).matrix
 
     def tracker(self, history: History) -> Tracker:
         """A new row costs d^3 and a distance to each neighbour."""

@@ -158,7 +158,6 @@ class COFIBA(Policy):
 
     @property
     def n_observations(self) -> int:
-        """How many rows the policy has learned from."""
         return len(self._history)
 
     @property
@@ -256,19 +255,7 @@ class COFIBA(Policy):
         self._drop_arm(arm)
         self._start(history)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name; ``type(policy)(**policy.get_params())`` starts afresh."""
-        return {
-            "arms": list(self.arms),
-            "items": self.items,
-            "confidence": self.confidence,
-            "exploration": self.exploration,
-            "ridge": self.ridge,
-            "epsilon": self.epsilon,
-            "tie_break": self.tie_break,
-            "seed": self.seed,
-            "pending": self._ledger.pending,
-        }
+    parameters = ("arms", "items", "confidence", "exploration", "ridge", "epsilon", "tie_break", "seed", "pending")
 
     def _learned(self, spec: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         h = self._history
@@ -279,7 +266,6 @@ class COFIBA(Policy):
         self._start(History.of(self.n_arms, *rows))
 
     def copy(self) -> Self:
-        """An independent copy: same knowledge, same open decisions, same random state."""
         other = super().copy()
         other._history = self._history.copy()
         other._regressions = {cluster: r.copy() for cluster, r in self._regressions.items()}

@@ -17,12 +17,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._checks import as_int
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value
 
 StartRows = tuple[list[Any], Matrix, Vector]
-
-__all__ = ["Environment", "Round", "StartRows", "describe", "no_rows", "seeded"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +69,31 @@ class Environment(Protocol):
 
     def rounds(self) -> Iterator[Round]:
         """The rounds, in order."""
+
+
+class Drawn(Value):
+    """Base of environments that are drawn from a seed: arms are numbered from 0, and there are no start rows."""
+
+    n_arms: int
+
+    @property
+    def arms(self) -> list[Any]:
+        return list(range(self.n_arms))
+
+    def start_rows(self) -> StartRows:
+        return no_rows()
+
+    def _count(self, *names: str) -> None:
+        """Refuse a seed below 0, and fields of these names below 1."""
+        as_int("seed", self.seed)  # type: ignore[attr-defined]
+        for name in names:
+            as_int(name, getattr(self, name), 1)
+
+
+def symmetric_root(K: Matrix) -> Matrix:
+    """The symmetric square root. Unlike Cholesky's, it exists for singular K, and does not depend on the order."""
+    values, vectors = np.linalg.eigh(K)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
 def no_rows() -> StartRows:

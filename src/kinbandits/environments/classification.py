@@ -78,10 +78,8 @@ class Classification(LabelledRows):
                 f"{self.protocol!r} protocol; ask for fewer, or leave horizon out for all"
             )
         if not asked:
-            paper = (
-                CATALOGUE[str(self.data)].horizon if self.data_is_known and self.protocol == "paper" else available
-            )
-            object.__setattr__(self, "horizon", min(paper, available))
+            known = self.data_is_known and self.protocol == "paper"
+            self._set(horizon=min(CATALOGUE[str(self.data)].horizon, available) if known else available)
 
     @classmethod
     def from_arrays(cls, X: ArrayLike, y: ArrayLike, name: str = "data", **options: Any) -> Classification:
@@ -114,7 +112,6 @@ class Classification(LabelledRows):
         return least * len(counts)
 
     def split(self) -> Split:
-        """Which rows are for validation, for the start and for the game."""
         y = self.dataset.y
         (order,) = seeded(self.seed, 1)
         if self.protocol == "shuffled":

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kinbandits._checks import as_int
 from kinbandits._types import Matrix
-from kinbandits._value import Value, positive, real
-from kinbandits.environments.base import Round, StartRows, seeded
+from kinbandits._value import positive, real
+from kinbandits.environments.base import Drawn, Round, StartRows, seeded, symmetric_root
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import cdist
 
@@ -27,7 +26,7 @@ _UNIT = 0.2  # length scale over descriptors in the middle of the dial
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HiddenDescriptors(Value):
+class HiddenDescriptors(Drawn):
     """Arm functions drawn from a Gaussian process over hidden arm descriptors.
 
     Args:
@@ -62,24 +61,16 @@ class HiddenDescriptors(Value):
     start: bool = True
 
     def __post_init__(self) -> None:
-        as_int("seed", self.seed)
-        for field in ("n_arms", "horizon", "descriptor_size", "n_features", "fourier_features"):
-            as_int(field, getattr(self, field), 1)
-        object.__setattr__(self, "similarity", real("similarity", self.similarity))
+        self._count("n_arms", "horizon", "descriptor_size", "n_features", "fourier_features")
+        self._set(similarity=real("similarity", self.similarity))
         if not 0.0 <= self.similarity <= 1.0:
             raise InvalidInputError(f"similarity must be between 0 (none) and 1 (total), got {self.similarity!r}")
-        object.__setattr__(self, "length_scale", positive("length_scale", self.length_scale))
-        object.__setattr__(self, "noise", positive("noise", self.noise, zero=True))
+        self._set(length_scale=positive("length_scale", self.length_scale))
+        self._set(noise=positive("noise", self.noise, zero=True))
 
     @property
     def name(self) -> str:
-        """For tables and figures."""
         return f"hidden descriptors (similarity {self.similarity:g})"
-
-    @property
-    def arms(self) -> list[int]:
-        """Arms are numbered from 0."""
-        return list(range(self.n_arms))
 
     @property
     def arm_length_scale(self) -> float:
@@ -102,13 +93,11 @@ class HiddenDescriptors(Value):
             return np.asarray(np.exp(-0.5 * (distances / ell) ** 2))
 
     def start_rows(self) -> StartRows:
-        """Row i to arm i."""
         X, f, noise = self._draws()
         n = self._n_start
         return self.arms[:n], X[:n], np.diagonal(f[:n] + noise[:n]).copy()
 
     def rounds(self) -> Iterator[Round]:
-        """The rows after the start rows."""
         X, f, noise = self._draws()
         for i in range(self._n_start, len(X)):
             yield Round(X[i], f[i] + noise[i], f[i])
@@ -126,13 +115,7 @@ class HiddenDescriptors(Value):
         D, n = self.fourier_features, self.horizon + self._n_start
         frequencies = features.standard_normal((self.n_features, D)) / self.length_scale
         phases = features.uniform(0.0, 2.0 * math.pi, D)
-        W = _root(self.similarity_matrix) @ weights.standard_normal((self.n_arms, D))
+        W = symmetric_root(self.similarity_matrix) @ weights.standard_normal((self.n_arms, D))
         X = contexts.uniform(-1.0, 1.0, (n, self.n_features))
         f = math.sqrt(2.0 / D) * np.cos(X @ frequencies + phases) @ W.T
         return X, f, self.noise * noise.standard_normal((n, self.n_arms))
-
-
-def _root(K: Matrix) -> Matrix:
-    """The symmetric square root. Unlike Cholesky's, it exists for singular K, and does not depend on the order."""
-    values, vectors = np.linalg.eigh(K)
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)

@@ -49,7 +49,6 @@ class LabelledRows(Value):
 
     @property
     def name(self) -> str:
-        """Name of the data set."""
         return self.dataset.name if not self.data_is_known else str(self.data)
 
     @property
@@ -59,7 +58,6 @@ class LabelledRows(Value):
 
     @property
     def arms(self) -> list[Any]:
-        """Names of the classes."""
         return list(self.dataset.class_names)
 
     def start_rows(self) -> StartRows:

@@ -150,14 +150,14 @@ class Replay(Value):
         if not isinstance(self.log, str | Log):
             raise InvalidTypeError(f"log must be a Log or a file, got {type(self.log).__name__}; Log.of makes one")
         if self.contexts is not None:
-            object.__setattr__(self, "contexts", tuple(self.contexts))
+            self._set(contexts=tuple(self.contexts))
         if self.seed is not None:
             as_int("seed", self.seed)
         n = len(self._log.choices)
         asked = as_int("horizon", self.horizon)
         if asked > n:
             raise InvalidInputError(f"horizon is {asked}, but the log has {n} rows")
-        object.__setattr__(self, "horizon", asked or n)
+        self._set(horizon=asked or n)
 
     @property
     def _log(self) -> Log:
@@ -167,16 +167,13 @@ class Replay(Value):
 
     @property
     def name(self) -> str:
-        """For tables and figures."""
         return f"replay of {Path(self.log).stem}" if isinstance(self.log, str) else "replay of a log"
 
     @property
     def arms(self) -> list[Any]:
-        """The arms of the log."""
         return list(self._log.arms)
 
     def start_rows(self) -> StartRows:
-        """None."""
         return no_rows()
 
     def rounds(self) -> Iterator[Round]:

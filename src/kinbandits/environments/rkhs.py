@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._checks import as_int
 from kinbandits._types import Matrix
-from kinbandits._value import Value, positive
-from kinbandits.environments.base import Round, StartRows, no_rows, seeded
+from kinbandits._value import positive
+from kinbandits.environments.base import Drawn, Round, seeded, symmetric_root
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF, as_kernel
 from kinbandits.similarity import Known, Mixed, Similarity
@@ -27,7 +26,7 @@ from kinbandits.theory import equicorrelated
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RKHSProblem(Value):
+class RKHSProblem(Drawn):
     """Arm functions in the RKHS of K_Z(mu) times a context kernel, and noise in an interval of length 1.
 
     Every arm has a context of its own in every round (uniform in [-1, 1]^d), so that arms with one function
@@ -67,28 +66,17 @@ class RKHSProblem(Value):
 
     def __post_init__(self) -> None:
         if self.arm_kernel is not None:
-            object.__setattr__(self, "arm_kernel", Known(self.arm_kernel).given)
-            object.__setattr__(self, "n_arms", len(self.arm_kernel))
-        as_int("seed", self.seed)
-        for field in ("n_arms", "horizon", "n_features", "centres"):
-            as_int(field, getattr(self, field), 1)
-        object.__setattr__(self, "mu", positive("mu", self.mu, zero=True))
+            self._set(arm_kernel=Known(self.arm_kernel).given, n_arms=len(self.arm_kernel))
+        self._count("n_arms", "horizon", "n_features", "centres")
+        self._set(mu=positive("mu", self.mu, zero=True), context_kernel=as_kernel(self.context_kernel))
         equicorrelated(self.mu, self.n_arms)
-        object.__setattr__(self, "context_kernel", as_kernel(self.context_kernel))
-        object.__setattr__(self, "amplitude", positive("amplitude", self.amplitude))
-        object.__setattr__(self, "noise", positive("noise", self.noise, zero=True))
+        self._set(amplitude=positive("amplitude", self.amplitude), noise=positive("noise", self.noise, zero=True))
         if self.noise > 0.5:
             raise InvalidInputError(f"noise must be at most 0.5 (an interval of length 1), got {self.noise!r}")
 
     @property
     def name(self) -> str:
-        """For tables and figures."""
         return "RKHS problem" + (f" (mu {self.mu:g})" if self.arm_kernel is None else "")
-
-    @property
-    def arms(self) -> list[int]:
-        """Arms are numbered from 0."""
-        return list(range(self.n_arms))
 
     @property
     def similarity(self) -> Similarity:
@@ -97,7 +85,6 @@ class RKHSProblem(Value):
 
     @property
     def similarity_matrix(self) -> Matrix:
-        """K_Z."""
         return equicorrelated(self.mu, self.n_arms) if self.arm_kernel is None else np.array(self.arm_kernel)
 
     @property
@@ -107,12 +94,7 @@ class RKHSProblem(Value):
         inner = np.linalg.pinv(self.similarity_matrix, hermitian=True) @ B @ self.context_kernel(C, C)
         return float(np.sqrt(max(np.sum(B * inner), 0.0)))
 
-    def start_rows(self) -> StartRows:
-        """None."""
-        return no_rows()
-
     def rounds(self) -> Iterator[Round]:
-        """Contexts of all arms, and what each pays."""
         _, _, contexts, noise = seeded(self.seed, 4)
         X = contexts.uniform(-1.0, 1.0, (self.horizon, self.n_arms, self.n_features))
         e = noise.uniform(-self.noise, self.noise, (self.horizon, self.n_arms))
@@ -125,12 +107,10 @@ class RKHSProblem(Value):
             yield Round(X[t], means[t] + e[t], means[t])
 
     def _function(self) -> tuple[Matrix, Matrix]:
-        """C and B."""
         centres, weights, contexts, _ = seeded(self.seed, 4)
         C = centres.uniform(-1.0, 1.0, (self.centres, self.n_features))
         # f_a(x) has variance |k_X(x, C)|^2 over draws of G: scale by its mean over contexts
         X = contexts.uniform(-1.0, 1.0, (1000, self.n_features))
         scale = self.amplitude / np.sqrt(np.mean(np.sum(self.context_kernel(X, C) ** 2, axis=1)))
-        values, vectors = np.linalg.eigh(self.similarity_matrix)
-        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        root = symmetric_root(self.similarity_matrix)
         return C, scale * root @ weights.standard_normal((self.n_arms, self.centres))

@@ -37,7 +37,7 @@ class Streams(LabelledRows):
     target: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", str(self.path))
+        self._set(path=str(self.path))
         as_int("seed", self.seed)
         test = self._rows("test")
         if self.seed >= len(test):
@@ -45,10 +45,9 @@ class Streams(LabelledRows):
         asked = as_int("horizon", self.horizon)
         if asked > test.shape[1]:
             raise InvalidInputError(f"horizon is {asked}, but the streams of {self.name} have {test.shape[1]} rows")
-        object.__setattr__(self, "horizon", asked or int(test.shape[1]))
+        self._set(horizon=asked or int(test.shape[1]))
 
     def split(self) -> Split:
-        """The row numbers of this stream."""
         n = len(self.dataset)
         parts = Split(
             self._rows("validation"), self._rows("start")[self.seed], self._rows("test")[self.seed, : self.horizon]

@@ -15,17 +15,16 @@ from typing import Literal
 
 import numpy as np
 
-from kinbandits._checks import as_int
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import Value, positive, real
-from kinbandits.environments.base import Round, StartRows, no_rows, seeded
+from kinbandits._value import positive, real
+from kinbandits.environments.base import Drawn, Round, StartRows, no_rows, seeded
 from kinbandits.errors import InvalidInputError
 
 Reading = Literal["text", "scripts"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SyntheticNews(Value):
+class SyntheticNews(Drawn):
     """Articles for users: every article sees the user rotated by its own angle.
 
     The paper can be read in two ways, and both are here.
@@ -61,9 +60,7 @@ class SyntheticNews(Value):
     start: bool = False
 
     def __post_init__(self) -> None:
-        as_int("seed", self.seed)
-        as_int("n_arms", self.n_arms, 1)
-        as_int("horizon", self.horizon, 1)
+        self._count("n_arms", "horizon")
         if self.reward not in ("text", "scripts"):
             raise InvalidInputError(f'reward must be "text" or "scripts", got {self.reward!r}')
         try:
@@ -73,17 +70,14 @@ class SyntheticNews(Value):
         low, high = real("angles[0]", low), real("angles[1]", high)
         if low > high:
             raise InvalidInputError(f"angles must be (smallest, largest), got {self.angles!r}")
-        object.__setattr__(self, "angles", (low, high))
-        object.__setattr__(self, "noise", positive("noise", self.noise, zero=True))
+        self._set(angles=(low, high), noise=positive("noise", self.noise, zero=True))
 
     @property
     def name(self) -> str:
-        """For tables and figures."""
         return "synthetic news" if self.reward == "text" else "synthetic news (scripts' reward)"
 
     @property
     def arms(self) -> list[str]:
-        """Articles, numbered from 1."""
         return [f"article {a + 1}" for a in range(self.n_arms)]
 
     @property
@@ -97,7 +91,6 @@ class SyntheticNews(Value):
         return self.theta[:, None]
 
     def start_rows(self) -> StartRows:
-        """One user per arm, if asked for."""
         if not self.start:
             return no_rows()
         _, _, rng = seeded(self.seed, 3)
@@ -110,7 +103,6 @@ class SyntheticNews(Value):
         return self.arms, contexts, np.array([self.means(u)[a] for a, u in enumerate(users)])
 
     def rounds(self) -> Iterator[Round]:
-        """One user a round."""
         users_rng, noise_rng, _ = seeded(self.seed, 3)
         users = _users(users_rng, self.horizon)
         for u in users:

@@ -15,17 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits._checks import as_int
 from kinbandits._types import Matrix
-from kinbandits._value import Value, positive, real
-from kinbandits.environments.base import Round, StartRows, no_rows, seeded
+from kinbandits._value import positive, real
+from kinbandits.environments.base import Drawn, Round, seeded
 from kinbandits.errors import InvalidInputError
-
-__all__ = ["Users"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Users(Value):
+class Users(Drawn):
     """A user comes, some items of a catalogue are on offer, and one is to be chosen. Users fall into clusters.
 
     The arms are the users; the candidates of a round are one user with several items (`Round.candidates`).
@@ -58,25 +55,21 @@ class Users(Value):
     horizon: int = 1000
 
     def __post_init__(self) -> None:
-        as_int("seed", self.seed)
-        for field in ("n_users", "n_clusters", "n_items", "on_offer", "n_features", "horizon"):
-            as_int(field, getattr(self, field), 1)
+        self._count("n_users", "n_clusters", "n_items", "on_offer", "n_features", "horizon")
         if self.on_offer > self.n_items:
             raise InvalidInputError(f"on_offer is {self.on_offer}, but the catalogue has n_items={self.n_items}")
-        object.__setattr__(self, "noise", positive("noise", self.noise, zero=True))
-        object.__setattr__(self, "graph_noise", real("graph_noise", self.graph_noise))
+        self._set(noise=positive("noise", self.noise, zero=True))
+        self._set(graph_noise=real("graph_noise", self.graph_noise))
         if not 0.0 <= self.graph_noise <= 1.0:
             raise InvalidInputError(f"graph_noise must be between 0 and 1, got {self.graph_noise!r}")
 
     @property
     def name(self) -> str:
-        """For tables and figures."""
         return f"users in {self.n_clusters} clusters"
 
     @property
-    def arms(self) -> list[int]:
-        """Users are numbered from 0."""
-        return list(range(self.n_users))
+    def n_arms(self) -> int:  # type: ignore[override]
+        return self.n_users
 
     @property
     def clusters(self) -> NDArray[np.intp]:
@@ -102,12 +95,7 @@ class Users(Value):
         np.fill_diagonal(linked, 0.0)
         return np.asarray(linked)
 
-    def start_rows(self) -> StartRows:
-        """None."""
-        return no_rows()
-
     def rounds(self) -> Iterator[Round]:
-        """A user and the items on offer."""
         rng = seeded(self.seed, 4)[3]
         items, likes = self.items, self.items @ self.theta[self.clusters].T  # (m, N)
         for _ in range(self.horizon):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -75,10 +76,30 @@ class Kernel(Value, ABC):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pair(Kernel):
-    """Two kernels on the same contexts, to be combined."""
+    """Two kernels on the same contexts, combined value by value."""
 
     first: Kernel
     second: Kernel
+
+    @staticmethod
+    @abstractmethod
+    def combine(first: Any, second: Any, /) -> Any:
+        """The sum, or the product."""
+
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
+        return np.asarray(self.combine(self.first(A, B), self.second(A, B)))
+
+    def diag(self, A: Matrix) -> Matrix:
+        return np.asarray(self.combine(self.first.diag(A), self.second.diag(A)))
+
+    def from_squares(self, squares: Matrix) -> Matrix | None:
+        first, second = self.first.from_squares(squares), self.second.from_squares(squares)
+        return None if first is None or second is None else np.asarray(self.combine(first, second))
+
+    @classmethod
+    def made(cls, **fields: Any) -> Any:
+        """Also where one of the two is a rule (`kernels.rules`)."""
+        return cls.combine(fields["first"], fields["second"])
 
     def check_features(self, n_features: int) -> None:
         self.first.check_features(n_features)
@@ -89,19 +110,11 @@ class Pair(Kernel):
 class Sum(Pair):
     """The sum of two kernels, written ``k1 + k2``."""
 
-    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        return self.first(A, B) + self.second(A, B)
-
-    def diag(self, A: Matrix) -> Matrix:
-        return self.first.diag(A) + self.second.diag(A)
+    combine = staticmethod(operator.add)
 
     def features(self, A: Matrix) -> Matrix | None:
         first, second = self.first.features(A), self.second.features(A)
         return None if first is None or second is None else np.hstack([first, second])
-
-    def from_squares(self, squares: Matrix) -> Matrix | None:
-        first, second = self.first.from_squares(squares), self.second.from_squares(squares)
-        return None if first is None or second is None else first + second
 
     def frequencies(self, n: int, d: int, rng: np.random.Generator) -> tuple[Matrix, float] | None:
         """Each draw from one of the two, in proportion to k(x, x)."""
@@ -112,21 +125,12 @@ class Sum(Pair):
         share = a * a / (a * a + b * b)
         return np.where((rng.random(n) < share)[:, None], one, other), math.sqrt(a * a + b * b)
 
-    @classmethod
-    def made(cls, **fields: Any) -> Any:
-        """Also where one of the two is a rule (`kernels.rules`)."""
-        return fields["first"] + fields["second"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Product(Pair):
     """The product of two kernels, written ``k1 * k2``."""
 
-    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        return self.first(A, B) * self.second(A, B)
-
-    def diag(self, A: Matrix) -> Matrix:
-        return self.first.diag(A) * self.second.diag(A)
+    combine = staticmethod(operator.mul)
 
     def features(self, A: Matrix) -> Matrix | None:
         """All products of one feature of each."""
@@ -135,21 +139,12 @@ class Product(Pair):
             return None
         return np.asarray(np.einsum("ip,iq->ipq", first, second).reshape(len(A), -1))
 
-    def from_squares(self, squares: Matrix) -> Matrix | None:
-        first, second = self.first.from_squares(squares), self.second.from_squares(squares)
-        return None if first is None or second is None else first * second
-
     def frequencies(self, n: int, d: int, rng: np.random.Generator) -> tuple[Matrix, float] | None:
         """The sums of the frequencies of both."""
         first, second = self.first.frequencies(n, d, rng), self.second.frequencies(n, d, rng)
         if first is None or second is None:
             return None
         return first[0] + second[0], first[1] * second[1]
-
-    @classmethod
-    def made(cls, **fields: Any) -> Any:
-        """Also where one of the two is a rule."""
-        return fields["first"] * fields["second"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,7 +155,7 @@ class Scaled(Kernel):
     kernel: Kernel
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", positive("factor of a kernel", self.factor, zero=True))
+        self._set(factor=positive("factor of a kernel", self.factor, zero=True))
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
         return self.factor * self.kernel(A, B)

@@ -35,7 +35,7 @@ class Stationary(Kernel):
     length_scale: float | tuple[float, ...] = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "length_scale", _length_scale(self.length_scale))
+        self._set(length_scale=_length_scale(self.length_scale))
 
     def _distances(self, A: Matrix, B: Matrix, metric: Literal["euclidean", "sqeuclidean"]) -> Matrix:
         """Distances r (or their squares) of all pairs of rows; one length scale is divided out at the end."""
@@ -60,7 +60,6 @@ class Stationary(Kernel):
         """What makes the spectral density wider than normal, (n, 1)."""
 
     def check_features(self, n_features: int) -> None:
-        """Raise if there is one length scale per feature and their number differs."""
         if isinstance(self.length_scale, tuple) and len(self.length_scale) != n_features:
             raise InvalidInputError(
                 f"length_scale has {len(self.length_scale)} entries, but contexts have {n_features} features; "
@@ -134,7 +133,7 @@ class RationalQuadratic(Stationary):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "alpha", positive("alpha", self.alpha))
+        self._set(alpha=positive("alpha", self.alpha))
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
         return self._of(self._distances(A, B, "sqeuclidean"))
@@ -222,7 +221,7 @@ class Constant(Kernel):
     value: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "value", positive("value", self.value, zero=True))
+        self._set(value=positive("value", self.value, zero=True))
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
         return np.full((len(A), len(B)), self.value)
@@ -231,7 +230,6 @@ class Constant(Kernel):
         return np.full(len(A), self.value)
 
     def features(self, A: Matrix) -> Matrix:
-        """One column, the root of the value."""
         return np.full((len(A), 1), math.sqrt(self.value))
 
     def from_squares(self, squares: Matrix) -> Matrix:

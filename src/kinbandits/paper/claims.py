@@ -22,13 +22,12 @@ import numpy as np
 from scipy import stats
 
 from kinbandits._types import Vector
+from kinbandits.paper.protocol import EST, IND, IND_EQUAL, KNOWN, POOL
 from kinbandits.report.results import Results, RunGroup
 from kinbandits.report.statistics import half_width, holm
 
 __all__ = ["MARGIN", "Claim", "check_claims", "tost"]
 
-EST, IND, POOL, KNOWN = "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool", "KMTL-UCB"
-IND_EQUAL = "Kernel-UCB-Ind at Est's settings"
 MARGIN = 0.05
 """How far apart "equally well" may be, as a share of the second method's mean."""
 

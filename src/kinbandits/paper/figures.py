@@ -14,9 +14,13 @@ from kinbandits.plotting import OKABE_ITO, canvas, cluster_order, color_bar, mat
 
 __all__ = ["counts_figure", "sweep_figure", "synthetic_figure"]
 
-_MARKS = {"KMTL-UCB": "o", "KMTL-UCB-Est": "s", "counts only": "^", "no self pairs": "v", "Kernel-UCB-Ind": "D"}
-_COLOURS = dict(zip(_MARKS, (OKABE_ITO[i] for i in (0, 1, 6, 4, 2)), strict=True))
-_LINES = dict(zip(_MARKS, ("-", "--", ":", "-.", "-"), strict=True))
+_LOOKS = {
+    "KMTL-UCB": (OKABE_ITO[0], "-", "o"),
+    "KMTL-UCB-Est": (OKABE_ITO[1], "--", "s"),
+    "counts only": (OKABE_ITO[6], ":", "^"),
+    "no self pairs": (OKABE_ITO[4], "-.", "v"),
+    "Kernel-UCB-Ind": (OKABE_ITO[2], "-", "D"),
+}
 
 
 def synthetic_figure(environment: SyntheticNews, users: int = 1500) -> Any:
@@ -26,25 +30,14 @@ def synthetic_figure(environment: SyntheticNews, users: int = 1500) -> Any:
     contexts = np.stack([r.context for r in rounds])  # (users, N, 2)
     means = np.stack([r.rewards for r in rounds])
     N = environment.n_arms
+    look: dict[str, Any] = {"s": 5, "cmap": "viridis", "linewidths": 0, "rasterized": True}
     with plot_style():
         figure, axes = canvas(N, 1, 2.3 * N + 1.2, 2.9)
         for a, ax in enumerate(axes[0]):
-            points = ax.scatter(
-                contexts[:, a, 0],
-                contexts[:, a, 1],
-                c=means[:, a],
-                s=5,
-                cmap="viridis",
-                vmin=float(means.min()),
-                vmax=float(means.max()),
-                linewidths=0,
-                rasterized=True,
-            )
-            ax.set_title(f"article {a + 1}, θ = {math.degrees(environment.theta[a]):.1f}°")
-            ax.set_aspect("equal")
+            points = ax.scatter(*contexts[:, a].T, c=means[:, a], vmin=means.min(), vmax=means.max(), **look)
+            ax.set(title=f"article {a + 1}, θ = {math.degrees(environment.theta[a]):.1f}°", aspect="equal")
             ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), xlabel="first coordinate")
-            ax.set_xticks([-1, 0, 1])
-            ax.set_yticks([-1, 0, 1])
+            ax.set(xticks=[-1, 0, 1], yticks=[-1, 0, 1])
         axes[0, 0].set_ylabel("second coordinate")
         bar = figure.colorbar(points, ax=axes[0].tolist(), shrink=0.85, pad=0.01)
         bar.set_label("reward")
@@ -88,25 +81,16 @@ def sweep_figure(points: Sequence[SweepPoint]) -> Any:
                 line = [p for p in here if p.method == method]
                 x = np.array([p.multiplier for p in line]) * 1.04 ** (i - 1.5)  # a little apart
                 half = [p.half for p in line]
-                handles[method] = ax.errorbar(
-                    x,
-                    [p.mean for p in line],
-                    yerr=None if np.isnan(half).any() else half,
-                    capsize=2,
-                    linewidth=1.3,
-                    marker=_MARKS[method],
-                    markersize=4,
-                    color=_COLOURS[method],
-                    linestyle=_LINES[method],
-                )
+                yerr = None if np.isnan(half).any() else half
+                colour, dash, mark = _LOOKS[method]
+                look = {"color": colour, "linestyle": dash, "marker": mark, "markersize": 4, "linewidth": 1.3}
+                handles[method] = ax.errorbar(x, [p.mean for p in line], yerr=yerr, capsize=2, **look)
             seeds = {len(p.finals) for p in here}
-            ax.set_title(f"{where} ({'–'.join(str(s) for s in sorted(seeds))} runs)")
-            ax.set_xscale("log")
+            ax.set(title=f"{where} ({'–'.join(str(s) for s in sorted(seeds))} runs)", xscale="log", yscale="log")
             ticks = sorted({p.multiplier for p in here})
             ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
             ax.set_xticks([], minor=True)
             ax.set_xlabel("exploration multiplier")
-            ax.set_yscale("log")
             ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             ax.yaxis.set_major_formatter(ScalarFormatter())
             ax.yaxis.set_minor_formatter(NullFormatter())

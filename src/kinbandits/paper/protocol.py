@@ -46,27 +46,18 @@ DATA = ("synthetic", "digits", "segment", "letter", "pendigits", "usps", "mnist"
 SETTINGS = ("paper", "tuned", "cv")
 HORIZONS = dict.fromkeys(DATA, 4000) | {"synthetic": 1000, "digits": 1250, "segment": 1000}
 QUICK = ("synthetic", "digits", "segment")
-_TITLES = {
-    "synthetic": "Synthetic news",
-    "digits": "Digits",
-    "segment": "Segment",
-    "letter": "Letter",
-    "pendigits": "Pendigits",
-    "usps": "USPS",
-    "mnist": "MNIST",
-}
-_METHODS: dict[str, tuple[str, ...]] = {
-    "synthetic": ("KMTL-UCB", "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool"),
-    "segment": ("KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Ind at Est's settings"),
-}
-_REAL = ("KMTL-UCB-Est", "Kernel-UCB-Ind")
+_TITLES = {name: name.capitalize() for name in DATA} | {
+    "synthetic": "Synthetic news", "usps": "USPS", "mnist": "MNIST"
+}  # fmt: skip
+KNOWN, EST, IND, POOL = "KMTL-UCB", "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool"
+IND_EQUAL = "Kernel-UCB-Ind at Est's settings"
+COUNTS, PAIRS = "counts only", "no self pairs"
+_METHODS: dict[str, tuple[str, ...]] = {"synthetic": (KNOWN, EST, IND, POOL), "segment": (EST, IND, IND_EQUAL)}
+_REAL = (EST, IND)
 NAMES = {title: name for name, title in _TITLES.items()}
 """The data set of each title."""
 SYNTHETIC_SEEDS = 50
 """Runs on the synthetic problem in place of 10: it costs little, and runs differ much."""
-
-EST, IND, COUNTS, PAIRS = "KMTL-UCB-Est", "Kernel-UCB-Ind", "counts only", "no self pairs"
-IND_EQUAL = "Kernel-UCB-Ind at Est's settings"
 
 
 @dataclass(frozen=True)
@@ -82,7 +73,7 @@ _LARGE = Sweep((EST, COUNTS, IND), (0.1, 1.0), 4)
 SWEEPS: dict[str, Sweep] = dict.fromkeys(("letter", "pendigits", "usps", "mnist"), _LARGE) | {
     "digits": Sweep((EST, COUNTS, PAIRS, IND), (0.1, 0.3, 0.6, 1.0), 10),
     "segment": Sweep((EST, COUNTS, PAIRS, IND), (0.1, 0.3, 0.6, 1.0), 10),
-    "synthetic": Sweep(("KMTL-UCB", EST, COUNTS, IND), (0.1, 1.0), SYNTHETIC_SEEDS),
+    "synthetic": Sweep((KNOWN, EST, COUNTS, IND), (0.1, 1.0), SYNTHETIC_SEEDS),
 }
 """Large sets are swept with fewer runs, multipliers and methods, since a run takes up to half a minute."""
 
@@ -167,7 +158,7 @@ def _at(name: str, method: str, multiplier: float) -> dict[str, Any]:
     p = PAPER[name]
     if multiplier == MULTIPLIER and method not in (COUNTS, PAIRS):  # the published settings: the same cell as there
         return {"preset": IND_EQUAL if method == IND and p.independent is not None else method}
-    table: dict[str, Any] = {"preset": "KMTL-UCB" if method == "KMTL-UCB" else EST}
+    table: dict[str, Any] = {"preset": KNOWN if method == KNOWN else EST}
     if method == COUNTS:
         table["similarity"] = {"type": "CountOnly", "precision": p.arm}
     elif method == PAIRS:
@@ -263,12 +254,7 @@ def _settings(
     return table
 
 
-_KINDS: dict[str, Method] = {
-    "KMTL-UCB": "known",
-    "KMTL-UCB-Est": "estimated",
-    "Kernel-UCB-Ind": "independent",
-    "Kernel-UCB-Pool": "pooled",
-}
+_KINDS: dict[str, Method] = {KNOWN: "known", EST: "estimated", IND: "independent", POOL: "pooled"}
 
 
 def _published(name: str) -> dict[str, Any]:
@@ -356,15 +342,7 @@ def cached_choices(
 
 # Seconds of one core for one run at the paper's horizon (published settings), on a machine on which `_probe` takes
 # `_PROBE_SECONDS`; and for the cross-validation of a data set.
-SECONDS: dict[str, float] = {
-    "synthetic": 1.4,
-    "digits": 1.3,
-    "segment": 1.2,
-    "letter": 25.0,
-    "pendigits": 7.0,
-    "usps": 14.0,
-    "mnist": 16.0,
-}
+SECONDS = dict(zip(DATA, (1.4, 1.3, 1.2, 25.0, 7.0, 14.0, 16.0), strict=True))
 CV_SECONDS: dict[str, float] = dict.fromkeys(DATA, 60.0) | {"letter": 700.0, "synthetic": 20.0}
 _PROBE_SECONDS = 0.018
 

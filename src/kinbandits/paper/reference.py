@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kinbandits.paper.protocol import EST, IND
 from kinbandits.report.results import Results
 
 __all__ = ["MEANS", "PER_STREAM", "STREAMS_SHA256", "ReferenceRow", "check_reference"]
 
 STREAMS_SHA256 = "f84506dd6ccf26f1f456bb88c9fa3d5559cf09569f0bb8f31234c355c9de8501"
-EST, IND = "KMTL-UCB-Est", "Kernel-UCB-Ind"
 
 
 def _runs(text: str) -> tuple[int, ...]:

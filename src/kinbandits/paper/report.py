@@ -14,7 +14,7 @@ from kinbandits.paper.protocol import COUNTS, EST
 from kinbandits.paper.reference import ReferenceRow, check_reference
 from kinbandits.paper.sweep import Control, controls, count_effects, same_as_counts, sweep_points
 from kinbandits.report.html import FORMATS, Section, one_line
-from kinbandits.report.page import Report, show_number, show_p, show_signed, write_report
+from kinbandits.report.page import Report, show_number, show_p, show_paired, show_signed, write_report
 from kinbandits.report.results import Results
 
 __all__ = ["READINGS", "SWEEP", "write_paper_report"]
@@ -151,10 +151,8 @@ def _sweep(sweep: Results) -> Iterator[Section]:
     points, found = sweep_points(sweep), controls(sweep)
     rows = [
         (
-            c.where, f"{c.multiplier:g}", c.second, str(c.runs), show_number(c.first_mean),
-            show_number(c.second_mean),
-            show_signed(c.difference), f"{show_signed(c.low)} to {show_signed(c.high)}",
-            f"{c.wins} / {c.ties} / {c.losses}", show_p(c.equal),
+            c.where, f"{c.multiplier:g}", c.second, str(c.paired.seeds), show_number(c.first_mean),
+            show_number(c.second_mean), *show_paired(c.paired), show_p(c.equal),
         )
         for c in found
     ]  # fmt: skip
@@ -167,7 +165,7 @@ def _sweep(sweep: Results) -> Iterator[Section]:
         columns,
         rows,
         (1, 3, 4, 5, 6, 7, 8, 9),
-        records=[c.__dict__ for c in found],
+        records=[c.record() for c in found],
         figure=figures.sweep_figure(points),
     )
     shown = [
@@ -188,7 +186,7 @@ def _sweep(sweep: Results) -> Iterator[Section]:
 def _sweep_text(found: Sequence[Control]) -> str:
     same, all_sets = same_as_counts(list(found)), {c.where for c in found if c.second == COUNTS}
     alone = [c for c in found if c.second != COUNTS and c.multiplier == 1.0]
-    better = [c.where for c in alone if c.high < 0.0]
+    better = [c.where for c in alone if c.paired.high < 0.0]
     return one_line(
         f"""
         All methods have the kernel, ridge and weights published for {EST}; the multiplier is that of sqrt(k − q),

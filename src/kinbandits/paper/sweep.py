@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from kinbandits._types import Matrix, Vector
+from kinbandits._types import Matrix
 from kinbandits.paper.claims import MARGIN, tost
 from kinbandits.paper.protocol import COUNTS, EST, IND, NAMES, SWEEPS, sweep_name
 from kinbandits.presets import MULTIPLIER, PAPER
 from kinbandits.report.results import Results, RunGroup
-from kinbandits.report.statistics import half_width
+from kinbandits.report.statistics import Comparison, compare, half_width
 
 __all__ = ["Control", "CountEffect", "SweepPoint", "controls", "count_effects", "sweep_points"]
 
@@ -61,7 +62,6 @@ class SweepPoint:
 
     @property
     def mean(self) -> float:
-        """Over runs."""
         return float(np.mean(self.finals))
 
     @property
@@ -85,25 +85,33 @@ def sweep_points(sweep: Results) -> list[SweepPoint]:
 
 @dataclass(frozen=True)
 class Control:
-    """Two methods at one multiplier on the same runs; ``difference`` is first minus second.
+    """Two methods at one multiplier on the same runs.
 
     ``equal`` is the p value of TOST: small if they differ by less than 5 % of the second's mean.
     """
 
-    where: str
     first: str
     second: str
     multiplier: float
-    runs: int
     first_mean: float
     second_mean: float
-    difference: float
-    low: float
-    high: float
-    wins: int
-    ties: int
-    losses: int
+    paired: Comparison
     equal: float
+
+    @property
+    def where(self) -> str:
+        return self.paired.environment
+
+    def record(self) -> dict[str, Any]:
+        """For a table."""
+        own = {k: v for k, v in self.__dict__.items() if k != "paired"}
+        names = ("difference", "low", "high", "wins", "ties", "losses")
+        return {
+            "where": self.where,
+            **own,
+            "runs": self.paired.seeds,
+            **{n: getattr(self.paired, n) for n in names},
+        }
 
 
 def controls(sweep: Results) -> list[Control]:
@@ -118,14 +126,10 @@ def controls(sweep: Results) -> list[Control]:
 
 
 def _control(group: RunGroup, first: str, second: str, multiplier: float) -> Control:
-    one, two = (group.finals(sweep_name(m, multiplier)) for m in (first, second))
-    gap: Vector = one - two
-    mean, half = float(gap.mean()), float(half_width(gap))
-    wins, ties = int((gap < 0).sum()), int((gap == 0).sum())
-    return Control(
-        group.name, first, second, multiplier, len(gap), float(one.mean()), float(two.mean()), mean, mean - half,
-        mean + half, wins, ties, len(gap) - wins - ties, tost(gap, MARGIN * float(two.mean())),
-    )  # fmt: skip
+    names = sweep_name(first, multiplier), sweep_name(second, multiplier)
+    one, two = (group.finals(name) for name in names)
+    equal = tost(one - two, MARGIN * float(two.mean()))
+    return Control(first, second, multiplier, float(one.mean()), float(two.mean()), compare(group, *names), equal)
 
 
 def same_as_counts(found: list[Control]) -> list[str]:

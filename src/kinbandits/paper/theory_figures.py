@@ -23,13 +23,10 @@ def similarity_figure(curves: SimilarityCurves) -> Any:
             look = {"color": OKABE_ITO[i], "linestyle": _DASHES[i % 4], "label": f"N = {N}"}
             axes[0, 0].plot(curves.mus, curves.log_g[i], **look)
             axes[0, 1].plot(curves.mus, curves.bound[i], **look)
-        axes[0, 0].set_ylabel("log g (nats)")
-        axes[0, 1].set_ylabel("bound on regret (units of reward)")
-        axes[0, 0].set_title(f"log g of {curves.rows} rows (Theorem 3)")
-        axes[0, 1].set_title(f"bound at T = {curves.rows} (Theorem 1)")
+        axes[0, 0].set(ylabel="log g (nats)", title=f"log g of {curves.rows} rows (Theorem 3)")
+        axes[0, 1].set(ylabel="bound on regret (units of reward)", title=f"bound at T = {curves.rows} (Theorem 1)")
         for ax in axes[0]:
-            ax.set_xlabel("similarity of arms, mu")
-            ax.set_ylim(bottom=0)
+            ax.set(xlabel="similarity of arms, mu", ylim=(0, None))
         axes[0, 0].legend(title="arms", loc="lower left")
         return figure
 
@@ -42,22 +39,15 @@ def growth_figure(growth: Growth) -> Any:
         left.plot(growth.t, growth.theorem_2, color=GREEN, linestyle="-.", label="Theorem 2")
         left.plot(growth.t, growth.corollary_1, color=RED, linestyle="--", label="Corollary 1")
         left.plot(growth.t, growth.log_g, color=BLUE, label="log g")
-        left.set_title("log g and its bounds")
-        left.set_ylabel("nats")
-        left.set_yscale("log")
+        left.set(title="log g and its bounds", ylabel="nats", yscale="log")
         middle.plot(growth.t, growth.rank, color=GREEN, linestyle="-.", label="rank (in floating point)")
         middle.plot(growth.t, growth.effective_rank, color=BLUE, label="effective rank (Definition 1)")
-        middle.set_title("rank of the kernel matrix")
-        middle.set_ylabel("rank")
-        middle.set_ylim(bottom=0)
+        middle.set(title="rank of the kernel matrix", ylabel="rank", ylim=(0, None))
         right.plot(growth.t, growth.determinant_lemma, color=RED, linestyle="--", label="2 m log g (Lemma 8)")
         right.plot(growth.t, growth.sum_squared_width, color=BLUE, label="sum of squared widths")
-        right.set_title("the determinant lemma")
-        right.set_ylabel("sum of s²")
-        right.set_yscale("log")
+        right.set(title="the determinant lemma", ylabel="sum of s²", yscale="log")
         for ax, place in zip(axes[0], ("lower right", "center right", "center right"), strict=True):
-            ax.set_xscale("log")
-            ax.set_xlabel("rounds t")
+            ax.set(xscale="log", xlabel="rounds t")
             ax.legend(loc=place)
         return figure
 
@@ -84,10 +74,7 @@ def regret_figure(runs: RegretRuns) -> Any:
             (runs.kmtl, BLUE, "-", "KMTL-UCB"),
         ):
             _band(left, t, values, colour, style, f"{name} (slope {runs.slopes[name]:.2f})")
-        left.set_xscale("log")
-        left.set_yscale("log")
-        left.set_xlabel("rounds t")
-        left.set_ylabel("expected regret (units of reward)")
+        left.set(xscale="log", yscale="log", xlabel="rounds t", ylabel="expected regret (units of reward)")
         left.set_title("regret under the bounds")
         left.legend(loc="upper left", bbox_to_anchor=(-0.12, -0.16), ncols=2)
         shares = np.array(
@@ -97,8 +84,7 @@ def regret_figure(runs: RegretRuns) -> Any:
         right.bar(names, shares.mean(axis=0), color=ORANGE, width=0.7)
         for x, column in enumerate(shares.T):
             right.plot(np.full(len(column), x), column, ".", color=BLACK, markersize=4)
-        right.set_xlabel("stage q that the round joined")
-        right.set_ylabel("rounds")
+        right.set(xlabel="stage q that the round joined", ylabel="rounds")
         right.set_title("SupKMTL-UCB's stages (bars: mean; dots: runs)")
         return figure
 
@@ -117,35 +103,21 @@ def width_figure(widths: list[Widths]) -> Any:
             t = np.arange(1, len(run.squared) + 1)
             ax.plot(t, run.squared, ".", color=BLUE, markersize=3, label="s² of the choice")
             ax.axhline(run.upper, color=RED, linestyle="--", label="upper bound c/λ")
-            informative = run.lower > 0
-            ax.plot(
-                t[informative], run.lower[informative], color=GREEN, linestyle="-", label="lower bound, derived"
-            )
-            printed = run.printed > 0
-            if printed.any():
-                ax.plot(t[printed], run.printed[printed], color=ORANGE, linestyle=":", label="lower bound, printed")
-            ax.set_title(f"mu = {run.mu:g}")
-            ax.set_xlabel("rounds t")
-            ax.set_xscale("log")
-            ax.set_ylim(0, run.upper * 1.08)
+            for form, values, colour in (("derived", run.lower, GREEN), ("printed", run.printed, ORANGE)):
+                says = values > 0
+                if says.any():
+                    dash = "-" if form == "derived" else ":"
+                    ax.plot(t[says], values[says], color=colour, linestyle=dash, label=f"lower bound, {form}")
+            ax.set(title=f"mu = {run.mu:g}", xlabel="rounds t", xscale="log", ylim=(0, run.upper * 1.08))
         axes[0, 0].set_ylabel("squared width s²")
         handles, labels = axes[0, 0].get_legend_handles_labels()
         last = axes[0, -1]
         bins = np.linspace(0.0, widths[0].upper, 30)
         for i, run in enumerate(widths):
-            last.hist(
-                run.squared,
-                bins=bins,
-                histtype="step",
-                color=OKABE_ITO[i],
-                linestyle=_DASHES[i],
-                linewidth=1.4,
-                label=f"mu = {run.mu:g}",
-            )
+            look = {"color": OKABE_ITO[i], "linestyle": _DASHES[i], "linewidth": 1.4, "label": f"mu = {run.mu:g}"}
+            last.hist(run.squared, bins=bins, histtype="step", **look)
         last.axvline(widths[0].upper, color=RED, linestyle="--")
-        last.set_title("distribution over the run")
-        last.set_xlabel("squared width s²")
-        last.set_ylabel("rounds")
+        last.set(title="distribution over the run", xlabel="squared width s²", ylabel="rounds")
         last.set_xlim(0.0, widths[0].upper * 1.05)
         last.legend(loc="upper center")
         figure.legend(handles, labels, loc="outside lower center", ncols=4)
@@ -163,10 +135,8 @@ def effect_figure(effect: MultiTaskEffect) -> Any:
         ):
             ax.plot(effect.mus, values.T, color=colour, alpha=0.25, linewidth=0.8)
             ax.plot(effect.mus, values.mean(axis=0), color=colour, linestyle=style, marker=mark, label=name)
-        ax.set_xlabel("true similarity of arms, mu")
-        ax.set_ylabel(f"expected regret after {effect.horizon} rounds")
-        ax.set_ylim(bottom=0)
-        ax.set_title("the multi-task effect")
+        ax.set(xlabel="true similarity of arms, mu", ylabel=f"expected regret after {effect.horizon} rounds")
+        ax.set(title="the multi-task effect", ylim=(0, None))
         ax.legend(loc="lower left")
         return figure
 
@@ -177,21 +147,15 @@ def wrong_figure(wrong: WrongSimilarity) -> Any:
         figure, axes = canvas(3, 1, 10.6, 3.3)
         left, middle, right = axes[0]
         left.plot(wrong.used, wrong.inflation, color=BLUE, marker="o")
-        left.set_title("norm inflation")
-        left.set_ylabel("factor on the norm of f*")
-        left.set_ylim(bottom=0)
+        left.set(title="norm inflation", ylabel="factor on the norm of f*")
         middle.plot(wrong.used, wrong.bound, color=GREEN, marker="o", linestyle="--")
-        middle.set_title("self-normalised bound")
-        middle.set_ylabel(f"bound at T = {wrong.horizon}")
-        middle.set_ylim(bottom=0)
+        middle.set(title="self-normalised bound", ylabel=f"bound at T = {wrong.horizon}")
         for values, colour, name in ((wrong.proved, GREEN, "proved radius"), (wrong.kmtl, BLUE, "exploration 0.3")):
             right.plot(wrong.used, values.T, color=colour, alpha=0.25, linewidth=0.8)
             right.plot(wrong.used, values.mean(axis=0), color=colour, marker="o", label=name)
-        right.set_title("regret of KMTL-UCB")
-        right.set_ylabel(f"expected regret after {wrong.horizon} rounds")
-        right.set_ylim(bottom=0)
+        right.set(title="regret of KMTL-UCB", ylabel=f"expected regret after {wrong.horizon} rounds")
         right.legend(loc="center left")
         for ax in axes[0]:
             ax.axvline(wrong.true, color="0.6", linewidth=0.8, linestyle=":")
-            ax.set_xlabel(f"similarity used (true: {wrong.true:g})")
+            ax.set(xlabel=f"similarity used (true: {wrong.true:g})", ylim=(0, None))
         return figure

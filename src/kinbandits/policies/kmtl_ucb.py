@@ -198,24 +198,10 @@ class KMTLUCB(RegressionPolicy):
 
     # -- saving ---------------------------------------------------------------------------------
 
-    def get_params(self, deep: bool = False) -> dict[str, Any]:
-        """The settings by name, as given or defaulted; ``type(policy)(**policy.get_params())`` starts afresh."""
-        params = {
-            "arms": list(self.arms),
-            "kernel": self.terms,
-            "ridge": self.ridge,
-            "exploration": self.exploration,
-            "rewards": self.rewards,
-            "weighting": self.weighting,
-            "cold_start": self.cold_start,
-            "engine": self.engine,
-            "memory": self.memory,
-            "epsilon": self.epsilon,
-            "tie_break": self.tie_break,
-            "seed": self.seed,
-            "pending": self._ledger.pending,
-        }
-        return self._deep(params) if deep else params
+    parameters = (
+        "arms", "kernel", "ridge", "exploration", "rewards", "weighting", "cold_start", "engine", "memory",
+        "epsilon", "tie_break", "seed", "pending",
+    )  # fmt: skip
 
     def _learned(self, spec: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         data, arrays = self.regression.to_data()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from kinbandits._value import changed, deepened
 from kinbandits.errors import InvalidInputError, InvalidTypeError
@@ -14,13 +14,26 @@ class Parameters:
 
     n_observations: Any
     n_decisions: Any
+    parameters: ClassVar[tuple[str, ...]] = ()
+    """Names of the arguments; each is an attribute, but for ``arms``, ``kernel`` and ``pending``."""
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """The settings by name, as given or defaulted; ``type(policy)(**policy.get_params())`` starts afresh.
 
         With ``deep`` also those of kernels, similarities and schedules, as ``similarity__length_scale``.
         """
-        raise InvalidTypeError(f"{type(self).__name__} has no get_params(), so it cannot be saved or cloned")
+        if not self.parameters:
+            raise InvalidTypeError(f"{type(self).__name__} has no get_params(), so it cannot be saved or cloned")
+        params = {name: self._parameter(name) for name in self.parameters}
+        return deepened(params | _of_one_term(params)) if deep else params
+
+    def _parameter(self, name: str) -> Any:
+        policy: Any = self
+        if name == "arms":
+            return list(policy.arms)
+        if name == "pending":
+            return policy._ledger.pending
+        return getattr(policy, "terms" if name == "kernel" else name)
 
     def set_params(self, **changes: Any) -> Self:
         """Other settings, inner ones as ``similarity__length_scale``, for a policy that has not begun.
@@ -41,10 +54,6 @@ class Parameters:
             params = {**{k: v for k, v in params.items() if k != "kernel"}, **named}
         self.__dict__.update(type(self)(**changed(params, changes, type(self).__name__)).__dict__)
         return self
-
-    def _deep(self, params: dict[str, Any]) -> dict[str, Any]:
-        """``params`` and those inside them; a kernel of one term by the names that it is given by."""
-        return deepened(params | _of_one_term(params))
 
     def __sklearn_clone__(self) -> Self:
         return type(self)(**self.get_params())

@@ -46,17 +46,12 @@ def _grid(results: Results) -> tuple[Any, NDArray[Any]]:
     return figure, axes
 
 
-def _label(group: RunGroup) -> str:
-    return group.metric if group.better > 0 else f"cumulative {group.metric}"
-
-
 def _finish(figure: Any, axes: NDArray[Any], results: Results) -> None:
     """Common parts: labels, limits, and one legend for all panels."""
     handles: dict[str, Any] = {}
     for ax, group in zip(axes.ravel(), results.groups, strict=False):
-        ax.set_title(f"{group.name} (N = {len(group.arms())})")
-        ax.set_xlabel("round t")
-        ax.set_ylabel(_label(group))
+        label = group.metric if group.better > 0 else f"cumulative {group.metric}"
+        ax.set(title=f"{group.name} (N = {len(group.arms())})", xlabel="round t", ylabel=label)
         ax.set_xlim(0, group.rounds)
         if group.better < 0:
             ax.set_ylim(bottom=0)
@@ -104,18 +99,9 @@ def appendix_figure(results: Results, points: int = 10) -> Any:
                 # Bars of different methods stand a little apart, so that none hides another.
                 step = group.rounds / points
                 marks = (np.arange(1, points + 1) * step - 1 - step * 0.12 * i).astype(int).clip(0)
-                half = half_width(curves[:, marks])
-                ax.errorbar(
-                    marks + 1,
-                    curves[:, marks].mean(axis=0),
-                    yerr=None if len(curves) < 2 else half,
-                    label=method,
-                    capsize=2,
-                    linewidth=1.2,
-                    marker="os^Dv"[i % 5],
-                    markersize=3,
-                    **look[method],
-                )
+                half = None if len(curves) < 2 else half_width(curves[:, marks])
+                drawn = {"marker": "os^Dv"[i % 5], "markersize": 3, "capsize": 2, "linewidth": 1.2, **look[method]}
+                ax.errorbar(marks + 1, curves[:, marks].mean(axis=0), yerr=half, label=method, **drawn)
         _finish(figure, axes, results)
         for ax, group in zip(axes.ravel(), results.groups, strict=False):
             ax.set_xlim(0, 1.02 * group.rounds)

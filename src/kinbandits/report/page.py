@@ -23,7 +23,7 @@ from kinbandits.report.html import FORMATS, Section, write_page
 from kinbandits.report.results import Results
 from kinbandits.report.statistics import Paired, Summary, compare_all, summarise
 
-__all__ = ["Report", "show_number", "show_p", "show_signed", "write_report"]
+__all__ = ["Report", "show_number", "show_p", "show_paired", "show_signed", "write_report"]
 
 _PACKAGES = ("numpy", "scipy", "joblib", "threadpoolctl", "scikit-learn", "matplotlib")
 
@@ -106,6 +106,12 @@ def show_p(value: float) -> str:
     return "–" if not np.isfinite(value) else ("< 0.001" if value < 0.001 else f"{value:.3f}")
 
 
+def show_paired(c: Comparison) -> tuple[str, str, str]:
+    """Difference, 95 % interval, and better / equal / worse."""
+    interval = f"{show_signed(c.low)} to {show_signed(c.high)}"
+    return show_signed(c.difference), interval, f"{c.wins} / {c.ties} / {c.losses}"
+
+
 def _count(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
@@ -148,9 +154,8 @@ def _tests(comparisons: Sequence[Paired]) -> Iterator[Section]:
         return
     rows = [
         (
-            c.environment, c.first, c.second, show_signed(c.difference),
-            f"{show_signed(c.low)} to {show_signed(c.high)}", f"{c.wins} / {c.ties} / {c.losses}",
-            show_p(c.t_test), show_p(c.adjusted), show_p(c.wilcoxon),
+            c.environment, c.first, c.second, *show_paired(c), show_p(c.t_test), show_p(c.adjusted),
+            show_p(c.wilcoxon),
         )
         for c in comparisons
     ]  # fmt: skip

@@ -77,11 +77,6 @@ class Similarity(Value, ABC):
     """Whether it needs the whole kernel and ridge of the regression (`bound`), and so stands in a single term."""
 
     @property
-    def keeps_apart(self) -> bool:
-        """Whether no arm ever learns from another."""
-        return False
-
-    @property
     def describes_arms(self) -> bool:
         """Whether arms have descriptors, so that an arm without data can borrow from its kin."""
         return False

@@ -38,7 +38,7 @@ class Clustered(Similarity):
 
     def __post_init__(self) -> None:
         labels = checked_labels(self.labels)
-        object.__setattr__(self, "labels", frozen_array(labels))
+        self._set(labels=frozen_array(labels))
         if not isinstance(self.between, Similarity) or not self.between.fixed:
             raise InvalidInputError(f"between must be a similarity known beforehand, got {self.between!r}")
         n = int(labels.max()) + 1

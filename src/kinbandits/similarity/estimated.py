@@ -62,19 +62,18 @@ class Estimated(Similarity):
     fixed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "length_scale", positive("length_scale", self.length_scale))
+        self._set(length_scale=positive("length_scale", self.length_scale))
         if self.embedding_kernel is not None:
             if isinstance(self.embedding_kernel, KernelRule):
                 raise InvalidInputError(
                     "embedding_kernel must not be read off the data; give it a length scale, such as "
                     "kb.RBF.median(contexts), or None for the context kernel of the policy"
                 )
-            object.__setattr__(self, "embedding_kernel", as_kernel(self.embedding_kernel))
+            self._set(embedding_kernel=as_kernel(self.embedding_kernel))
         if self.embed not in ("context", "context_reward"):
             raise InvalidInputError(f'embed must be "context" or "context_reward", got {self.embed!r}')
         if self.reward_length_scale is not None:
-            scale = positive("reward_length_scale", self.reward_length_scale)
-            object.__setattr__(self, "reward_length_scale", scale)
+            self._set(reward_length_scale=positive("reward_length_scale", self.reward_length_scale))
 
     def bound(self, context_kernel: Kernel, ridge: float, weighting: Weighting) -> Estimated:
         """With the context kernel as k', if none was given."""

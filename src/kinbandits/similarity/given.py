@@ -28,10 +28,6 @@ class Independent(Similarity):
            [0., 1.]])
     """
 
-    @property
-    def keeps_apart(self) -> bool:
-        return True
-
     def matrix(self, history: History) -> Matrix:
         return np.eye(history.n_arms)
 
@@ -61,7 +57,7 @@ class Mixed(Similarity):
     mu: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", real("mu", self.mu))
+        self._set(mu=real("mu", self.mu))
         if not -1.0 <= self.mu <= 1.0:
             raise InvalidInputError(f"mu must be between -1/(number of arms - 1) and 1, got {self.mu!r}")
 
@@ -127,13 +123,12 @@ class Known(Similarity):
             raise InvalidInputError(
                 "Known takes a matrix, or a kernel with descriptors (one row per arm), or descriptors alone"
             )
-        object.__setattr__(self, "given", None if matrix is None else _known_matrix(matrix))
-        object.__setattr__(self, "descriptors", None if descriptors is None else _descriptors(descriptors))
-        object.__setattr__(self, "kernel", None)
+        self._set(given=None if matrix is None else _known_matrix(matrix), kernel=None)
+        self._set(descriptors=None if descriptors is None else _descriptors(descriptors))
         if self.descriptors is not None:
             found = as_kernel_or_rule(Median() if kernel is None else kernel)
             fitted = found.fit(self.descriptors) if isinstance(found, KernelRule) else found
-            object.__setattr__(self, "kernel", fitted)
+            self._set(kernel=fitted)
             self.kernel.check_features(self.descriptors.shape[1])
             check_psd("the similarity of the descriptors", self._matrix)
 
@@ -241,7 +236,7 @@ class Graph(Similarity):
         if (adjacency < 0).any():
             raise InvalidInputError(f"adjacency must not be negative, got {adjacency.min():.6g}")
         np.fill_diagonal(adjacency, 0.0)
-        object.__setattr__(self, "adjacency", frozen_array(adjacency))
+        self._set(adjacency=frozen_array(adjacency))
 
     @property
     def arm_argument(self) -> str:
@@ -285,15 +280,11 @@ class Settled(Similarity):
     chosen: Any
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "chosen", frozen_array(self.chosen))
+        self._set(chosen=frozen_array(self.chosen))
 
     def check_arms(self, n_arms: int) -> None:
         if len(self.chosen) != n_arms:
             raise InvalidInputError(f"Settled: {len(self.chosen)} rows, but there are {n_arms} arms")
-
-    @property
-    def keeps_apart(self) -> bool:
-        return bool(np.count_nonzero(self.chosen) == np.count_nonzero(np.diag(self.chosen)))
 
     def matrix(self, history: History) -> Matrix:
         return np.array(self.chosen)
