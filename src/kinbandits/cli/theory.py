@@ -1,4 +1,4 @@
-"""``kinbandits theory``: the bounds, and runs held against them."""
+"""``kinbandits theory``: the bounds, and runs beside them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def theory(
     jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
-    """Draw the paper's bounds, and hold real runs against them.
+    """Draw the paper's bounds, and real runs beside them.
 
-    Writes a page with five figures: log g and the regret bound against the similarity of arms; log g, ranks and
+    Writes a page with six figures: log g and the regret bound against the similarity of arms; log g, ranks and
     bounds along a run; regret of SupKMTL-UCB and KMTL-UCB under Theorem 1's bound; widths between their bounds;
-    regret against similarity, with and without sharing. Needs no network.
+    regret against similarity, with and without sharing; what a wrong similarity costs. Needs no network.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""One HTML page on the theory: bounds, and runs held against them, with a paragraph on each picture."""
+"""One HTML page on the theory: bounds, and runs beside them, with a paragraph on each picture."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kinbandits.report.html import FORMATS, Section, one_line, write_page
 
 _LEAD = (
     'The bounds of "Multi-Task Learning for Contextual Bandits" (Deshmukh, Dogan and Scott, 2017) as '
-    "kinbandits.theory computes them, and real runs held against them. Runs are on problems built in the RKHS, "
+    "kinbandits.theory computes them, and real runs beside them. Runs are on problems built in the RKHS, "
     f"where f* and its norm are known; regret is expected regret; logarithms are natural; δ = {DELTA}."
 )
 STEPS = ("curves", "regret", "widths", "effect", "wrong similarity", "page")

@@ -1,4 +1,4 @@
-"""The numbers behind the theory's pictures: curves of the bounds, and real runs held against them.
+"""The numbers behind the theory's pictures: curves of the bounds, and real runs beside them.
 
 Everything is computed from `RKHSProblem`, where the conditions of the theorems hold and f* is known, so that
 regret is expected regret. Notation as in `kinbandits.theory`.

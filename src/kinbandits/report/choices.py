@@ -1,4 +1,4 @@
-"""A picture of `policy.similarity_report()`: what an adaptive similarity chose over time, and what spoke for it."""
+"""A picture of `policy.similarity_report()`: what an adaptive similarity chose over time, and why."""
 
 from __future__ import annotations
 
