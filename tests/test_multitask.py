@@ -110,7 +110,7 @@ def test_bad_input() -> None:
         (lambda: model.fit(X, y, tasks + 0.5), "must be names"),
         (lambda: clone(model).set_params(ridge=0.0).fit(X, y), "ridge must be greater than 0"),
         (lambda: clone(model).set_params(weighting="odd").fit(X, y), "weighting must be"),
-        (lambda: model.set_params(context_kernel__width=1.0), "RBF has no 'width'"),
+        (lambda: model.set_params(context_kernel__width=1.0), "RBF has no setting 'width'"),
         (lambda: clone(model).fit(X, y).predict(X, tasks), "fitted without tasks"),
         (
             lambda: clone(model).set_params(similarity=kb.Known(np.eye(2))).fit(X, y, tasks),
