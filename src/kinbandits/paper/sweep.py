@@ -17,7 +17,7 @@ from kinbandits.paper.claims import MARGIN, tost
 from kinbandits.paper.protocol import COUNTS, EST, IND, NAMES, SWEEPS, sweep_name
 from kinbandits.presets import MULTIPLIER, PAPER
 from kinbandits.report.results import Results, RunGroup
-from kinbandits.report.statistics import Comparison, compare, half_width
+from kinbandits.report.statistics import Paired, compare, half_width
 
 __all__ = ["Control", "CountEffect", "SweepPoint", "controls", "count_effects", "sweep_points"]
 
@@ -95,7 +95,7 @@ class Control:
     multiplier: float
     first_mean: float
     second_mean: float
-    paired: Comparison
+    paired: Paired
     equal: float
 
     @property

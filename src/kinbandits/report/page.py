@@ -106,7 +106,7 @@ def show_p(value: float) -> str:
     return "–" if not np.isfinite(value) else ("< 0.001" if value < 0.001 else f"{value:.3f}")
 
 
-def show_paired(c: Comparison) -> tuple[str, str, str]:
+def show_paired(c: Paired) -> tuple[str, str, str]:
     """Difference, 95 % interval, and better / equal / worse."""
     interval = f"{show_signed(c.low)} to {show_signed(c.high)}"
     return show_signed(c.difference), interval, f"{c.wins} / {c.ties} / {c.losses}"
