@@ -226,3 +226,93 @@ def test_rounds_with_candidates_of_their_own() -> None:
     found = evaluate_policy(log, lambda: kb.KMTLUCB(["a", "b", "c"], context_kernel=kb.RBF(), epsilon=0.2))
     assert found.n == 20
     assert str(found).startswith("estimator")
+
+
+# -- tables -------------------------------------------------------------------------------------------
+
+
+def frame(library: str, n: int = 60, **columns: object) -> object:
+    rng = np.random.default_rng(3)
+    arms = rng.choice(["a", "b", "c"], n)
+    data = {
+        "item": arms.tolist(),
+        "clicked": (rng.random(n) < 0.3 + 0.4 * (arms == "b")).astype(float),
+        "p": np.full(n, 1 / 3),
+        "age": rng.random(n),
+        "hour": rng.integers(24, size=n),
+    } | columns
+    if library == "pyarrow":
+        return pytest.importorskip("pyarrow").table(data)
+    return pytest.importorskip(library).DataFrame(data)
+
+
+NAMED = {"arm": "item", "reward": "clicked", "propensity": "p"}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_table_is_a_log(library: str) -> None:
+    log = LoggedRounds.from_frame(frame(library), **NAMED)
+    assert log.arms() == list(frame("pandas")["item"])
+    assert log.played_contexts().shape == (60, 2)
+    assert log.candidates[0] == ["a", "b", "c"]
+    found = evaluate_policy(log, lambda: kb.KMTLUCB(["a", "b", "c"], ridge=0.3))
+    by_hand = LoggedRounds(log.contexts, log.candidates, log.chosen, log.rewards, [1 / 3] * 60)
+    assert found == evaluate_policy(by_hand, lambda: kb.KMTLUCB(["a", "b", "c"], ridge=0.3))
+
+
+def test_a_table_may_leave_things_out() -> None:
+    import pandas as pd
+
+    table = frame("pandas").drop(columns="p")
+    log = LoggedRounds.from_frame(table, arm="item", reward="clicked", propensity=None, contexts=["age"])
+    assert log.propensities == [1 / 3] * 60
+    assert log.played_contexts().shape == (60, 1)
+    more = table.assign(item=pd.Categorical(table["item"], categories=["c", "b", "a", "new"]))
+    log = LoggedRounds.from_frame(more, arm="item", reward="clicked", propensity=None)
+    assert log.candidates[0] == ["c", "b", "a", "new"]
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda f: LoggedRounds.from_frame(f.to_numpy(), **NAMED), "frame must be a table"),
+        (lambda f: LoggedRounds.from_frame(f.head(0), **NAMED), "no rows"),
+        (
+            lambda f: LoggedRounds.from_frame(f, **{**NAMED, "arm": "article"}),
+            "arm is 'article', but the columns are",
+        ),
+        (lambda f: LoggedRounds.from_frame(f, **{**NAMED, "reward": "p", "propensity": "clicked"}), "swapped"),
+        (lambda f: LoggedRounds.from_frame(f, **NAMED, arms=["a", "b"]), "holds arm 'c', which is not among"),
+        (lambda f: evaluate_policy(f, lambda: kb.KMTLUCB(3)), "from_frame"),
+        (lambda f: evaluate_policy(lambda: kb.KMTLUCB(3), LoggedRounds.from_frame(f, **NAMED)), "are swapped"),
+        (lambda f: evaluate_policy(LoggedRounds.from_frame(f, **NAMED), kb.KMTLUCB(3)), "makes a new policy"),
+        (lambda f: estimate(f["p"], f["clicked"], [0] * 60, [[1.0]] * 60), "are the two swapped"),
+    ],
+)
+def test_wrong_tables_and_swapped_arguments_are_named(call, match) -> None:
+    with pytest.raises((TypeError, ValueError), match=match):
+        call(frame("pandas"))
+
+
+def test_means_are_those_of_predict() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5, 1, 2))
+    for engine in ("exact", "naive", kb.Budgeted(points=20)):
+        policy = kb.KMTLUCB(4, engine=engine)
+        np.testing.assert_allclose(policy.means(X), policy.predict(X).mean)
+        policy.observe(rng.integers(3, size=40), rng.normal(size=(40, 2)), rng.random(40))
+        np.testing.assert_allclose(policy.means(X), policy.predict(X).mean, atol=1e-7)
+
+
+def test_the_model_of_a_fold_is_the_policy_with_other_rows() -> None:
+    rng = np.random.default_rng(0)
+    arms, X, r = rng.integers(3, size=60), rng.normal(size=(60, 2)), rng.random(60)
+    policy = kb.KMTLUCB(3, ridge=0.2, similarity=kb.Mixed(0.4), context_kernel=kb.RBF())
+    policy.observe(arms[:30], X[:30], r[:30])
+    other = kb.KMTLUCB(3, ridge=0.2, similarity=kb.Mixed(0.4), context_kernel=kb.RBF())
+    other.observe(arms[10:], X[10:], r[10:])
+    found = policy.relearned(arms[10:].tolist(), X[10:], r[10:])
+    np.testing.assert_allclose(found.means(X[:5, None]), other.means(X[:5, None]), atol=1e-9)
+    with pytest.raises(TypeError, match="frozen"):
+        found.observe([0], [[0.0, 0.0]], [1.0])
+    assert policy.n_observations == 30

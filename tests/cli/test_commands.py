@@ -242,3 +242,17 @@ def test_output_can_be_cut_off():
 def test_completion_knows_data_sets():
     assert data._complete("p") == ["pendigits"]
     assert len(data._complete("")) == 7
+
+
+def test_a_table_is_evaluated(run, tmp_path):
+    rows = [f"{'ab'[i % 2]},{i % 3 // 2},0.5,0.{i % 7}\n" for i in range(60)]
+    (tmp_path / "log.csv").write_text("item,clicked,p,age\n" + "".join(rows))
+    columns = ("--arm", "item", "--reward", "clicked", "--propensity", "p")
+    code, out, _ = run("evaluate", tmp_path / "log.csv", *columns)
+    assert code == 0
+    assert "dr " in out
+    code, _, errors = run("evaluate", tmp_path / "log.csv")
+    assert code == 1
+    assert "arm is 'arm', but the columns are item, clicked, p, age" in errors
+    code, _, errors = run("evaluate", tmp_path / "news.sqlite3")
+    assert code == 1

@@ -233,6 +233,16 @@ class KMTLUCB(RegressionPolicy):
         other._learns = False
         return other
 
+    def relearned(self, arms: Sequence[ArmName], contexts: Matrix, rewards: Vector) -> Self:
+        """A frozen policy that knows these rows in place of its own, with kernel, similarity and noise of now."""
+        other = super().copy()
+        settings = self.regression.settings
+        terms = settings.terms.with_similarities([Settled(K) for K in self.regression.similarity_matrices])
+        rows = History.of(self.n_arms, self._arm_indices(list(arms)), contexts, self._scale.learned(rewards))
+        other.regression = make_regression(self._engine, replace(settings, terms=terms), rows)
+        other._learns = False
+        return other
+
     def __repr__(self) -> str:
         from kinbandits.policies.display import text_repr
 

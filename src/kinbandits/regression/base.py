@@ -255,6 +255,19 @@ class Regression(ABC):
             width[:, cold] = self.settings.width(prior[:, cold], np.zeros(1))
         return Prediction(mean, width)
 
+    def means(self, query: Query) -> Matrix:
+        """The means alone, (R, k): a sum over the rows, where widths would need the inverse."""
+        if not query.shape[0] or not len(self.history):
+            return self.predict(query).mean
+        rounds, dual = [], self.dual()
+        step = max(1, 2**22 // (len(dual) * query.shape[1]))
+        for start in range(0, len(query.contexts), step):
+            part = Query(query.arms, query.contexts[start : start + step])
+            rounds.append((dual @ self._columns(part)).reshape(part.shape))
+        mean = np.concatenate(rounds)
+        mean[:, self._cold(query.arms)] = 0.0
+        return mean
+
     def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
         """Which candidates have the largest mean + exploration * width of their round, (R, k).
 

@@ -1,4 +1,4 @@
-"""Off-policy evaluation: what another policy would have earned, told from a log.
+"""Estimators of what another policy would have earned, with intervals.
 
 Notation
     n                 rows of the log
@@ -25,11 +25,7 @@ Intervals
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,9 +35,8 @@ from kinbandits._html import html_table
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError
-from kinbandits.policies import KMTLUCB, Policy
 
-__all__ = ["Estimate", "Evaluation", "LoggedRounds", "estimate", "evaluate_policy"]
+__all__ = ["Estimate", "Evaluation", "estimate"]
 
 
 @dataclass(frozen=True)
@@ -237,121 +232,13 @@ def _checked(
             f"{played.shape}, {pi.shape}"
         )
     if p.min() <= 0.0 or p.max() > 1.0 + 1e-12:
-        raise InvalidInputError(f"propensities must be above 0 and at most 1; they are in [{p.min()}, {p.max()}]")
+        swapped = r.min() > 0.0 and r.max() <= 1.0
+        hint = "; the rewards could be propensities: are the two swapped?" if swapped else ""
+        raise InvalidInputError(
+            f"propensities must be above 0 and at most 1; they are in [{p.min()}, {p.max()}]{hint}"
+        )
     if not np.issubdtype(played.dtype, np.integer) or played.min() < 0 or played.max() >= pi.shape[1]:
         raise InvalidInputError(f"chosen must be whole numbers from 0 to {pi.shape[1] - 1}")
     if pi.min() < -1e-12 or np.abs(pi.sum(axis=1) - 1.0).max() > 1e-9:
         raise InvalidInputError("each row of target must be probabilities that sum to 1")
     return r, p, pi, played.astype(np.intp)
-
-
-# -- logs and policies ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class LoggedRounds:
-    """Rounds of a log, each with its own candidates.
-
-    Attributes:
-        contexts: per round (d,) or (k, d).
-        candidates: per round the names of the arms that could be chosen.
-        chosen: per round which candidate was played.
-        rewards, propensities: per round.
-    """
-
-    contexts: Sequence[Any]
-    candidates: Sequence[Sequence[str | int]]
-    chosen: Sequence[int]
-    rewards: Sequence[float]
-    propensities: Sequence[float]
-
-    def __len__(self) -> int:
-        return len(self.rewards)
-
-    def __getitem__(self, rows: slice) -> LoggedRounds:
-        return LoggedRounds(
-            self.contexts[rows],
-            self.candidates[rows],
-            self.chosen[rows],
-            self.rewards[rows],
-            self.propensities[rows],
-        )
-
-    def arms(self) -> list[str | int]:
-        """The arm played in each round."""
-        return [c[i] for c, i in zip(self.candidates, self.chosen, strict=True)]
-
-    def played_contexts(self) -> Matrix:
-        """The context of the candidate played in each round, (n, d)."""
-        rows = []
-        for context, i in zip(self.contexts, self.chosen, strict=True):
-            x = np.asarray(context, dtype=np.float64)
-            rows.append(x if x.ndim == 1 else x[i if len(x) > 1 else 0])
-        return np.array(rows)
-
-    def teach(self, policy: Policy) -> None:
-        """Let a policy learn all rounds."""
-        if len(self):
-            policy.observe(self.arms(), self.played_contexts(), self.rewards)
-
-    def table(self, ask: Callable[[Matrix, list[str | int]], Matrix]) -> Matrix:
-        """(n, k) numbers from a function of contexts (R, 1 or k, d) and candidates, like rounds at once."""
-        groups: dict[Any, list[int]] = {}
-        for i, (context, names) in enumerate(zip(self.contexts, self.candidates, strict=True)):
-            groups.setdefault((np.shape(context), tuple(names)), []).append(i)
-        result = np.zeros((len(self), max(map(len, self.candidates))))
-        for (shape, names), members in groups.items():
-            contexts = np.array([self.contexts[i] for i in members], dtype=np.float64)
-            if len(shape) == 1:
-                contexts = contexts[:, None, :]
-            result[members, : len(names)] = ask(contexts, list(names))
-        return result
-
-
-def evaluate_policy(
-    log: LoggedRounds,
-    make_policy: Callable[[], KMTLUCB],
-    *,
-    train: float = 0.5,
-    folds: int = 5,
-    level: float = 0.95,
-    reward_range: tuple[float, float] | None = None,
-) -> Evaluation:
-    """What a policy would earn, once it has learned the first part of a log and stays as it is.
-
-    The first ``train`` of the rounds teach the policy; the others tell what it would have earned there. The model
-    of ``direct`` and ``dr`` is kernel ridge regression with the policy's own kernels, taught with the first part
-    and all folds of the second but the one it is used on.
-
-    Args:
-        log: rounds in order of time.
-        make_policy: makes a new, untaught policy.
-        train: which part teaches.
-        folds: of the cross-fitting.
-        level: of the intervals.
-        reward_range: (lowest, highest) possible reward, as for `estimate`.
-    """
-    train = real("train", train)
-    cut = int(len(log) * train)
-    if not 0 < cut < len(log) - folds:
-        raise InvalidInputError(
-            f"train={train} of {len(log)} rounds leaves too few to learn from or to evaluate with {folds} folds"
-        )
-    past, rest = log[:cut], log[cut:]
-    policy = make_policy()
-    past.teach(policy)
-    target = rest.table(policy.frozen().probabilities)
-    model = np.zeros_like(target)
-    edges = np.linspace(0, len(rest), folds + 1).astype(int)
-    for start, end in itertools.pairwise(edges.tolist()):
-        fitted = make_policy()
-        for part in (past, rest[:start], rest[end:]):
-            part.teach(fitted)
-        means = rest[start:end].table(partial(_means, fitted.frozen()))
-        model[start:end, : means.shape[1]] = means
-    chosen = np.array(rest.chosen)
-    return estimate(rest.rewards, rest.propensities, chosen, target, model, level=level, reward_range=reward_range)
-
-
-def _means(policy: KMTLUCB, contexts: Matrix, names: list[str | int]) -> Matrix:
-    return policy.predict(contexts, names).mean
