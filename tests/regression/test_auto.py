@@ -50,6 +50,28 @@ def test_decisions_are_continuous_across_the_change(early, similarity, tmp_path)
     np.testing.assert_allclose(again.predict(X[0]).mean, changing.predict(X[0]).mean, rtol=1e-12)
 
 
+def test_budgeted_after_so_many_rows(tmp_path):
+    """``after`` says when, ``points`` how many; a loaded policy and a copy go on alike."""
+    X, f = stream(400)
+    engine = kb.Budgeted(points=40, after=100)
+    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(), similarity=kb.Mixed(0.5), engine=engine)
+    exact = kb.KMTLUCB(3, context_kernel=kb.RBF(), similarity=kb.Mixed(0.5), engine="exact")
+    arms = np.arange(400) % 3
+    for i in range(100):
+        for p in (policy, exact):
+            p.observe(arms[i : i + 1], X[i : i + 1], f[i, arms[i : i + 1]])
+    np.testing.assert_allclose(policy.predict(X[0]), exact.predict(X[0]), rtol=1e-9)
+    for i in range(100, 400):
+        policy.observe(arms[i : i + 1], X[i : i + 1], f[i, arms[i : i + 1]])
+    assert policy.engine_report()["points"] == 40
+    policy.save(tmp_path / "p.zip")
+    again = kb.load(tmp_path / "p.zip")
+    assert again.engine == engine
+    np.testing.assert_allclose(again.predict(X[0]), policy.predict(X[0]), rtol=1e-12)
+    with pytest.raises(ValueError, match="after"):
+        kb.Budgeted(after=-1)
+
+
 def test_a_feature_map_stays_exact(early):
     X, f = stream(200)
     policy = kb.baselines.LinUCB(3)

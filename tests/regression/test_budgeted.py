@@ -499,3 +499,18 @@ def test_regret_is_no_worse_than_kors_at_equal_size():
                     policy.update(decision, reward)
                     totals[name] += 1.0 - reward
     assert totals["budgeted"] <= totals["kors"]
+
+
+@pytest.mark.parametrize("similarity", [kb.Independent(), kb.Mixed(0.5), kb.Pooled(), kb.Estimated()])
+def test_a_frozen_dictionary_reads_the_same_by_arm(similarity):
+    """One product for all candidates gives the numbers that one for each gives; an arm may have no point."""
+    rng = np.random.default_rng(0)
+    policy = kb.KMTLUCB(6, context_kernel=kb.RBF(2.0), similarity=similarity, engine=kb.Budgeted(points=80))
+    policy.observe(rng.integers(5, size=300), rng.normal(size=(300, 2)), rng.random(300))
+    policy.observe([4, 0], rng.normal(size=(2, 2)), [1.0, 0.0])
+    frozen = policy.frozen()
+    for shape in ((7, 1, 2), (1, 1, 2), (3, 4, 2)):
+        X = rng.normal(size=shape)
+        arms = [5, 0, 3, 1] if shape[1] == 4 else [5, 2, 0]
+        for found, wanted in zip(frozen.predict(X, arms), policy.predict(X, arms), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-10)

@@ -107,7 +107,7 @@ class SupKMTLUCB(KernelPolicy):
         self.ridge = positive("ridge", ridge)
         self.candidates = self.n_arms if candidates is None else as_int("candidates", candidates, 1)
         self.engine = engine
-        name, points = engine_name(engine)
+        name, points, after = engine_name(engine)
         if kernel is not None and (context_kernel is not None or similarity is not None):
             raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
         if kernel is None:
@@ -117,7 +117,7 @@ class SupKMTLUCB(KernelPolicy):
             )
         self.terms = _fixed(as_terms(kernel), self.n_arms)
         # BaseKMTL-UCB is the unweighted estimator, and every arm has the ordinary posterior.
-        settings = RegressionSettings(self.terms, self.ridge, "uniform", "borrow", budget=points)
+        settings = RegressionSettings(self.terms, self.ridge, "uniform", "borrow", None, points, after)
         # line 3: Psi^q <- empty for all q
         self._regressions = [
             make_regression(name, settings, History(self.n_arms)) for _ in range(theory.n_stages(self.horizon))

@@ -71,7 +71,8 @@ class KMTLUCB(RegressionPolicy):
             from its kin (``"borrow"``); ``"auto"`` borrows where arms have descriptors, and
             where `Adaptive` averages.
         engine: ``"auto"`` (exact for the first 5,000 rows, then a dictionary of 1,000 points), ``"exact"``,
-            ``Budgeted(points=256)`` (constant cost and memory) or ``"naive"`` (the formula, literally; slow).
+            ``Budgeted(points=256, after=0)`` (constant cost and memory, exact before) or ``"naive"`` (the formula,
+            literally; slow).
         memory: None remembers everything; ``Window(size)`` and ``Forgetting(half_life)`` follow a changing world.
         epsilon: with this probability, play a uniformly random candidate. Propensities are exact.
         tie_break: ``"random"``, or ``"first"`` as numpy.argmax.
@@ -114,7 +115,7 @@ class KMTLUCB(RegressionPolicy):
     ) -> None:
         super().__init__(arms, epsilon=epsilon, tie_break=tie_break, seed=seed, pending=pending)
         self.memory, self.engine = as_memory(memory), engine
-        self._engine, self._points = engine_name(engine)
+        self._engine, self._points, self._after = engine_name(engine)
         usual = defaults(
             learns_similarity=self._can_learn_similarity(),
             rewards=as_rewards(rewards),
@@ -276,7 +277,8 @@ class KMTLUCB(RegressionPolicy):
             cold_start = "borrow" if kin else "explore"
         ridge = self.ridge if self._noise is None else self._noise.ridge
         assert isinstance(ridge, float)
-        return RegressionSettings(fitted, ridge, self.weighting, cold_start, self.memory, self._points)
+        settled = fitted, ridge, self.weighting, cold_start, self.memory
+        return RegressionSettings(*settled, self._points, self._after)
 
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
         if not self._learns:

@@ -1,10 +1,10 @@
 """``engine="auto"``: exact while that is affordable, then budgeted.
 
-From `CHANGEOVER` rows on a budgeted model is built of all of them, in pieces of bounded work, one with each row
-learned (`budgeted.build`); then it learns what came meanwhile, some rows with each. Until it has caught up the
-exact engine answers. Pieces are counted, not timed: a replay, a copy and a loaded policy change over at the same
-row with the same model. Many rows at once that lead past the change are learned by the budgeted engine alone, as a
-block.
+From `CHANGEOVER` rows on (or as many as the settings say) a budgeted model is built of all of them, in pieces of
+bounded work, one with each row learned (`budgeted.build`); then it learns what came meanwhile, some rows with each.
+Until it has caught up the exact engine answers. Pieces are counted, not timed: a replay, a copy and a loaded policy
+change over at the same row with the same model. Many rows at once that lead past the change are learned by the
+budgeted engine alone, as a block.
 
 How far the decisions agree across the change is a test (`tests/regression/test_auto.py`). Kernels with a finite
 feature map stay exact: there the exact engine's cost does not grow either. A similarity that changes in steps stays
@@ -24,7 +24,7 @@ from kinbandits.regression.base import Regression, RegressionSettings
 from kinbandits.regression.budgeted import BudgetedRegression, Model, Sliced, built, largest_budget
 from kinbandits.regression.exact import ExactRegression
 from kinbandits.regression.exact.features import FeatureRegression
-from kinbandits.terms import Terms, TermsTracker
+from kinbandits.terms import TermsTracker
 
 CHANGEOVER = 5000  # rows: the paper's longest experiments (T = 4000) stay exact
 LEAST_BUDGET = 1000
@@ -86,9 +86,14 @@ class AutoRegression(ExactRegression):
     _change: Change | None = None
     _stays = False  # nobody took what was ready
 
+    @property
+    def changeover(self) -> int:
+        """Rows from which on the change begins."""
+        return _changeover(self.settings)
+
     def _build(self) -> None:
         self.ready, self._change = None, None
-        if len(self.history) > CHANGEOVER + MANY:
+        if len(self.history) > self.changeover + MANY:
             settings = self._budgeted(self.history)
             if not stays_exact(settings, self.history):
                 self.ready = BudgetedRegression(settings, self.history)
@@ -114,7 +119,7 @@ class AutoRegression(ExactRegression):
 
     def _hurried(self, more: int) -> bool:
         """Whether these many rows more may be learned as a block, the exact engine being dearer."""
-        if len(self.history) + more <= CHANGEOVER:
+        if len(self.history) + more <= self.changeover:
             return False
         memory = self.settings.memory
         return more > MANY if memory is None else memory.rows is None
@@ -122,7 +127,7 @@ class AutoRegression(ExactRegression):
     def _advanced(self) -> BudgetedRegression | None:
         """The change a piece further; what is ready."""
         if self._change is None:
-            if len(self.history) <= CHANGEOVER or self.settings.memory is not None or not self.grows:
+            if len(self.history) <= self.changeover or self.settings.memory is not None or not self.grows:
                 return None
             self._change = Change(self._budgeted(self.history), self.history, len(self.history))
         try:
@@ -138,8 +143,9 @@ class AutoRegression(ExactRegression):
         """The settings after the change."""
         terms = self.settings.terms
         if any(t.similarity.steps for t in terms):
-            known = history is self.history and len(history) <= CHANGEOVER + MANY
-            matrices = self.similarity_matrices if known else _chosen(terms, history)
+            known = history is self.history and len(history) <= self.changeover + MANY
+            rows = min(len(history), self.changeover)
+            matrices = self.similarity_matrices if known else TermsTracker(terms, history.head(rows)).matrices
             terms = terms.settled(matrices)
         return budgeted_settings(dataclasses.replace(self.settings, terms=terms), history.n_arms)
 
@@ -181,14 +187,13 @@ def stays_exact(settings: RegressionSettings, history: History) -> bool:
     return rows is not None and len(history) >= rows
 
 
-def _chosen(terms: Terms, history: History) -> list[Matrix]:
-    """The similarity as it would be at the change."""
-    return TermsTracker(terms, history.head(min(len(history), CHANGEOVER))).matrices
+def _changeover(settings: RegressionSettings) -> int:
+    return CHANGEOVER if settings.changeover is None else settings.changeover
 
 
 def budgeted_settings(settings: RegressionSettings, n_arms: int, points: int = 0) -> RegressionSettings:
-    """The settings after the change: as many points as asked for, `LEAST_BUDGET` at least, if they fit."""
-    budget = max(settings.budget, LEAST_BUDGET)
+    """The settings after the change: the points asked for (of "auto", `LEAST_BUDGET` at least), if they fit."""
+    budget = max(settings.budget, LEAST_BUDGET) if settings.changeover is None else settings.budget
     return dataclasses.replace(
         settings, budget=max(points, min(budget, largest_budget(settings, n_arms, MOST_SUMS)))
     )

@@ -80,6 +80,7 @@ class RegressionSettings:
             posterior through k_Z (``"borrow"``).
         memory: what becomes of old rows; None remembers them all.
         budget: dictionary points, for the engines that have a dictionary.
+        changeover: rows after which ``"auto"`` goes over to the budgeted engine; None is its own number.
     """
 
     terms: Terms
@@ -88,6 +89,7 @@ class RegressionSettings:
     cold_start: ColdStart
     memory: Memory | None = None
     budget: int = 256
+    changeover: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", self.terms.bound(self.ridge, self.weighting))

@@ -19,6 +19,7 @@ from kinbandits.regression.base import Query, Regression, RegressionSettings
 from kinbandits.regression.budgeted import saved
 from kinbandits.regression.budgeted.arms import add_arm, remove_arm
 from kinbandits.regression.budgeted.build import built
+from kinbandits.regression.budgeted.by_arm import ByArm
 from kinbandits.regression.budgeted.model import Model
 from kinbandits.regression.budgeted.report import budget_report, warn_if_small
 from kinbandits.regression.budgeted.slices import finished
@@ -40,6 +41,7 @@ class BudgetedRegression(Regression):
         self._K_arms = TermsTracker(settings.terms, History(history.n_arms)).matrices
         self._root: Matrix | None = None
         self._root_at = -1  # the refresh it belongs to
+        self._by_arm: ByArm | None = None  # of one that only reads
         self._teach(history.arms, history.contexts, history.rewards, history.forgotten)
         if len(history):
             self._check()
@@ -136,6 +138,12 @@ class BudgetedRegression(Regression):
 
     # -- reading --------------------------------------------------------------------------------
 
+    def frozen(self) -> Regression:
+        """A copy that only reads, with its points in order of their arms."""
+        other = self.copy()
+        other._by_arm = ByArm.of(other.model)
+        return other
+
     def _low_rank(self, model: Model) -> Matrix | None:
         """U with K_arm = U U', where that is worth it (many arms, few dimensions)."""
         if len(model.points.K_arms) > 1:
@@ -148,6 +156,9 @@ class BudgetedRegression(Regression):
         prior, model = self._prior(query), self.model
         if model is None or not model.size:
             return np.zeros(query.shape), self.settings.width(prior, np.zeros(1))
+        if self._by_arm is not None and query.shared:
+            mean, forms = self._by_arm.read(query)
+            return mean, self.settings.width(prior, self.settings.ridge * forms)
         rounds, k = query.shape
         points, posterior = model.points, model.posterior
         root = self._low_rank(model) if query.shared else None
