@@ -72,6 +72,20 @@ def test_budgeted_after_so_many_rows(tmp_path):
         kb.Budgeted(after=-1)
 
 
+def test_a_saved_exact_policy_beyond_the_change_comes_back_ready(monkeypatch, tmp_path):
+    """Rows learned by few calls are few pieces of the change: it may be saved long after the change began."""
+    monkeypatch.setattr(auto, "MANY", 20)
+    X, f = stream(200)
+    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(), similarity=kb.Mixed(0.5), engine=kb.Budgeted(40, after=100))
+    for low in range(0, 200, 20):
+        policy.observe(np.arange(20) % 3, X[low : low + 20], f[low : low + 20, 0])
+    assert policy.regression.changes_within(2)
+    policy.save(tmp_path / "p.zip")
+    again = kb.load(tmp_path / "p.zip")
+    again.observe([0], X[:1], [0.5])
+    assert again.engine_report()["points"] == 40
+
+
 def test_a_feature_map_stays_exact(early):
     X, f = stream(200)
     policy = kb.baselines.LinUCB(3)

@@ -259,11 +259,14 @@ def test_the_last_two_arms_are_not_both_retired(postgres_url: str) -> None:
         store.close()
 
 
-def test_the_last_slice_is_published_and_rows_learned_together_are_learned_alike(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["exact", {"type": "Budgeted", "points": 45, "after": 50}])
+def test_rows_learned_in_slices_together_or_in_bulk_are_learned_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Any
+) -> None:
     import numpy as np
 
     store = open_store(str(tmp_path / "log.sqlite3"))
-    options = Settings(policy={**POLICY, "similarity": {"type": "Adaptive", "first": 20}})
+    options = Settings(policy={**POLICY, "similarity": {"type": "Adaptive", "first": 20}, "engine": engine})
     engine = Engine(store, options)
     engine.start()
     rng = np.random.default_rng(0)
@@ -280,6 +283,16 @@ def test_the_last_slice_is_published_and_rows_learned_together_are_learned_alike
         np.testing.assert_allclose(
             learner.policy.predict([0.3, 0.4]).mean, engine.serving.policy.predict([0.3, 0.4]).mean, rtol=1e-8
         )
+    store.drop_snapshots()
+    monkeypatch.setattr("kinbandits.service.learner._BULK", 50)
+    monkeypatch.setattr("kinbandits.regression.auto.MANY", 10)
+    told: list[int] = []
+    bulk = follow(store, options, lambda done, of: told.append(done))
+    assert bulk.policy.n_observations == 90
+    assert told[-1] == 180
+    np.testing.assert_allclose(
+        bulk.policy.predict([0.3, 0.4]).mean, engine.serving.policy.predict([0.3, 0.4]).mean, atol=0.1
+    )
     store.close()
 
 

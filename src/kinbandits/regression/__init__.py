@@ -49,4 +49,4 @@ def restore_regression(
     if engine == "auto" and "next_check" in data:  # it had changed over
         points = len(arrays.get("dictionary_arms", ()))
         engine, settings = "budgeted", budgeted_settings(settings, data["n_arms"], points)
-    return make_regression(engine, settings, empty).restored(data, arrays)
+    return changed_over(make_regression(engine, settings, empty).restored(data, arrays))

@@ -343,6 +343,10 @@ class Regression(ABC):
         """
         return self.copy()
 
+    def changes_within(self, more: int) -> bool:
+        """Whether another engine takes over, row by row, while it learns so many rows."""
+        return False
+
     def _cold(self, arms: Indices) -> Mask:
         """Which of these arms are to be explored without looking at others."""
         if self.settings.cold_start == "borrow":

@@ -28,6 +28,8 @@ from kinbandits.service.features import Feature
 from kinbandits.service.rules import LARGEST, MOST_FEATURES, check_arms
 
 EPSILON = 0.05  # the service's default floor: every candidate is played, so that the log can be evaluated
+# The service's default engine: exact models cost rows squared a decision, and rows cubed where similarities change.
+ENGINE = {"type": "Budgeted", "points": 1000, "after": 2000}
 
 
 class ServiceSettings(BaseModel):
@@ -89,14 +91,18 @@ class Settings(BaseModel):
     service: ServiceSettings = ServiceSettings()
 
     def build(self) -> KMTLUCB:
-        """A new policy. Without a word about epsilon, it has the service's floor."""
-        policy = build_policy({"epsilon": EPSILON, **self.policy})
+        """A new policy. Where nothing is said of epsilon and engine, they are the service's own."""
+        policy = build_policy(self._with_defaults)
         check_arms(policy.arms)
         return policy
 
+    @property
+    def _with_defaults(self) -> dict[str, Any]:
+        return {"epsilon": EPSILON, "engine": ENGINE, **self.policy}
+
     def fingerprint(self) -> str:
         """A digest of what the model depends on, defaults too; a snapshot of other settings is not used."""
-        built_with = [{"epsilon": EPSILON, **self.policy}, defaults_as_data(), self.service.n_features]
+        built_with = [self._with_defaults, defaults_as_data(), self.service.n_features]
         text = json.dumps(built_with, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

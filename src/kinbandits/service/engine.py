@@ -28,7 +28,7 @@ from kinbandits.service.store import Store
 
 log = logging.getLogger("kinbandits.service")
 
-_TO_STOP = 8.0  # seconds in which the threads must have ended
+_TO_STOP = 6.0  # seconds in which the threads must have ended
 
 
 class Engine:
@@ -70,14 +70,16 @@ class Engine:
             self.clock.begin(last.at)
         self.learner = follow(self.store, self.settings, self._progressed)
         self.sequencer.begin()
-        self.follower.begin()
+        self.follower.keeper.begin(self.learner)
         self._accepting = True
-        for name, work in (("sequencer", self.sequencer.run), ("follower", self.follower.run)):
-            thread = threading.Thread(
-                target=self._supervise, args=(name, work), name=f"kinbandits_{name}", daemon=True
-            )
-            self._threads.append(thread)
-            thread.start()
+        work = {"sequencer": self.sequencer.run, "follower": self.follower.run}
+        self._threads = [self.start_thread(*named) for named in work.items()]
+
+    def start_thread(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        """A thread that is supervised: if it dies, the engine has failed."""
+        thread = threading.Thread(target=self._supervise, args=(name, work), name=f"kinbandits_{name}", daemon=True)
+        thread.start()
+        return thread
 
     def stop(self) -> None:
         """Answer what has been asked, learn what there is time for, keep a snapshot, and end: within seconds."""

@@ -2,8 +2,8 @@
 
 How it keeps up
     - Rows are learned in slices of about `_SLICE` seconds; between slices a new copy of the model is published, no
-      more often than copying takes half of the time.
-    - While it keeps up it leaves half of the core to others.
+      more often than copying takes a fifth of the time (half of it, where a copy takes long).
+    - While it keeps up it leaves half of the core to others. Snapshots are written by another thread.
 
 What gives way when it does not (in this order; the lag is in metrics, dashboard and log)
     1. Behind for `_BEHIND` seconds: it no longer pauses, and publishes at most once a second.
@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kinbandits.service.events import Event
+from kinbandits.service.keeper import Keeper
 from kinbandits.service.learner import Learner, Serving, take_up
 from kinbandits.service.requests import Outcome, Request, deliver
 from kinbandits.service.store import StoreUnavailableError
@@ -36,12 +37,8 @@ _SLICE = 0.05  # seconds that a slice should take
 _MOST_IN_SLICE = 2000  # events
 _MOST_HELD = 20_000  # events that wait in memory; beyond that they are read from the log again
 _BEHIND = 2.0  # seconds behind the log from which other things give way
-_HEAD_EVERY = 1.0  # seconds between two notes of the last event outside the log
-_SNAPSHOT_SHARE = 50.0  # a snapshot may take one part in so many of the time
-_SNAPSHOT_RATE = 2e6  # bytes a second that snapshots may write on average
-_EVENTS_PER_SNAPSHOT = 50_000  # even if nothing was learned: reading so many again takes a while
-_RETRY_SNAPSHOT = 30.0  # seconds, if one could not be kept
-_TO_LEARN = 3.0  # seconds that are left for learning when the service ends
+_TO_LEARN = 2.0  # seconds that are left for learning when the service ends
+_TO_KEEP = 2.0  # and for a last snapshot
 _TO_ANSWER = 10.0  # seconds after which a change of arms is answered even if it is not yet in force
 
 
@@ -61,17 +58,8 @@ class Follower:
         self._published = 0.0  # when
         self.publish_seconds = 0.0
         self.slice_seconds = 0.0
-        self._next_head = 0.0
         self._warned = 0.0
-        self.snapshot_seq = 0
-        self._snapshot_rows = 0
-        self._snapshot_after = 0.0  # when the next one may be made
-        self.snapshot_seconds = 0.0
-        self.snapshot_bytes = 0
-
-    def begin(self) -> None:
-        """Take up where the learner stands."""
-        self.snapshot_seq, self._snapshot_rows = self._engine.learner.restored
+        self.keeper = Keeper(engine)
 
     # -- asked by other threads -----------------------------------------------------------------
 
@@ -131,7 +119,7 @@ class Follower:
                 self._answer_held()
                 if not stopping:
                     self._relearn()
-                self._keep_house()
+                    self.keeper.keep(self._engine.learner, put_off=self.behind_seconds > _BEHIND)
             except StoreUnavailableError as error:
                 log.warning("following the log failed", extra={"reason": str(error)})
                 events = []
@@ -193,11 +181,12 @@ class Follower:
         return self._engine.serving.seq < self._engine.learner.seq
 
     def _publish_if_due(self, now: bool) -> bool:
-        """Let decisions see what was learned, unless copying would take more than half of the time."""
+        """Let decisions see what was learned, unless it was just done: copying must not take most of the time."""
         learner = self._engine.learner
         if not self._pending_publish:
             return True
-        pause = max(self.publish_seconds, 1.0 if self.behind_seconds > _BEHIND else 0.0)
+        least = 1.0 if self.behind_seconds > _BEHIND else min(4.0 * self.publish_seconds, 0.5)
+        pause = max(self.publish_seconds, least)
         if self._changed and not now and time.monotonic() < self._published + pause:
             return False
         started = time.monotonic()
@@ -222,8 +211,6 @@ class Follower:
         for answers in due:
             deliver(answers)
 
-    # -- head and snapshots ---------------------------------------------------------------------
-
     # -- a new model, when something was corrected ----------------------------------------------
 
     def _relearn(self) -> None:
@@ -243,51 +230,13 @@ class Follower:
         self._fresh = None
         fresh.publish()
         self._engine.learner = fresh
-        self._snapshot_rows = -self._engine.settings.service.snapshot_every  # what was kept is not true any more
+        self.keeper.forget()
         log.info("learned again", extra={"rows": fresh.policy.n_observations})
-
-    def _keep_house(self) -> None:
-        if time.monotonic() > self._next_head:
-            self._next_head = time.monotonic() + _HEAD_EVERY
-            self._keep_head()
-        learner = self._engine.learner
-        rows = learner.state.learned - self._snapshot_rows
-        events = learner.seq - self.snapshot_seq
-        if rows < self._engine.settings.service.snapshot_every and events < _EVENTS_PER_SNAPSHOT:
-            return
-        if time.monotonic() > self._snapshot_after and self.behind_seconds < _BEHIND:
-            self._snapshot()
-
-    def _keep_head(self) -> None:
-        head = self._store.head()
-        if head != self._store.kept_head():
-            self._store.keep_head(head)
-
-    def _snapshot(self) -> None:
-        learner = self._engine.learner
-        started = time.monotonic()
-        try:
-            if self._store.lead():
-                data = learner.to_bytes()
-                self.snapshot_bytes = len(data)
-                self._store.save_snapshot(learner.seq, data)
-        except StoreUnavailableError as error:
-            log.warning("snapshot not kept", extra={"reason": str(error)})
-            self._snapshot_after = time.monotonic() + _RETRY_SNAPSHOT
-            return
-        self.snapshot_seconds = time.monotonic() - started
-        pause = max(_SNAPSHOT_SHARE * self.snapshot_seconds, self.snapshot_bytes / _SNAPSHOT_RATE)
-        self._snapshot_after = time.monotonic() + pause
-        self.snapshot_seq, self._snapshot_rows = learner.seq, learner.state.learned
 
     def _finish(self) -> None:
         try:
             self._publish_if_due(True)
-            self._keep_head()
-            if self._engine.learner.state.learned > self._snapshot_rows and self.snapshot_seconds < _TO_LEARN:
-                self._snapshot()
-        except StoreUnavailableError as error:
-            log.warning("no snapshot at the end", extra={"reason": str(error)})
+            self.keeper.finish(self._engine.learner, _TO_KEEP)
         finally:
             with self._news:
                 held, self._held = self._held, []

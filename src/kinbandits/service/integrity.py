@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kinbandits._files import replacing
 from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.service.events import Event, Head, digest, outcome_of, to_text
 from kinbandits.service.sqlite import SQLiteStore, leftovers, read_head, write_head
@@ -156,23 +157,19 @@ def _copy(store: SQLiteStore, target: Path) -> int:
     if found:
         names = ", ".join(str(path) for path in found)
         raise InvalidInputError(f"{names} is there already; move it away first, or choose another name")
-    partial = target.with_name(f".{target.name}.partial")
     try:
-        store.backup(partial)
-        copy = SQLiteStore(partial, readonly=True)
-        try:
-            problems = verify(copy, store.kept_head())
-            if problems:
-                raise FormatError(f"{store.path} is not in order: {problems[0]}")
-            n = copy.last_seq()
-        finally:
-            copy.close()
-        partial.replace(target)
+        with replacing(target) as partial:
+            store.backup(partial)
+            copy = SQLiteStore(partial, readonly=True)
+            try:
+                problems = verify(copy, store.kept_head())
+                if problems:
+                    raise FormatError(f"{store.path} is not in order: {problems[0]}")
+                return copy.last_seq()
+            finally:
+                copy.close()
     except sqlite3.Error as error:
         raise FormatError(f"{store.path} cannot be copied ({error})") from error
-    finally:
-        partial.unlink(missing_ok=True)
-    return n
 
 
 def parse_head(text: str) -> Head:

@@ -2,8 +2,9 @@
 
 `Learner` folds events into the `State` and teaches the policy in the order of the log: so the model is a function
 of the log alone, however often the process was stopped. Rows that stand together are learned together, which costs
-less than one by one and comes to the same. What decisions read is a frozen copy (`Serving`), put in place in one
-step when it is ready; nobody waits for it.
+less than one by one and comes to the same. A long log that no snapshot covers is learned in bulk: as good a model,
+but not the same one to the last digit. What decisions read is a frozen copy (`Serving`), put in place in one step
+when it is ready; nobody waits for it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from kinbandits.errors import FormatError, KinbanditsError
 from kinbandits.policies import KMTLUCB
@@ -28,6 +30,8 @@ from kinbandits.service.store import Store
 log = logging.getLogger("kinbandits.service")
 
 _TOGETHER = 256  # rows that are learned at once, at most
+_BULK = 20_000  # events to read at a start from which on all rows are learned at once
+_MOST_HELD = 200_000  # rows of them
 _PROGRESS = 2.0  # seconds between two lines about a long start
 
 
@@ -44,6 +48,21 @@ class Serving:
         return frozenset(self.policy.arms)
 
 
+class Row(NamedTuple):
+    """What is learned of an event."""
+
+    seq: int
+    arm: str | int
+    context: list[float]
+    reward: float
+    own: bool  # whether every candidate had a context of its own
+
+    @property
+    def kind(self) -> tuple[bool, int]:
+        """Rows of one kind can be learned together."""
+        return self.own, len(self.context)
+
+
 class Learner:
     """Policy and state after some event of the log. One thread at a time."""
 
@@ -56,63 +75,61 @@ class Learner:
         self.refused = 0  # rows the policy would not learn
         self.restored = (0, 0)  # event and rows of the snapshot that it started from
         self.serving = Serving(self.policy.frozen(), 0)
+        self._rows: list[Row] = []  # taken in and not yet learned
 
     @property
     def seq(self) -> int:
         """The last event taken in."""
         return self.state.seq
 
-    def apply(self, events: Iterable[Event]) -> bool:
-        """Take in the next events; whether the model has changed."""
+    def apply(self, events: Iterable[Event], *, bulk: bool = False) -> bool:
+        """Take in the next events; whether the model has changed. In bulk, rows wait for others until `publish`."""
         changed = False
-        rows: list[Event] = []
         for event in events:
             self.state.apply(event)
             if event.kind in ("reward", "default"):
                 reward = self.edits.reward(event)
                 if reward is not None:
-                    rows.append(replace(event, body={**event.body, "reward": reward}))
-                if len(rows) >= _TOGETHER:
-                    changed |= self._learn(rows)
-                    rows = []
+                    body = event.body
+                    own = bool(body.get("own_contexts"))
+                    self._rows.append(Row(event.seq, body["arm"], body["context"], reward, own))
+                if len(self._rows) >= (_MOST_HELD if bulk else _TOGETHER):
+                    changed |= self._learn_all()
             elif event.kind in ("arm_added", "arm_retired"):
-                self._learn(rows)
-                rows = []
+                self._learn_all()
                 self._arms(event)
                 changed = True
             elif event.kind in EDITS:
                 self.outdated |= event.seq > self.edits.upto
-        return self._learn(rows) or changed
+        return changed if bulk else self._learn_all() or changed
 
     def publish(self) -> None:
         """Let decisions see what was learned."""
+        self._learn_all()
         self.serving = Serving(self.policy.frozen(), self.seq)
 
-    def _learn(self, events: Sequence[Event]) -> bool:
-        """Teach the policy rows that follow each other; whether there were any that it took."""
-        if not events:
+    def _learn_all(self) -> bool:
+        rows, self._rows = self._rows, []
+        return sum([self._learn(list(alike)) for _, alike in groupby(rows, lambda row: row.kind)]) > 0
+
+    def _learn(self, rows: Sequence[Row]) -> bool:
+        """Teach the policy rows of one kind that follow each other; whether there were any that it took."""
+        if len(rows) > 1 and self.policy.regression.changes_within(len(rows)):
+            return sum([self._learn([row]) for row in rows]) > 0
+        _, arms, contexts, rewards, own = zip(*rows, strict=True)
+        try:
+            check_context(contexts[0], self.settings.service.n_features)
+            self.policy.observe(arms, contexts, rewards, own_contexts=own[0])
+        except KinbanditsError as error:
+            if len(rows) > 1:
+                half = len(rows) // 2
+                return self._learn(rows[:half]) | self._learn(rows[half:])
+            # A row that cannot be learned (say, the settings now have another reward range) is left out, and stays
+            # in the log. It must not stop the others.
+            self.refused += 1
+            log.warning("event not learned", extra={"seq": rows[0].seq, "reason": str(error)})
             return False
-        own = [bool(e.body.get("own_contexts")) for e in events]
-        features = self.settings.service.n_features
-        if len(set(own)) == len({len(e.body["context"]) for e in events}) == 1:
-            try:
-                check_context(events[0].body["context"], features)
-                self.policy.observe(
-                    [e.body["arm"] for e in events],
-                    [e.body["context"] for e in events],
-                    [e.body["reward"] for e in events],
-                    own_contexts=own[0],
-                )
-            except KinbanditsError as error:
-                if len(events) == 1:
-                    # A row that cannot be learned (say, the settings now have another reward range) is left out,
-                    # and stays in the log. It must not stop the others.
-                    self.refused += 1
-                    log.warning("event not learned", extra={"seq": events[0].seq, "reason": str(error)})
-                    return False
-            else:
-                return True
-        return sum(self._learn([event]) for event in events) > 0
+        return True
 
     def _arms(self, event: Event) -> None:
         try:
@@ -122,9 +139,9 @@ class Learner:
 
     # -- snapshots ------------------------------------------------------------------------------
 
-    def to_bytes(self) -> bytes:
-        """A snapshot."""
-        return snapshots.pack(self.policy, self.state, self.edits.upto, self.settings.fingerprint())
+    def snapshot(self) -> snapshots.Snapshot:
+        """All of it as it is now; another thread may make bytes of it."""
+        return snapshots.Snapshot(self.policy, self.state, self.edits.upto, self.settings.fingerprint())
 
     def restore(self, snapshot: bytes) -> None:
         """Continue from a snapshot of the same settings; any other, or a damaged one, is a `FormatError`."""
@@ -153,10 +170,15 @@ Progress = Callable[[int, int], None]
 
 
 def take_up(store: Store, settings: Settings) -> Learner:
-    """A learner as the latest snapshot has it that fits and is still true; a new one if there is none."""
+    """A learner as the latest snapshot has it that fits and is still true; a new one if there is none.
+
+    Where most of a long log came after it (say, it was imported), a new one too: it learns in bulk.
+    """
     last = store.last_seq()  # first: what is edited after it is either found below, or noticed when it is read
     edits = Edits(store.edits(), last)
     for seq, snapshot in store.snapshots():
+        if last - seq > max(_BULK, seq):
+            break
         learner = Learner(settings, edits)
         try:
             learner.restore(snapshot)
@@ -177,11 +199,14 @@ def follow(store: Store, settings: Settings, progress: Progress = lambda done, o
     """
     learner = take_up(store, settings)
     last, told = store.last_seq(), time.monotonic()
+    bulk = last - learner.seq > _BULK
     while events := store.read(learner.seq, 2000):
-        learner.apply(events)
+        learner.apply(events, bulk=bulk)
         progress(learner.seq, last)
         if time.monotonic() > told + _PROGRESS:
             told = time.monotonic()
             log.info("reading the log", extra={"event": learner.seq, "of": last, "rows": learner.state.learned})
+    if bulk:
+        log.info("learning in bulk", extra={"rows": learner.state.learned})
     learner.publish()
     return learner

@@ -46,7 +46,8 @@ def set_up_logs(level: str = "info") -> None:
     """Logs of the service and its server, as JSON lines on standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JSONLines())
-    for name in ("kinbandits.service", "uvicorn.error"):
+    logging.captureWarnings(True)  # of the model, say that its dictionary is too small
+    for name in ("kinbandits.service", "uvicorn.error", "py.warnings"):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.propagate = False
@@ -83,7 +84,7 @@ def run(
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=10,
+        timeout_graceful_shutdown=3,
         proxy_headers=False,  # the application sees to them where they matter
     )
     server = Server(config)

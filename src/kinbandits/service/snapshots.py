@@ -24,17 +24,25 @@ from kinbandits.service.state import State
 _FORMAT = b"kbsnap02"
 
 
-def pack(policy: KMTLUCB, state: State, edits: int, settings: str) -> bytes:
-    """A snapshot of a policy that was made with these settings (their fingerprint) and the edits up to an event."""
-    learned, arrays = to_data(policy)
-    content, packed = io.BytesIO(), io.BytesIO()
-    write_arrays(packed, arrays)
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+class Snapshot:
+    """A policy made with these settings (their fingerprint) and the edits up to an event, as it is now."""
+
+    def __init__(self, policy: KMTLUCB, state: State, edits: int, settings: str) -> None:
+        learned, arrays = to_data(policy)
+        self.seq, self.rows = state.seq, state.learned
+        self._arrays = {name: np.array(array) for name, array in arrays.items()}  # those of the policy will change
         data = {"settings": settings, "edits": edits, "state": state.to_data(), "policy": learned}
-        archive.writestr("snapshot.json", json.dumps(data))
-        archive.writestr("arrays.npz", packed.getvalue(), zipfile.ZIP_STORED)
-    body = content.getvalue()
-    return _FORMAT + hashlib.sha256(body).digest() + body
+        self._text = json.dumps(data)
+
+    def to_bytes(self) -> bytes:
+        """What `unpack` reads."""
+        content, packed = io.BytesIO(), io.BytesIO()
+        write_arrays(packed, self._arrays)
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            archive.writestr("snapshot.json", self._text)
+            archive.writestr("arrays.npz", packed.getvalue(), zipfile.ZIP_STORED)
+        body = content.getvalue()
+        return _FORMAT + hashlib.sha256(body).digest() + body
 
 
 def unpack(snapshot: bytes, settings: str) -> tuple[KMTLUCB, State, int]:

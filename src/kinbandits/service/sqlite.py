@@ -244,10 +244,7 @@ def leftovers(path: Path) -> tuple[Path, Path]:
 
 def write_head(log: Path, head: Head) -> None:
     """Keep a head beside a log."""
-    place = log.with_name(log.name + ".head")
-    partial = place.with_name(f".{place.name}.partial")
-    partial.write_text(f"{head}\n", encoding="utf-8")
-    partial.replace(place)
+    atomic_write(log.with_name(log.name + ".head"), f"{head}\n".encode())
 
 
 def read_head(log: Path) -> Head | None:

@@ -79,7 +79,7 @@ def add_snapshots(app: FastAPI, engine: Engine, batcher: Batcher) -> None:
     async def snapshots(request: Request) -> Response:
         """Snapshots of the model that are kept, latest first."""
         found = await asyncio.to_thread(engine.store.snapshot_seqs)
-        current = engine.follower.snapshot_seq
+        current = engine.follower.keeper.seq
         return Response(json.dumps([{"event": n, "current": n == current} for n in found]), media_type=JSON)
 
     @app.post("/v1/rollback", **operation("roll_back", s.RollBackAnswer, s.RollBackRequest, 409))
