@@ -76,7 +76,7 @@ def test_a_saved_exact_policy_beyond_the_change_comes_back_ready(monkeypatch, tm
     """Rows learned by few calls are few pieces of the change: it may be saved long after the change began."""
     monkeypatch.setattr(auto, "MANY", 20)
     X, f = stream(200)
-    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(), similarity=kb.Mixed(0.5), engine=kb.Budgeted(40, after=100))
+    policy = kb.KMTLUCB(3, context_kernel=kb.RBF(), ridge=0.1, engine=kb.Budgeted(40, after=100))
     for low in range(0, 200, 20):
         policy.observe(np.arange(20) % 3, X[low : low + 20], f[low : low + 20, 0])
     assert policy.regression.changes_within(2)

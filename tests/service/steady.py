@@ -1,4 +1,4 @@
-"""A service under steady load on one core: how far the model is behind, how long answers take, how much memory it has.
+"""A service under steady load on one core: how far the model is behind, how long answers take, and memory.
 
     python tests/service/steady.py [--minutes 30] [--rate 100] [--figure docs/soak-service.png]
 
@@ -112,7 +112,7 @@ def steady(folder: Path, seconds: float, rate: float = 100.0, figure: Path | Non
         draw(found, answered, figure)
     late = found[len(found) // 2 :, 3]
     return (
-        f"{2 * len(answered) / seconds:.0f} events/s, {len(answered):,} decisions, {found[-1, 2]:,.0f} rows learned; "
+        f"{2 * len(answered) / seconds:.0f} events/s, {len(answered):,} decisions, {found[-1, 2]:,.0f} rows; "
         f"behind at most {found[:, 1].max():.2f} s (median {np.median(found[:, 1]):.2f}); decisions p50 "
         f"{1e3 * np.quantile(answered[:, 1], 0.5):.1f} ms, p99 {1e3 * np.quantile(answered[:, 1], 0.99):.0f} ms, "
         f"slowest {answered[:, 1].max():.2f} s; memory {late[0]:.0f} MB half-way, {late[-1]:.0f} MB at the end; "
