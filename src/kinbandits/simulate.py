@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import time
 import warnings
@@ -40,7 +41,8 @@ def play(
 
     The policy learns the start rows first, then plays ``horizon`` rounds (all, if left out). A round in which
     the chosen arm's reward is not known (NaN, in the replay of a log) is left out: the decision is cancelled
-    and nothing is learned or yielded.
+    and nothing is learned or yielded. A reward that is late (`Round.delay`) is learned when it is known, and not at
+    all if that is after the last round.
 
     Args:
         policy: is changed by playing.
@@ -66,10 +68,13 @@ def play(
     names, contexts, rewards = environment.start_rows()
     if len(names):
         policy.observe(names, contexts, rewards)
+    late: list[tuple[int, int, Any, float]] = []  # rewards on their way: before which round, of which, what
     for t, round in enumerate(environment.rounds()):
         if t >= horizon:
             break
-        row = _one_round(policy, t, round, arms, candidates, numbers)
+        while late and late[0][0] <= t:
+            policy.update(*heapq.heappop(late)[2:])
+        row = _one_round(policy, t, round, arms, candidates, numbers, late)
         if row is not None:
             yield row
         if progress is not None:
@@ -112,7 +117,13 @@ def simulate(
 
 
 def _one_round(
-    policy: Policy, t: int, round: Round, arms: list[Any], candidates: list[Any] | None, numbers: bool
+    policy: Policy,
+    t: int,
+    round: Round,
+    arms: list[Any],
+    candidates: list[Any] | None,
+    numbers: bool,
+    late: list[tuple[int, int, Any, float]],
 ) -> dict[str, Any] | None:
     candidates = candidates if round.candidates is None else round.candidates
     started = time.perf_counter()
@@ -125,7 +136,10 @@ def _one_round(
         return None
     mean, width = (decision.mean, decision.width) if numbers else (math.nan, math.nan)
     started = time.perf_counter()
-    policy.update(decision, reward)
+    if round.delay:
+        heapq.heappush(late, (t + round.delay + 1, t, decision, reward))
+    else:
+        policy.update(decision, reward)
     learned_in = time.perf_counter() - started
     best = float(round.rewards.max())  # NaN if any reward is
     expected = math.nan if round.means is None else float(round.means.max() - round.means[index])

@@ -12,26 +12,35 @@ from typing import Any
 from kinbandits.environments.base import Environment, Round, StartRows, describe, no_rows
 from kinbandits.environments.check import check_environment
 from kinbandits.environments.classification import Classification
+from kinbandits.environments.clicks import Clicks
 from kinbandits.environments.hidden import HiddenDescriptors
 from kinbandits.environments.replay import Log, Replay
 from kinbandits.environments.rkhs import RKHSProblem
 from kinbandits.environments.streams import Streams
 from kinbandits.environments.synthetic import SyntheticNews
+from kinbandits.environments.tasks import MeasuredTasks, Tasks
 from kinbandits.environments.users import Users
+from kinbandits.environments.variants import Delayed, Misspecified, Rescaled
 from kinbandits.errors import InvalidInputError
 
 __all__ = [
     "KINDS",
     "Classification",
+    "Clicks",
+    "Delayed",
     "Environment",
     "HiddenDescriptors",
     "Log",
+    "MeasuredTasks",
+    "Misspecified",
     "RKHSProblem",
     "Replay",
+    "Rescaled",
     "Round",
     "StartRows",
     "Streams",
     "SyntheticNews",
+    "Tasks",
     "Users",
     "check_environment",
     "describe",
@@ -47,6 +56,8 @@ KINDS: dict[str, type[Any]] = {
     "hidden-descriptors": HiddenDescriptors,
     "rkhs": RKHSProblem,
     "users": Users,
+    "tasks": Tasks,
+    "clicks": Clicks,
 }
 
 

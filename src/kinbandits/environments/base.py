@@ -35,12 +35,14 @@ class Round:
         means: (N,) expected rewards given the context, or None if nobody knows them.
         candidates: the arm of each candidate, where these are not all arms in order: some arms, or one arm (a task)
             several times with a context for each. Context, rewards and means are then those of the candidates.
+        delay: how many rounds later the reward is known: 0 before the next one, n after n more choices.
     """
 
     context: NDArray[np.float64]
     rewards: Vector
     means: Vector | None = None
     candidates: list[Any] | None = None
+    delay: int = 0
 
 
 @runtime_checkable

@@ -3,9 +3,7 @@
 Notation
     z      (N, p)    descriptors of the arms, uniform in [0, 1]^p, not shown to the policy
     K_arm  (N, N)    exp(-||z_a - z_b||^2 / (2 ell^2))
-    Phi    (n, D)    random Fourier features of an RBF on the contexts
-    W      (N, D)    root of K_arm times standard normals
-    f      (n, N)    arm functions, Phi W': draws from a Gaussian process with kernel K_arm times RBF
+    f      (n, N)    arm functions, drawn from a Gaussian process with kernel K_arm times RBF (`ArmFunctions`)
 """
 
 from __future__ import annotations
@@ -18,7 +16,8 @@ import numpy as np
 
 from kinbandits._types import Matrix
 from kinbandits._value import positive, real
-from kinbandits.environments.base import Drawn, Round, StartRows, seeded, symmetric_root
+from kinbandits.environments.base import Drawn, Round, StartRows, seeded
+from kinbandits.environments.functions import ArmFunctions
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import cdist
 
@@ -39,7 +38,7 @@ class HiddenDescriptors(Drawn):
         n_features: d; contexts are uniform in [-1, 1]^d, the same for all arms.
         length_scale: of the arm functions over contexts.
         noise: standard deviation of the normal noise on rewards.
-        fourier_features: D.
+        fourier_features: of which arm functions are made.
         start: give every arm one row before round 1.
 
     Example:
@@ -112,10 +111,10 @@ class HiddenDescriptors(Drawn):
     def _draws(self) -> tuple[Matrix, Matrix, Matrix]:
         """Contexts (n, d), arm functions (n, N) and noise (n, N), start rows first."""
         _, features, weights, contexts, noise = self._generators()
-        D, n = self.fourier_features, self.horizon + self._n_start
-        frequencies = features.standard_normal((self.n_features, D)) / self.length_scale
-        phases = features.uniform(0.0, 2.0 * math.pi, D)
-        W = symmetric_root(self.similarity_matrix) @ weights.standard_normal((self.n_arms, D))
+        n = self.horizon + self._n_start
+        functions = ArmFunctions.draw(
+            features, weights, self.similarity_matrix, self.n_features, self.length_scale, self.fourier_features
+        )
         X = contexts.uniform(-1.0, 1.0, (n, self.n_features))
-        f = math.sqrt(2.0 / D) * np.cos(X @ frequencies + phases) @ W.T
+        f = functions.features(X) @ functions.weights.T
         return X, f, self.noise * noise.standard_normal((n, self.n_arms))

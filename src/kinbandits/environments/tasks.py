@@ -1,0 +1,213 @@
+"""A task is given, and one of many candidates is chosen for it: tasks that are alike, drawn or measured.
+
+Notation (N tasks with m candidates in d dimensions each)
+    K_task  (N, N)  (1 - mu) I + mu K, with K = 11', or a kernel on descriptors z
+    f_a     sqrt(mu) times a part in common plus sqrt(1 - mu) times a part of its own
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinbandits._checks import as_int, number_array
+from kinbandits._types import Matrix
+from kinbandits._value import Value, frozen_array, positive, real
+from kinbandits.environments.base import Round, StartRows, no_rows, seeded
+from kinbandits.environments.functions import ArmFunctions
+from kinbandits.errors import InvalidInputError
+from kinbandits.kernels import RBF
+
+__all__ = ["MeasuredTasks", "Tasks"]
+
+_KIN = RBF(0.3)  # of descriptors, which are uniform in [0, 1]^p
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tasks(Value):
+    """Tasks with a part in common and parts of their own. In each round a task and candidates for it are given.
+
+    Arms are the tasks; the candidates of a round are one task with several contexts (`Round.candidates`). Whatever
+    mu is, each single task is equally hard: what a policy gains as mu grows it gains from the other tasks.
+
+    Args:
+        seed: of everything that is drawn.
+        mu: how much two tasks have in common, from 0 (nothing) to 1 (they are one).
+        n_tasks: N.
+        n_candidates: m, for each task; they stay the same in all rounds.
+        on_offer: how many of them are on offer in a round, drawn anew; 0 is all.
+        n_features: d; candidates are uniform in [-1, 1]^d.
+        length_scale: of the functions.
+        noise: standard deviation of the normal noise on rewards.
+        descriptor_size: how many numbers describe a task. With 0 all tasks have the same part in common; else
+            tasks have more in common the nearer their ``descriptors`` are.
+        drift: how far the functions turn until the end, in quarter turns (`ArmFunctions`).
+        horizon: how many rounds.
+        start: give every task one row before round 1.
+
+    Example:
+        >>> environment = Tasks(mu=0.9, n_tasks=3, n_candidates=4, horizon=2)
+        >>> [(round.candidates, round.context.shape) for round in environment.rounds()]
+        [([0, 0, 0, 0], (4, 4)), ([1, 1, 1, 1], (4, 4))]
+    """
+
+    seed: int = 0
+    mu: float = 0.5
+    n_tasks: int = 8
+    n_candidates: int = 400
+    on_offer: int = 0
+    n_features: int = 4
+    length_scale: float = 0.8
+    noise: float = 0.05
+    descriptor_size: int = 0
+    drift: float = 0.0
+    horizon: int = 200
+    start: bool = True
+
+    def __post_init__(self) -> None:
+        for field, least in (("seed", 0), ("on_offer", 0), ("descriptor_size", 0)):
+            as_int(field, getattr(self, field), least)
+        for field in ("n_tasks", "n_candidates", "n_features", "horizon"):
+            as_int(field, getattr(self, field), 1)
+        if self.on_offer > self.n_candidates:
+            raise InvalidInputError(f"on_offer is {self.on_offer}, but a task has {self.n_candidates} candidates")
+        object.__setattr__(self, "mu", real("mu", self.mu))
+        if not 0.0 <= self.mu <= 1.0:
+            raise InvalidInputError(f"mu must be between 0 (nothing in common) and 1 (all), got {self.mu!r}")
+        object.__setattr__(self, "length_scale", positive("length_scale", self.length_scale))
+        for field in ("noise", "drift"):
+            object.__setattr__(self, field, positive(field, getattr(self, field), zero=True))
+
+    @property
+    def name(self) -> str:
+        """For tables and figures."""
+        return f"tasks (mu {self.mu:g})"
+
+    @property
+    def arms(self) -> list[int]:
+        """Tasks are numbered from 0."""
+        return list(range(self.n_tasks))
+
+    @property
+    def descriptors(self) -> Matrix | None:
+        """z, (N, p), if tasks have any."""
+        if not self.descriptor_size:
+            return None
+        return seeded(self.seed, 6)[0].random((self.n_tasks, self.descriptor_size))
+
+    @property
+    def similarity_matrix(self) -> Matrix:
+        """K_task, the truth that a policy may try to find."""
+        z = self.descriptors
+        common = np.ones((self.n_tasks, self.n_tasks)) if z is None else _KIN(z, z)
+        return np.asarray((1.0 - self.mu) * np.eye(self.n_tasks) + self.mu * common)
+
+    def start_rows(self) -> StartRows:
+        """A random candidate of each task."""
+        if not self.start:
+            return no_rows()
+        rng = seeded(self.seed, 6)[5]
+        X, functions = self._drawn()
+        chosen = X[np.arange(self.n_tasks), rng.integers(self.n_candidates, size=self.n_tasks)]
+        means = np.einsum("ad,ad->a", functions.features(chosen), functions.weights)
+        return list(self.arms), chosen, means + self.noise * rng.standard_normal(self.n_tasks)
+
+    def rounds(self) -> Iterator[Round]:
+        """A task, and its candidates that are on offer."""
+        rng = seeded(self.seed, 6)[4]
+        X, functions = self._drawn()
+        features = [functions.features(x) for x in X]
+        for t in range(self.horizon):
+            task = int(rng.integers(self.n_tasks))
+            offer = rng.permutation(self.n_candidates)[: self.on_offer] if self.on_offer else slice(None)
+            means = features[task][offer] @ functions.weights_at(t / self.horizon)[task]
+            rewards = means + self.noise * rng.standard_normal(len(means))
+            yield Round(X[task][offer], rewards, means, [task] * len(means))
+
+    def _drawn(self) -> tuple[Matrix, ArmFunctions]:
+        """Candidates (N, m, d), and the tasks' functions."""
+        _, features, weights, contexts, _, _ = seeded(self.seed, 6)
+        functions = ArmFunctions.draw(
+            features, weights, self.similarity_matrix, self.n_features, self.length_scale, 300, self.drift
+        )
+        return contexts.uniform(-1.0, 1.0, (self.n_tasks, self.n_candidates, self.n_features)), functions
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MeasuredTasks(Value):
+    """Measurements of candidates for tasks, as a game: in each round a task and all its candidates are given.
+
+    Args:
+        tasks: (n,) the task of each measurement, by name.
+        contexts: (n, d) features of what was measured.
+        rewards: (n,) what was measured; higher is better.
+        descriptors: (N, p) of the tasks, in order of their first measurement.
+        horizon: how many rounds.
+        seed: of which task comes when, and of the start rows.
+        start: give every task one random row before round 1.
+
+    Example:
+        >>> measured = MeasuredTasks(["a", "b", "b"], [[0.1], [0.2], [0.3]], [1.0, 0.0, 0.5], horizon=2)
+        >>> [(round.candidates, round.rewards) for round in measured.rounds()]
+        [(['b', 'b'], array([0. , 0.5])), (['b', 'b'], array([0. , 0.5]))]
+    """
+
+    tasks: Any
+    contexts: Any
+    rewards: Any
+    descriptors: Any = None
+    horizon: int = 200
+    seed: int = 0
+    start: bool = True
+    title: str = "measured tasks"
+
+    def __post_init__(self) -> None:
+        tasks: list[Any] = np.asarray(self.tasks).tolist()
+        object.__setattr__(self, "tasks", tuple(tasks))
+        for field, dimensions in (("contexts", 2), ("rewards", 1)):
+            values = number_array(field, getattr(self, field))
+            if values.ndim != dimensions or len(values) != len(tasks):
+                raise InvalidInputError(
+                    f"{field} must have one row for each of the {len(tasks)} tasks, got shape {values.shape}"
+                )
+            object.__setattr__(self, field, frozen_array(values))
+        if self.descriptors is not None:
+            object.__setattr__(self, "descriptors", frozen_array(self.descriptors))
+        as_int("horizon", self.horizon, 1)
+        as_int("seed", self.seed)
+
+    @property
+    def name(self) -> str:
+        """For tables and figures."""
+        return self.title
+
+    @property
+    def arms(self) -> list[Any]:
+        """The tasks, in the order of their first measurement."""
+        return list(dict.fromkeys(self.tasks))
+
+    def start_rows(self) -> StartRows:
+        """A random measurement of each task."""
+        if not self.start:
+            return no_rows()
+        rng = seeded(self.seed, 2)[0]
+        rows = [int(rng.choice(found)) for found in self._rows()]
+        return self.arms, self.contexts[rows], self.rewards[rows]
+
+    def rounds(self) -> Iterator[Round]:
+        """A random task, and all that was measured for it."""
+        rng, arms, rows = seeded(self.seed, 2)[1], self.arms, self._rows()
+        for _ in range(self.horizon):
+            a = int(rng.integers(len(arms)))
+            rewards = self.rewards[rows[a]]
+            yield Round(self.contexts[rows[a]], rewards, rewards, [arms[a]] * len(rewards))
+
+    def _rows(self) -> list[NDArray[np.intp]]:
+        """The measurements of each task."""
+        number = {task: i for i, task in enumerate(self.arms)}
+        of = np.array([number[task] for task in self.tasks])
+        return [np.flatnonzero(of == i) for i in range(len(number))]
