@@ -3,10 +3,13 @@
     python benchmarks/ablation.py --problems digits,segment --seeds 10 --streams docs/paper/streams.npz
     python benchmarks/ablation.py --problems hidden,hidden-2d,unrelated --seeds 10 --methods all
     python benchmarks/ablation.py --problems cold-start --seeds 20
+    python benchmarks/ablation.py --problems tasks --methods "independent;default" --jobs 1
+    python benchmarks/ablation.py --problems clicks --methods "independent;default;LinUCB" --jobs 1
     python benchmarks/ablation.py --table > table.md
 
 Results are kept in a file (one line of JSON per run) and runs found there are not repeated. Data sets beyond Digits
-are found as `kinbandits data` says. Regret of data sets is the paper's; of the other problems, expected regret.
+are found as `kinbandits data` says; peptides are a user's own copy (`kinbandits.datasets.peptides`). "tasks" and
+"clicks" stand for all problems of that kind. Regret of data sets is the paper's; of the other problems, expected regret.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +27,68 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import kinbandits as kb
-from kinbandits.environments import Classification, HiddenDescriptors, Streams, SyntheticNews
+from kinbandits.environments import (
+    Classification,
+    Clicks,
+    HiddenDescriptors,
+    MeasuredTasks,
+    Rescaled,
+    Round,
+    Streams,
+    SyntheticNews,
+    Tasks,
+    no_rows,
+)
 from kinbandits.history import History
 from kinbandits.similarity import Choice
 
 DATA = {"digits": 1230, "segment": 1000, "pendigits": 4000, "usps": 4000, "mnist": 4000, "letter": 4000}
+FIVE = ("A*02:01", "A*02:02", "A*02:03", "A*02:06", "A*68:02")  # measured on the same peptides
+
+
+@lru_cache(maxsize=1)
+def binding() -> kb.datasets.Peptides:
+    return kb.datasets.peptides()
+
+
+def alleles_as_tasks(seed: int) -> MeasuredTasks:
+    """The eight alleles that were measured most, 800 random peptides each."""
+    data, rng = binding(), np.random.default_rng(seed)
+    parts = [data.of(allele) for allele in data.most_measured(8)]
+    kept = [rng.permutation(len(names))[:800] for names, _, _ in parts]
+    return MeasuredTasks(
+        [names[0] for (names, _, _), rows in zip(parts, kept, strict=True) for _ in rows],
+        np.concatenate([X[rows] for (_, X, _), rows in zip(parts, kept, strict=True)]),
+        np.concatenate([y[rows] for (_, _, y), rows in zip(parts, kept, strict=True)]),
+        seed=seed,
+    )
+
+
+@dataclass(frozen=True)
+class AllelesAsArms:
+    """A peptide comes, and one of five alleles is chosen: the one it binds to most strongly pays most."""
+
+    seed: int
+    horizon: int = 1000
+    name: str = "peptides"
+
+    @property
+    def arms(self) -> list[str]:
+        return list(FIVE)
+
+    @property
+    def descriptors(self) -> Any:
+        return binding().descriptors[[binding().number(a) for a in FIVE]]
+
+    def start_rows(self) -> Any:
+        return no_rows()
+
+    def rounds(self) -> Iterator[Round]:
+        X, rewards = binding().block(*FIVE)
+        for i in np.random.default_rng(self.seed).permutation(len(X))[: self.horizon]:
+            yield Round(X[i], rewards[i], rewards[i])
+
+
 OTHERS: dict[str, Callable[[int], Any]] = {
     "hidden": lambda seed: HiddenDescriptors(seed=seed),
     "hidden-fresh": lambda seed: HiddenDescriptors(seed=1000 + seed),
@@ -38,6 +99,29 @@ OTHERS: dict[str, Callable[[int], Any]] = {
     "unrelated": lambda seed: HiddenDescriptors(seed=seed, similarity=0.0),
     "unrelated-fresh": lambda seed: HiddenDescriptors(seed=1000 + seed, similarity=0.0),
     "news": lambda seed: SyntheticNews(seed=seed),
+    "tasks-0": lambda seed: Tasks(seed=seed, mu=0.0),
+    "tasks-0.5": lambda seed: Tasks(seed=seed, mu=0.5),
+    "tasks-0.9": lambda seed: Tasks(seed=seed, mu=0.9),
+    "peptides-tasks": alleles_as_tasks,
+    "peptides-arms": AllelesAsArms,
+}
+OTHERS |= {
+    f"clicks-{arms}-{rate}{kind}": lambda seed, arms=arms, rate=rate, scale=scale: Clicks(
+        seed=seed, n_arms=arms, click_rate=rate / 100, length_scale=scale
+    )
+    for arms in (12, 50)
+    for rate in (3, 13, 50)
+    for kind, scale in (("", None), ("-curved", 2.0))
+}
+OTHERS |= {
+    f"clicks-12-13-{name}": lambda seed, times=times, plus=plus: Rescaled(
+        Clicks(seed=seed, click_rate=0.13), times, plus
+    )
+    for name, times, plus in (("times-1000", 1000.0, 0.0), ("plus-50", 1.0, 50.0))
+}
+GROUPS = {
+    "tasks": ["tasks-0", "tasks-0.5", "tasks-0.9", "news", "peptides-tasks", "peptides-arms"],
+    "clicks": [name for name in OTHERS if name.startswith("clicks-")],
 }
 
 
@@ -71,6 +155,10 @@ METHODS: dict[str, Callable[[Any], dict[str, Any]]] = {
         "similarity": kb.Adaptive(base=kb.Estimated(embedding_kernel=None, self_pairs=False))
     },
     "known": _known,
+    "known by descriptors": lambda e: {"similarity": kb.Known(descriptors=e.descriptors)},
+    "default with descriptors": lambda e: {"similarity": kb.Adaptive(base=kb.Known(descriptors=e.descriptors))},
+    "pooled": lambda e: {"similarity": kb.Pooled()},
+    "LinUCB": lambda e: {"policy": kb.baselines.LinUCB},
     "RBF": lambda e: {"similarity": kb.Independent(), "context_kernel": kb.Median()},
     "RBF, adaptive": lambda e: {"context_kernel": kb.Median()},
     "rational quadratic, alpha 1": lambda e: {
@@ -152,13 +240,31 @@ def environment_of(problem: str, seed: int, streams: str, horizon: int | None) -
     return OTHERS[problem](seed)
 
 
+def rounds_of(problem: str, horizon: int | None) -> int:
+    data = DATA.get(problem.removesuffix("-fresh"))
+    if data is not None:
+        return horizon or data
+    return 1000 if problem == "cold-start" else int(OTHERS[problem](0).horizon)
+
+
+def applies(method: str, problem: str) -> bool:
+    """Whether the problem has what the method wants to know."""
+    if method == "known":
+        return problem.startswith(("hidden", "unrelated", "tasks"))
+    if "descriptors" in method:
+        return problem.startswith(("hidden", "unrelated", "peptides-arms"))
+    return True
+
+
 def run(problem: str, method: str, seed: int, streams: str, horizon: int | None) -> dict[str, Any]:
     if problem == "cold-start":
         return cold_start(method, seed)
     environment = environment_of(problem, seed, streams, horizon)
-    policy = kb.KMTLUCB(environment.arms, seed=seed, **METHODS[method](environment))
+    settings = METHODS[method](environment)
+    policy = settings.pop("policy", kb.KMTLUCB)(environment.arms, seed=seed, **settings)
     trace = kb.simulate(policy, environment)
     regret = trace.final_regret if problem.removesuffix("-fresh") in DATA else trace.final_expected_regret
+    regret /= getattr(environment, "times", 1.0)
     shared = float(np.abs(policy.similarity_matrix() - np.eye(policy.n_arms)).max())
     key = {"problem": problem, "method": method, "seed": seed, "horizon": len(trace)}
     return {**key, "regret": round_off(regret), "largest_similarity": round_off(shared)}
@@ -204,15 +310,14 @@ def main() -> None:
     done = [json.loads(line) for line in asked.results.read_text().splitlines()] if asked.results.exists() else []
     if not asked.table:
         have = {(r["problem"], r["method"], r["seed"], r["horizon"]) for r in done}
-        data = DATA | {f"{name}-fresh": rounds for name, rounds in DATA.items()}
         methods = [m for m in METHODS if asked.methods == "all" or m in asked.methods.split(";")]
         todo = [
             (p, m, s, asked.streams, asked.horizon)
-            for p in asked.problems.split(",")
+            for group in asked.problems.split(",")
+            for p in GROUPS.get(group, [group])
             for s in range(asked.seeds)
             for m in (COLD_STARTS if p == "cold-start" else methods)
-            if (p, m, s, (asked.horizon or data[p]) if p in data else 1000) not in have
-            and not (m == "known" and not p.startswith(("hidden", "unrelated")))
+            if (p, m, s, rounds_of(p, asked.horizon)) not in have and applies(m, p)
         ]
         asked.results.parent.mkdir(parents=True, exist_ok=True)
         with asked.results.open("a") as file:

@@ -16,13 +16,27 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from kinbandits.datasets.binding import Peptides, peptides
 from kinbandits.datasets.catalogue import CATALOGUE, Entry
 from kinbandits.datasets.dataset import Dataset, Scaling
 from kinbandits.datasets.files import cache_directory, entry_of, find, read, ways_to_have, write
 from kinbandits.datasets.sources import bundled_digits, from_openml
 from kinbandits.errors import DatasetError
 
-__all__ = ["CATALOGUE", "Dataset", "Entry", "Scaling", "cache_directory", "fetch", "find", "load", "names", "where"]
+__all__ = [
+    "CATALOGUE",
+    "Dataset",
+    "Entry",
+    "Peptides",
+    "Scaling",
+    "cache_directory",
+    "fetch",
+    "find",
+    "load",
+    "names",
+    "peptides",
+    "where",
+]
 
 
 def names() -> list[str]:

@@ -14,7 +14,7 @@ from kinbandits.datasets.catalogue import CATALOGUE, Entry
 from kinbandits.datasets.dataset import Dataset
 from kinbandits.errors import DatasetError
 
-__all__ = ["cache_directory", "check", "entry_of", "find", "read", "ways_to_have", "write"]
+__all__ = ["cache_directory", "check", "directories", "entry_of", "find", "read", "ways_to_have", "write"]
 
 VARIABLE = "KINBANDITS_DATA"
 
@@ -29,7 +29,7 @@ def entry_of(name: str) -> Entry:
 def find(name: str) -> Path | None:
     """Where the file of a data set is on this machine, if it is: ``KINBANDITS_DATA`` first, then the cache."""
     entry = entry_of(name)
-    for directory in _directories():
+    for directory in directories():
         path = directory / f"{entry.name}.npz"
         if path.is_file():
             return path
@@ -46,7 +46,8 @@ def cache_directory() -> Path:
     return Path.home() / ".cache" / "kinbandits"
 
 
-def _directories() -> list[Path]:
+def directories() -> list[Path]:
+    """Where files are looked for: ``KINBANDITS_DATA`` first, then the cache."""
     given = os.environ.get(VARIABLE)
     return ([Path(given).expanduser()] if given else []) + [cache_directory()]
 
