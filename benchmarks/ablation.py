@@ -9,7 +9,8 @@
 
 Results are kept in a file (one line of JSON per run) and runs found there are not repeated. Data sets beyond Digits
 are found as `kinbandits data` says; peptides are a user's own copy (`kinbandits.datasets.peptides`). "tasks" and
-"clicks" stand for all problems of that kind. Regret of data sets is the paper's; of the other problems, expected regret.
+"clicks" stand for all problems of that kind. Regret of data sets is the paper's, of the other problems expected
+regret.
 """
 
 from __future__ import annotations

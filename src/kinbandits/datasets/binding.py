@@ -112,4 +112,4 @@ def one_hot(sequences: NDArray[Any]) -> Matrix:
     """
     letters = np.asarray(sequences, dtype="S").view("S1").reshape(len(sequences), -1)
     hot = letters[:, :, None] == np.frombuffer(RESIDUES, dtype="S1")
-    return hot.reshape(len(sequences), -1).astype(np.float64)
+    return np.asarray(hot.reshape(len(sequences), -1), dtype=np.float64)

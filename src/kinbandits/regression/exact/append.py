@@ -19,6 +19,7 @@ import numpy as np
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.regression import compiled
 from kinbandits.regression.base import Query, Regression, RegressionSettings, best
+from kinbandits.regression.exact.columns import KeptColumns
 from kinbandits.regression.exact.probe import Probe, different_arms
 from kinbandits.regression.linalg import (
     SMALL_PIVOT,
@@ -63,6 +64,7 @@ class AppendRegression(Regression):
         self._alpha: Vector = np.empty(0)
         self._counts = history.counts * 0
         self._asked: tuple[Matrix, list[Matrix]] | None = None  # contexts last asked for, and their kernel rows
+        self.kept = KeptColumns()
         self._refreshes = 0
         if len(history):
             self._absorb(0)
@@ -105,14 +107,13 @@ class AppendRegression(Regression):
 
     def _kept_row(self, family: Family, row: int, own: float) -> Matrix:
         """`_kernel_rows` of one row, from the last question if it was a candidate there."""
-        h, x = self.history, self.history.contexts[row].tobytes()
-        contexts, kx = self._asked or (np.empty((0, 0)), [])
-        for c, candidate in enumerate(contexts):
-            if candidate.tobytes() == x:
-                K = np.full((1, len(family.rows) + 1), own)
-                lent = [K_arm[h.arms[row]].take(h.arms.take(family.rows)) for K_arm in self._matrices]
-                K[0, :-1] = sum(a * k[c].take(family.rows) for a, k in zip(lent, kx, strict=True))
-                return K
+        h = self.history
+        contexts, kx = self._asked or (h.contexts[:0], [])
+        for c in np.flatnonzero((contexts == h.contexts[row]).all(axis=1))[:1]:
+            K = np.full((1, len(family.rows) + 1), own)
+            lent = [K_arm[h.arms[row]].take(h.arms.take(family.rows)) for K_arm in self._matrices]
+            K[0, :-1] = sum(a * k[c].take(family.rows) for a, k in zip(lent, kx, strict=True))
+            return K
         return self._kernel_rows(family, np.array([row]))
 
     def _kernel_rows(self, family: Family, rows: Indices) -> Matrix:
@@ -237,7 +238,7 @@ class AppendRegression(Regression):
         if len(different) < len(query.arms):
             asked = Query(query.arms[different], query.contexts)
         flat = asked.contexts[0]
-        kx = [t.context_kernel(t.select(flat), t.select(h.contexts)) for t in self.settings.terms]
+        kx = self.kept.of(self.settings.terms, flat, h)
         self._asked = flat, kx  # what a new row needs, if it is one of these
         probe = Probe(asked, kx, self._matrices, h.arms, self._prior(asked)[0])
         alpha = self.dual()

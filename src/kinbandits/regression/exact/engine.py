@@ -99,7 +99,7 @@ class ExactRegression(Regression):
         return self._core.similarity_matrices
 
     def _absorb(self, start: int) -> None:
-        moved = self._follow(start)
+        before, moved = self._core, self._follow(start)
         wanted = self._pick()
         if type(self._core) is wanted and not moved:
             self._core._absorb(start)
@@ -112,6 +112,8 @@ class ExactRegression(Regression):
             self._core = self._coming.arrived(self.history)
         else:
             self._core = wanted(self._given, self.history)
+        if isinstance(self._core, AppendRegression) and isinstance(before, AppendRegression):
+            self._core.kept = before.kept  # of contexts alone, whatever the similarity
         self._prepare()
 
     def _matrices(self) -> list[Matrix]:

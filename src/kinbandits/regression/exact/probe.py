@@ -2,7 +2,8 @@
 
 Notation as in `base`; for candidate b with arm a_b, k_b[i] = sum over terms of K_arm[a_b, a_i] k_X(x_b, x_i).
 With one context for all candidates and one term, k_b = K_arm[a_b, arms] * kx with a single kernel row kx, and sums
-over the history group by arm: they cost t + N^2 instead of N t.
+over the history group by arm: they cost t + N^2 instead of N t. With one arm for all candidates (a task that is
+given) K_arm[a_b, arms] is one vector.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.regression.base import Query
+
+_BLOCK = 64  # candidates whose kernel vectors are in the cache together
 
 
 def different_arms(query: Query, K_arms: list[Matrix], cold: NDArray[np.bool_]) -> tuple[Indices, Indices]:
@@ -41,6 +44,8 @@ class Probe:
         self._fast = query.shared and len(kx) == 1
         self._lent = [K_arm[query.arms] for K_arm in K_arms]  # (k, N) per term
         self._row = self._kx[0][0]  # the kernel row of all candidates, if they share it
+        one_task = not query.shared and len(kx) == 1 and bool((query.arms == query.arms[0]).all())
+        self._task = self._lent[0][0][arms] if one_task else None  # k_b = task * kx_b, if one task is given
 
     @cached_property
     def k(self) -> Matrix:
@@ -62,6 +67,8 @@ class Probe:
 
     def columns(self, which: Indices) -> Matrix:
         """Kernel vectors of some candidates as columns, (t, m)."""
+        if self._task is not None:
+            return np.ascontiguousarray((self._kx[0][which] * self._task).T)
         if "k" in self.__dict__ or not self._fast:
             return np.ascontiguousarray(self.k[which].T)
         return np.ascontiguousarray((self._lent[0][which][:, self._arms] * self._kx[0]).T)
@@ -70,12 +77,16 @@ class Probe:
         """The kernel vector of one candidate on these rows."""
         if self._fast:
             return np.asarray(self._lent[0][candidate].take(self._arms.take(rows)) * self._row.take(rows))
+        if self._task is not None:
+            return np.asarray(self._kx[0][candidate].take(rows) * self._task.take(rows))
         return np.asarray(self.k[candidate].take(rows))
 
     def dot(self, v: Vector) -> Vector:
         """k_b . v for every candidate."""
         if self._fast:
             return np.asarray(self._lent[0] @ self._by_arm(self._row * v))
+        if self._task is not None:
+            return np.asarray(self._kx[0] @ (self._task * v))
         return np.asarray(self.k @ v)
 
     def dot_arm(self, arm: int, rows: Indices, v: Vector) -> Vector:
@@ -96,7 +107,10 @@ class Probe:
             most = np.zeros(self._lent[0].shape[1])
             np.maximum.at(most, self._arms, self._row**2 * v)
             return np.asarray((self._lent[0] ** 2 * most).max(axis=1))
-        return np.asarray((self.k**2 * v).max(axis=1))
+        root = np.sqrt(v) if self._task is None else np.sqrt(v) * self._task
+        k = self.k if self._task is None else self._kx[0]
+        blocks = [np.abs(k[i : i + _BLOCK] * root).max(axis=1) for i in range(0, len(k), _BLOCK)]
+        return np.asarray(np.concatenate(blocks) ** 2)
 
     def quadratic(self, rows: list[Indices], inverses: list[Matrix]) -> Vector:
         """k_b' B^-1 k_b for every candidate and the block-diagonal B with these inverse blocks, on these rows."""
