@@ -41,7 +41,7 @@ def unit(k: int, t: int) -> float:
 
 
 def seconds(
-    similarity: kb.similarity.Similarity, k: int, t: int, d: int, rounds: int, noise: float, same: bool
+    kin: kb.similarity.Similarity, k: int, t: int, d: int, rounds: int, noise: float, same: bool
 ) -> float:
     """Of a decision and learning its reward."""
     rng = np.random.default_rng(1)
