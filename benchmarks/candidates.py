@@ -40,9 +40,7 @@ def unit(k: int, t: int) -> float:
     return statistics.median(found)
 
 
-def seconds(
-    kin: kb.similarity.Similarity, k: int, t: int, d: int, rounds: int, noise: float, same: bool
-) -> float:
+def seconds(kin: kb.similarity.Similarity, k: int, t: int, d: int, rounds: int, noise: float, same: bool) -> float:
     """Of a decision and learning its reward."""
     rng = np.random.default_rng(1)
     tasks, w = 4, rng.normal(size=(4, d)) / np.sqrt(d)
