@@ -118,11 +118,18 @@ class Client:
         context: Context | Sequence[Sequence[float]],
         arms: Sequence[ArmName] | None = None,
         key: str | None = None,
+        *,
+        task: ArmName | None = None,
     ) -> Choice:
-        """Choose an arm for a context (one for all candidates, or one row for each), or for named features."""
+        """Choose an arm for a context (one for all candidates, or one row for each), or for named features.
+
+        With ``task``, an arm that is given, each row of the context is a candidate: ``choice.index`` says which.
+        """
         body: dict[str, Any] = {"context": _sent(context), "key": key or secrets.token_hex(16)}
         if arms is not None:
             body["arms"] = list(arms)
+        if task is not None:
+            body["task"] = task
         return Choice(**self._call("POST", "/v1/decisions", body))
 
     def reward(self, decision: Choice | str, reward: float) -> Outcome:

@@ -27,6 +27,12 @@ def test_the_client(tmp_path: Path) -> None:
             assert client.decision(choice)["state"] == "rewarded"
             assert client.explain(choice)["arm"] == choice.arm
             assert client.void(client.decide([[0, 0], [1, 1]], arms=["a", 3])).state == "void"
+            given = client.decide(np.eye(3)[:, :2], task="b c")
+            assert (given.arm, given.index in (0, 1, 2)) == ("b c", True)
+            assert client.decision(given)["candidates"] == ["b c"] * 3
+            assert client.void(given).state == "void"
+            with pytest.raises(ServiceError, match="a row for each candidate"):
+                client.decide([0.1, 0.2], task="b c")
             many = client.decide_many(np.array([[0.1, 0.2], [0.3, 0.4]]))
             assert [o.reward for o in client.reward_many({c.id: 0.5 for c in many})] == [0.5, 0.5]
             client.decide([0.5, 0.5], key="my-own")

@@ -55,17 +55,27 @@ class DecisionRequest(Strict):
     arms: Annotated[list[ArmName], Field(min_length=1, max_length=10_000)] | None = Field(
         default=None, description="The candidates; all active arms if left out."
     )
+    task: ArmName | None = Field(
+        default=None,
+        description="The arm that is given, where context has one list or object for each candidate: the answer's "
+        "index says which of them was chosen. In place of arms.",
+    )
     key: Key | None = Field(
         default=None, description="Idempotency key: the same key and request give the same decision again."
     )
 
-    def vectors(self, features: Sequence[Feature]) -> list[float] | list[list[float]]:
-        """The context as numbers."""
-        if isinstance(self.context, dict):
-            return encode(features, self.context)
-        if isinstance(self.context[0], dict):
-            return [encode(features, given) for given in self.context]
-        return self.context
+    def asked(self, features: Sequence[Feature]) -> tuple[list[float] | list[list[float]], list[ArmName] | None]:
+        """The context as numbers, and the candidates."""
+        context: Any = self.context
+        if isinstance(context, dict):
+            context = encode(features, context)
+        elif isinstance(context[0], dict):
+            context = [encode(features, given) for given in context]
+        if self.task is None:
+            return context, self.arms
+        if self.arms is not None or not isinstance(context[0], list):
+            raise Problem(422, "task", "with task, context has a row for each candidate, and arms is left out")
+        return context, [self.task] * len(context)
 
 
 class BatchRequest(Strict):

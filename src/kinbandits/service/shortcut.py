@@ -60,7 +60,7 @@ class Shortcut:
 
 def _decide(features: Sequence[Feature], scope: Scope, content: bytes) -> Decide:
     body = s.parse(s.DecisionRequest, _content_type(scope), content)
-    return Decide(body.vectors(features), body.arms, body.key, future=asyncio.get_running_loop().create_future())
+    return Decide(*body.asked(features), body.key, future=asyncio.get_running_loop().create_future())
 
 
 def _reward(scope: Scope, content: bytes) -> Reward:

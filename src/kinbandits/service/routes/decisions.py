@@ -103,7 +103,7 @@ def _reward(given: s.RewardById | s.RewardByKey) -> Reward:
 
 def _decide(given: s.DecisionRequest, features: Sequence[Feature]) -> Decide | Problem:
     try:
-        return Decide(given.vectors(features), given.arms, given.key)
+        return Decide(*given.asked(features), given.key)
     except Problem as problem:
         return problem
 
