@@ -316,3 +316,40 @@ def test_the_model_of_a_fold_is_the_policy_with_other_rows() -> None:
     with pytest.raises(TypeError, match="frozen"):
         found.observe([0], [[0.0, 0.0]], [1.0])
     assert policy.n_observations == 30
+
+
+def test_given_tasks_are_logged_taught_and_evaluated_as_such() -> None:
+    """A policy that knows the tasks are alike is told so by the log, and found better than chance."""
+    environment = kb.environments.Tasks(mu=0.9, n_tasks=3, n_candidates=5, horizon=240)
+    rng = np.random.default_rng(0)
+    rounds = list(environment.rounds())
+    chosen = rng.integers(5, size=len(rounds)).tolist()
+    log = LoggedRounds.of_tasks(
+        [round.candidates[0] for round in rounds],
+        [round.context for round in rounds],
+        chosen,
+        [float(round.rewards[i]) for round, i in zip(rounds, chosen, strict=True)],
+        [0.2] * len(rounds),
+    )
+    policy = kb.KMTLUCB(environment.arms)
+    log.teach(policy)
+    assert policy.similarity_report(complete=False).reason.startswith("averaged")
+    found = evaluate_policy(log, lambda: kb.KMTLUCB(environment.arms))
+    assert found.estimates["dr"].low > found.logged
+
+
+def test_a_log_of_both_kinds_of_rounds_is_taught_in_order() -> None:
+    log = LoggedRounds(
+        contexts=[[0.1], [[0.2], [0.3]], [[0.4]], [0.5]],
+        candidates=[["a", "b"]] * 4,
+        chosen=[0, 1, 1, 0],
+        rewards=[0.0, 1.0, 2.0, 3.0],
+        propensities=[0.5] * 4,
+    )
+    policy = kb.KMTLUCB(["a", "b"], ridge=0.1)
+    log.teach(policy)
+    history = policy.regression.history
+    assert history.contexts.ravel().tolist() == [0.1, 0.3, 0.4, 0.5]
+    assert history.own_contexts_from == 1
+    assert len(log[:0].played_contexts()) == 0
+    log[:0].teach(policy)

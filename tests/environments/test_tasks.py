@@ -7,6 +7,7 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.environments import Clicks, Delayed, MeasuredTasks, Misspecified, Rescaled, Tasks, check_environment
+from kinbandits.experiments import load_experiment
 
 SMALL = Tasks(n_tasks=3, n_candidates=12, horizon=30)
 
@@ -110,3 +111,17 @@ def test_descriptors_say_which_tasks_are_alike() -> None:
 def test_bad_options_are_refused(make, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+def test_an_experiment_file_names_given_tasks_and_variants(tmp_path) -> None:
+    path = tmp_path / "tasks.toml"
+    path.write_text(
+        'name = "tasks"\nseeds = 2\n[[environments]]\nkind = "rescaled"\ntimes = 2.0\n'
+        'environment = { kind = "tasks", n_tasks = 2, n_candidates = 5, horizon = 8 }\n'
+        '[[methods]]\nname = "default"\n'
+    )
+    experiment = load_experiment(path)
+    made = [experiment.environments[0].make(seed) for seed in (0, 1)]
+    assert made[1] == Rescaled(Tasks(seed=1, n_tasks=2, n_candidates=5, horizon=8), times=2.0)
+    trace = kb.simulate(kb.KMTLUCB(made[0].arms), made[0])
+    assert len(trace) == 8

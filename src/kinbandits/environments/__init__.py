@@ -58,6 +58,9 @@ KINDS: dict[str, type[Any]] = {
     "users": Users,
     "tasks": Tasks,
     "clicks": Clicks,
+    "delayed": Delayed,
+    "misspecified": Misspecified,
+    "rescaled": Rescaled,
 }
 
 
@@ -66,10 +69,17 @@ def make_environment(kind: str, **options: Any) -> Environment:
 
     >>> make_environment("synthetic-news", seed=2, n_arms=3)
     SyntheticNews(seed=2, n_arms=3)
+    >>> make_environment("delayed", seed=2, mean=5.0, environment={"kind": "clicks"})
+    Delayed(environment=Clicks(seed=2), mean=5.0, seed=2)
     """
     if kind not in KINDS:
         raise InvalidInputError(f"there is no environment {kind!r}; there are {', '.join(KINDS)}")
     known = inspect.signature(KINDS[kind]).parameters
+    inner = options.get("environment")
+    if isinstance(inner, dict) and "kind" in inner:  # a variant of another, which has the same seed
+        seed = {"seed": options["seed"]} if "seed" in options else {}
+        options["environment"] = make_environment(**{**seed, **inner})
+        options = {name: value for name, value in options.items() if name != "seed" or name in known}
     for name in options:
         if name not in known:
             raise InvalidInputError(f"{kind} has no option {name!r}; it has {', '.join(known)}")

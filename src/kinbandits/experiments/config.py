@@ -77,7 +77,7 @@ class EnvironmentConfig(BaseModel):
 
     def make(self, seed: int) -> Environment:
         """The environment with this seed."""
-        takes_seed = "seed" in inspect.signature(KINDS[self.kind]).parameters
+        takes_seed = {"seed", "environment"} & set(inspect.signature(KINDS[self.kind]).parameters)
         return make_environment(self.kind, **self.options, **({"seed": seed} if takes_seed else {}))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +90,24 @@ class LoggedRounds:
         X = number_array("contexts", numbers(table, features))
         return cls(list(X), [known] * len(played), [place[a] for a in played], given.tolist(), p.tolist())
 
+    @classmethod
+    def of_tasks(
+        cls,
+        tasks: Sequence[str | int],
+        candidates: Sequence[Any],
+        chosen: Sequence[int],
+        rewards: Sequence[float],
+        propensities: Sequence[float],
+    ) -> LoggedRounds:
+        """Rounds in which a task was given, and one of ``candidates`` (k, d) was chosen for it.
+
+        >>> log = LoggedRounds.of_tasks(["a"], [[[0.1], [0.2]]], [1], [1.0], [0.5])
+        >>> log.candidates, log.played_contexts()
+        ([['a', 'a']], array([[0.2]]))
+        """
+        names = [[task] * len(rows) for task, rows in zip(tasks, candidates, strict=True)]
+        return cls(candidates, names, chosen, rewards, propensities)
+
     def __len__(self) -> int:
         return len(self.rewards)
 
@@ -115,8 +134,12 @@ class LoggedRounds:
 
     def teach(self, policy: Policy) -> None:
         """Let a policy learn all rounds."""
-        if len(self):
-            policy.observe(self.arms(), self.played_contexts(), self.rewards)
+        arms, contexts = self.arms(), self.played_contexts()
+        own = [np.ndim(context) == 2 and len(context) > 1 for context in self.contexts]
+        edges = [0, *(i for i in range(1, len(self)) if own[i] != own[i - 1]), len(self)]
+        for first, last in itertools.pairwise(edges if len(self) else []):
+            part = slice(first, last)
+            policy.observe(arms[part], contexts[part], self.rewards[part], own_contexts=own[first])
 
     def table(self, ask: Callable[[Matrix, list[str | int]], Matrix]) -> Matrix:
         """(n, k) numbers from a function of contexts (R, 1 or k, d) and candidates, like rounds at once."""
