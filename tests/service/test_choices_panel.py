@@ -51,6 +51,8 @@ def test_own_contexts_reach_the_similarity(tmp_path: Path) -> None:
     shown = panel(tmp_path, {"type": "Adaptive", "margin": 0.0, "first": 10}, own=True)
     assert any(words in shown for words in ("not judged", "comes nearest", "averaged"))
     assert "would have decided worse" not in shown
+    assert "How likely each mu is" in shown
+    assert '<th scope="col">weight</th>' in shown
 
 
 @pytest.mark.parametrize("similarity", [{"type": "Independent"}, {"type": "Mixed", "mu": 0.5}])

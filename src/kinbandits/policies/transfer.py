@@ -35,6 +35,9 @@ class SimilarityReport:
         over_time: the choice at every milestone, oldest first. Decision scores that did not matter are None.
         next_rows: at how many rows the next choice is in force; None if there is none.
         margin: nats by which sharing must win; None where it is not chosen by likelihood.
+
+    Where candidates have contexts of their own nothing is chosen: the similarity is an average over mu, and
+    ``posterior`` says how likely each mu is.
     """
 
     rows: int
@@ -45,6 +48,11 @@ class SimilarityReport:
     over_time: tuple[Choice, ...]
     next_rows: int | None
     margin: float | None = None
+
+    @property
+    def posterior(self) -> dict[float, float]:
+        """How likely each mu is at the present choice; empty where one mu was chosen."""
+        return self.over_time[-1].posterior if self.over_time else {}
 
     def to_data(self) -> dict[str, Any]:
         """As plain data (numbers, strings, lists), for JSON."""
@@ -60,6 +68,7 @@ class SimilarityReport:
                     "mu": c.mu,
                     "scale": c.scale,
                     "reason": c.reason,
+                    "posterior": {str(mu): round(weight, 6) for mu, weight in c.posterior.items()},
                     "candidates": [_plain(e) for e in c.candidates],
                 }
                 for c in self.over_time
@@ -77,8 +86,10 @@ class SimilarityReport:
             score = score if c.weight is None else f"weight {c.weight:.3f}"
             mark = " <" if (c.mu, c.scale) == (self.mu, self.scale) else ""
             lines.append(f"{c.mu:5g}  {scale}  {c.log_likelihood - own:+14.2f}  {score}{mark}")
+        if self.posterior:
+            lines.append("posterior: " + ", ".join(f"mu={mu:g} {w:.2f}" for mu, w in self.posterior.items()))
         if self.over_time:
-            lines.append("over time: " + ", ".join(f"{c.rows}: mu={c.mu:g}" for c in self.over_time))
+            lines.append("over time: " + ", ".join(f"{c.rows}: mu={c.mu:.2g}" for c in self.over_time))
         return "\n".join(lines)
 
 

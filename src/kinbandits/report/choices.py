@@ -19,7 +19,7 @@ def choices_figure(reports: Mapping[str, Any]) -> Any:
 
     Above: the share mu of the estimate that was chosen. Middle: how much better than independent arms each
     candidate fits, with the margin it must reach. Below: how much more its leave-one-out decisions earn, where
-    that was judged.
+    that was judged; or how likely each mu is, where the similarity is an average over mu.
     """
     shown = {name: r if isinstance(r, dict) else r.to_data() for name, r in reports.items()}
     with plot_style():
@@ -33,8 +33,9 @@ def choices_figure(reports: Mapping[str, Any]) -> Any:
                     handles.setdefault(label, handle)
         axes[0, 0].set_ylabel("chosen mu")
         axes[1, 0].set_ylabel("fit, nats above\nindependent arms")
-        axes[2, 0].set_ylabel("decisions, reward above\nindependent arms")
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False)
+        averaged = any(c.get("posterior") for c in next(iter(shown.values()))["over_time"])
+        axes[2, 0].set_ylabel("how likely mu is" if averaged else "decisions, reward above\nindependent arms")
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False)
         return figure
 
 
@@ -71,11 +72,12 @@ def _column(axes: Any, report: dict[str, Any]) -> None:
             if any(y is not None for y in leads):  # gaps stay gaps
                 y = [math.nan if v is None else v for v in leads]
                 ax.plot(rows, y, marker="o", markersize=2.5, label=label, **look)
-    if report["margin"] is not None:
+    if report["margin"] is not None and not past[-1].get("posterior"):
         axes[1].axhline(report["margin"], color="0.35", linewidth=0.9, linestyle="--", label="needed")
     axes[1].set_yscale("symlog", linthresh=10.0)
     axes[1].yaxis.set_major_formatter(ScalarFormatter())
-    if not axes[2].lines:
+    _posterior(axes[2], past, mus)
+    if not axes[2].lines and not axes[2].collections:
         axes[2].text(0.5, 0.5, "not judged: no candidate fits\nbetter by the margin", ha="center", va="center",
                      transform=axes[2].transAxes, color="0.35", fontsize=8)  # fmt: skip
     axes[2].set_xlabel("rows learned")
@@ -86,6 +88,17 @@ def _column(axes: Any, report: dict[str, Any]) -> None:
         ax.xaxis.set_major_formatter(ScalarFormatter())
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_xlim(min(rows) * 0.95, max(rows) * 1.05)
+
+
+def _posterior(ax: Any, past: list[dict[str, Any]], shown: list[float]) -> None:
+    """Bands, one for each mu in the colour of its lines, from mu = 0 below."""
+    averaged = [c for c in past if c.get("posterior")]
+    if averaged:
+        mus = sorted({mu for c in averaged for mu in c["posterior"]}, key=float)
+        shares = [[c["posterior"].get(mu, 0.0) for c in averaged] for mu in mus]
+        colors = [OKABE_ITO[shown.index(mu) % len(OKABE_ITO)] if (mu := float(m)) in shown else "0.8" for m in mus]
+        labels = ["_" if float(mu) else "mu = 0" for mu in mus]
+        ax.stackplot([c["rows"] for c in averaged], shares, colors=colors, labels=labels, step="post", alpha=0.6)
 
 
 def _lead(candidates: list[dict[str, Any]], mu: float, scale: float, what: str) -> float | None:

@@ -56,6 +56,15 @@ class Choice:
     reason: str
     matrix: Matrix
 
+    @property
+    def posterior(self) -> dict[float, float]:
+        """How likely each mu is, where the choice is an average; empty where one was chosen."""
+        found: dict[float, float] = {}
+        for candidate in self.candidates:
+            if candidate.weight is not None:
+                found[candidate.mu] = found.get(candidate.mu, 0.0) + candidate.weight
+        return dict(sorted(found.items()))
+
     def to_data(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
         """As JSON data and arrays; what is missing in the evidence is NaN."""
         fields = [tuple(vars(c).values()) for c in self.candidates]

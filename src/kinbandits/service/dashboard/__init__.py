@@ -213,7 +213,7 @@ class Pages:
         own = [c.candidates[0].log_likelihood if c.candidates else math.nan for c in past]
         lead = [b - o if math.isfinite(b - o) else None for b, o in zip(best, own, strict=True)]
         curves = [charts.Line("best candidate", lead, 3)]
-        if report.margin is not None:
+        if report.margin is not None and not report.posterior:
             curves.append(charts.Line("needed", [report.margin] * len(rows), 2))
         title = "Fit above independent arms"
         leads = charts.lines(rows, curves, title=title, x_label="rows learned", y_label="nats")
