@@ -7,7 +7,7 @@
 >>> policy.n_observations
 1
 
-What is not here is in a sub-package: `baselines`, `contrib`, `datasets`, `environments`, `errors`, `exploration`,
+What is not here is in a sub-package: `baselines`, `bulk`, `contrib`, `datasets`, `environments`, `errors`, `exploration`,
 `kernels`, `ope`, `presets`, `representation`, `similarity`, `theory`.
 """
 
@@ -15,6 +15,7 @@ from typing import Any as _Any
 
 from kinbandits import (
     baselines,
+    bulk,
     contrib,
     datasets,
     environments,

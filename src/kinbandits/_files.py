@@ -30,10 +30,11 @@ def atomic_write(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str], *, flush: bool = True) -> Iterator[Path]:
     """A path beside ``path`` to write to; at the end it is flushed to disk and takes the place of ``path``.
 
-    If the block raises, ``path`` stays as it was.
+    If the block raises, ``path`` stays as it was. Without ``flush`` that holds when a process is killed, but not when
+    the machine is.
     """
     target = Path(path)
     if not target.parent.is_dir():
@@ -43,10 +44,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     part = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         yield part
-        _flush(part)
+        if flush:
+            _flush(part)
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+    if not flush:
+        return
     with contextlib.suppress(OSError):  # a directory cannot be flushed everywhere
         _flush(target.parent)
 

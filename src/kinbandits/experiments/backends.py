@@ -86,7 +86,7 @@ def _dask(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str]
                 client = stack.enter_context(distributed.Client(scheduler, timeout="15s"))
             except (OSError, TimeoutError, ValueError) as error:
                 raise InvalidInputError(f"there is no dask scheduler at {scheduler} ({error})") from error
-            _check_workers(client, scheduler, directory)
+            check_workers(client, scheduler, directory / "experiment.json")
         threads = sum(client.nthreads().values())
         jobs = threads if jobs == -1 else min(jobs, threads)
         say(f"backend dask, {len(client.nthreads())} workers at {client.scheduler.address}, {jobs} cells at a time")
@@ -102,8 +102,8 @@ def _dask(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str]
         yield run
 
 
-def _check_workers(client: Any, scheduler: str, directory: Path) -> None:
-    """Refuse a cluster whose workers would give other numbers, or write where we cannot read."""
+def check_workers(client: Any, scheduler: str, marker: Path) -> None:
+    """Refuse a cluster whose workers would give other numbers, or do not see a file that lies where they write."""
     if not client.nthreads():
         raise InvalidInputError(
             f"the dask scheduler at {scheduler} has no workers; start some: dask worker {scheduler}"
@@ -122,12 +122,11 @@ def _check_workers(client: Any, scheduler: str, directory: Path) -> None:
                     f"the dask worker {worker} has {package} {there.get(package) or 'not installed'}, here is "
                     f"{version}; install the same versions on both sides"
                 )
-    marker = directory / "experiment.json"
     for worker, content in client.run(_read, str(marker)).items():
         if content != marker.read_text(encoding="utf-8"):
             raise InvalidInputError(
-                f"the dask worker {worker} does not see {directory.resolve()}; put --out on a file system that "
-                "all workers share, under the same path"
+                f"the dask worker {worker} does not see {marker.parent.resolve()}; put --out on a file system "
+                "that all workers share, under the same path"
             )
 
 

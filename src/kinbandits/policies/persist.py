@@ -156,9 +156,9 @@ def _write(path: Path, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) ->
     write_arrays(buffer, arrays)
     packed = buffer.getvalue()
     with replacing(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr("policy.json", text)
-        archive.writestr("arrays.npz", packed)
-        archive.writestr("checksum", _checksum(text, packed))
+        for name, content in {"policy.json": text, "arrays.npz": packed, "checksum": _checksum(text, packed)}.items():
+            member = zipfile.ZipInfo(name)  # without the time of day: the same policy gives the same bytes
+            archive.writestr(member, content, zipfile.ZIP_DEFLATED, compresslevel=1)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

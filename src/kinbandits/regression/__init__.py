@@ -21,6 +21,7 @@ __all__ = [
     "Query",
     "Regression",
     "RegressionSettings",
+    "budgeted_settings",
     "capped",
     "changed_over",
     "make_regression",

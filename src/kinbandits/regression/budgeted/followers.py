@@ -113,14 +113,14 @@ class EmbeddingFollower(FixedFollower):
 
     def __init__(self, similarity: Estimated, n_arms: int, n_features: int) -> None:
         self._estimated = similarity
-        self._map = FeatureMap(similarity.embedding_kernel, n_features)
-        self._Psi = np.zeros((n_arms, self._map.size))
+        self.features = FeatureMap(similarity.embedding_kernel, n_features)
+        self._Psi = np.zeros((n_arms, self.features.size))
         self._G: Matrix | None = np.zeros((n_arms, n_arms))  # exact sums, while all rows are kept
         self._Delta = np.zeros((n_arms, n_arms))
 
     def prepare(self, context: Vector, arms: Indices, contexts: Matrix) -> Matrix:
         """The features of a new row, then (while all rows are kept) its kernel sums with each arm."""
-        phi: Vector = self._map(context[None, :])[0]
+        phi: Vector = self.features(context[None, :])[0]
         if self._G is None:
             return phi
         sums = np.zeros(len(self._Psi) + 1)
@@ -133,9 +133,9 @@ class EmbeddingFollower(FixedFollower):
     def observe(self, arm: int, prepared: Matrix | None, sign: float = 1.0) -> None:
         """A row of ``arm`` came (sign 1), or left a window (sign -1; prepared against the others that stay)."""
         assert prepared is not None
-        self._Psi[arm] += sign * prepared[: self._map.size]
+        self._Psi[arm] += sign * prepared[: self.features.size]
         if self._G is not None:
-            sums, own = prepared[self._map.size : -1], prepared[-1]
+            sums, own = prepared[self.features.size : -1], prepared[-1]
             self._G[arm] += sign * sums
             self._G[:, arm] += sign * sums
             self._G[arm, arm] += sign * own
@@ -143,7 +143,7 @@ class EmbeddingFollower(FixedFollower):
     def observe_block(self, arms: Indices, contexts: Matrix, low: int, high: int) -> None:
         """Rows ``low`` to ``high`` of these came, after those before them, at once."""
         of_arm = (arms[:high] == np.arange(len(self._Psi))[:, None]).astype(np.float64)  # (N, rows)
-        self._Psi += of_arm[:, low:] @ self._map(contexts[low:high])
+        self._Psi += of_arm[:, low:] @ self.features(contexts[low:high])
         if self._G is not None:
             K = self._estimated.embedding_kernel(contexts[low:high], contexts[:high])
             sums = of_arm[:, low:] @ K
@@ -168,12 +168,12 @@ class EmbeddingFollower(FixedFollower):
         means = (self._Psi / np.maximum(counts, 1)[:, None])[np.argsort(-counts)[:50]]
         worst = 0.0
         for a in range(len(means)):
-            worst = max(worst, self._map.standard_error((means[:a] - means[a]) ** 2))
+            worst = max(worst, self.features.standard_error((means[:a] - means[a]) ** 2))
         return worst
 
     def with_arm(self) -> None:
         """One arm more, without rows."""
-        self._Psi = np.vstack([self._Psi, np.zeros((1, self._map.size))])
+        self._Psi = np.vstack([self._Psi, np.zeros((1, self.features.size))])
         self._Delta = np.pad(self._Delta, (0, 1))
         self._G = None if self._G is None else np.pad(self._G, (0, 1))
 

@@ -1,0 +1,304 @@
+"""The budgeted model from logs of any length, partition by partition.
+
+Two passes. The first checks every row, counts what is bad, and draws a sample: each row has a random number made of
+the seed and its place, and the rows with the least ones are the sample, so it does not depend on the partitions. The
+policy learns (some of) the sample in the ordinary way: that settles kernels that are read off the data, the scale of
+rewards, and the choice of `Adaptive`. Points are drawn from the sample by randomly pivoted Cholesky in the policy's
+kernel, as the engine does it for many rows at once.
+
+The second pass has the points, and sums at them (`regression.budgeted.sums`), rows per arm, and the embeddings of an
+estimated similarity (random features) are all additive: one tree of sums (`fold`, `summing`) gives the model that one
+process would have.
+
+Memory of a worker: its partition, blocks of 4,096 rows at the m points, and four times the sums: m^2 numbers, N m^2 if
+the similarity or the weights change with the data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kinbandits._files import atomic_write
+from kinbandits._types import Indices
+from kinbandits._version import __version__
+from kinbandits.bulk.fold import Engine, State
+from kinbandits.bulk.summing import Plan, add, made, summed
+from kinbandits.bulk.table import (
+    PARTITION_ROWS,
+    Checks,
+    Columns,
+    Partition,
+    Rows,
+    Table,
+    account,
+    bad_rows,
+    merge_bad_rows,
+    read,
+)
+from kinbandits.errors import BudgetWarning, InvalidInputError, InvalidTypeError
+from kinbandits.history import History
+from kinbandits.policies import KMTLUCB
+from kinbandits.policies.persist import to_data
+from kinbandits.regression import budgeted_settings
+from kinbandits.regression.budgeted import BudgetedRegression, Model
+from kinbandits.regression.budgeted.build import draw_points
+from kinbandits.regression.budgeted.newcomers import NOVEL
+from kinbandits.regression.budgeted.slices import finished
+
+Logs = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+PILOT = 2000  # rows of the sample that the policy learns in the ordinary way
+SPARE = 8  # rows of the sample for each point
+LAST = 1024  # rows that the engine keeps, at most
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What `fitted` found.
+
+    Attributes:
+        policy: taught.
+        rows: learned.
+        left_out: rows that were not, by why.
+    """
+
+    policy: KMTLUCB
+    rows: int
+    left_out: dict[str, int]
+
+
+def fit(logs: Logs, policy: KMTLUCB, **options: Any) -> KMTLUCB:
+    """A policy that has learned all rows of some Parquet files; see `fitted` for the options.
+
+    Example:
+        >>> import tempfile, numpy as np, pyarrow as pa, pyarrow.parquet as pq
+        >>> import kinbandits as kb
+        >>> rng = np.random.default_rng(0)
+        >>> rows = {"arm": rng.choice(["a", "b"], 3000), "x": rng.random(3000), "reward": rng.random(3000)}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pq.write_table(pa.table(rows), f"{folder}/log.parquet")
+        ...     untaught = kb.KMTLUCB(arms=["a", "b"], engine=kb.Budgeted(points=32))
+        ...     policy = kb.bulk.fit(folder, untaught, columns=kb.bulk.Columns(context=["x"]), progress=False)
+        >>> policy.n_observations
+        3000
+    """
+    return fitted(logs, policy, **options).policy
+
+
+def fitted(
+    logs: Logs,
+    policy: KMTLUCB,
+    *,
+    columns: Columns | None = None,
+    since: float | None = None,
+    points: tuple[Sequence[str | int], ArrayLike] | None = None,
+    seed: int = 0,
+    bad: str = "refuse",
+    scheduler: Any = None,
+    jobs: int | None = None,
+    partition_rows: int = PARTITION_ROWS,
+    work: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+) -> Fitted:
+    """As `fit`, with what was left out.
+
+    Args:
+        logs: Parquet files, or folders of them.
+        policy: untaught; or one that `fit` gave, or another with a budgeted model: then its points stay, and these
+            rows are added. It is not changed.
+        columns: which hold what.
+        since: rows of an earlier time (seconds since 1970) are left out.
+        points: arms (names) and contexts of the points; left out, drawn from a sample.
+        seed: of the sample.
+        bad: ``"refuse"`` bad rows (NaN, unknown arms, wrong types) before anything is learned, or ``"skip"`` them.
+        scheduler: as in `fold.Engine`: None works on this machine's processors.
+        jobs: tasks at a time on this machine.
+        partition_rows: rows of a partition, about.
+        work: a folder for finished partitions, seen by all workers; it is removed in the end. Called again with the
+            same arguments after a kill, the job goes on where it was. Left out, it is a temporary one.
+        progress: whether to show it.
+    """
+    if bad not in ("refuse", "skip"):
+        raise InvalidInputError(f'bad must be "refuse" or "skip", got {bad!r}')
+    taught = _taught(policy)
+    table = Table.of(logs, partition_rows)
+    columns = table.settled(columns or Columns())
+    d = policy.regression.n_features or table.n_features(columns)
+    checks = Checks(columns, tuple(policy.arms), d, policy.reward_range, since)
+    with working(work, table, policy, [repr(checks), seed, points]) as folder:
+        engine = Engine(scheduler, jobs, folder, progress)
+        size = max(PILOT, SPARE * _budget(policy))
+        scanned = engine.fold("check", table, partial(scan, checks=checks, size=size, seed=seed), merge_scans(size))
+        left_out = account(scanned, table, checks, bad)
+        pilot, plan = planned(policy, scanned, points)
+        total = engine.fold("learn", table, partial(sums, checks=checks, plan=plan), add)
+        last = tuple(scanned[f"last_{name}"] for name in ("arms", "contexts", "rewards"))
+        model = made(plan, total, last, taught)  # type: ignore[arg-type]
+    pilot.regression = regression = BudgetedRegression(plan.settings, History(plan.n_arms), model)
+    regression._check()
+    pilot._version += 1
+    return Fitted(pilot, int(scanned["states"][2]), left_out)
+
+
+@contextlib.contextmanager
+def working(
+    folder: str | os.PathLike[str] | None, table: Table, policy: KMTLUCB, told: Sequence[Any]
+) -> Iterator[Path]:
+    """The folder of a job: what an earlier start of the same job left there is used, that of another removed."""
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="kinbandits-") as temporary:
+            yield Path(temporary)
+        return
+    work = Path(folder)
+    data, arrays = to_data(policy)
+    job = hashlib.sha256(repr([__version__, table.stamps(), *told, {**data, "rng": None}]).encode())
+    for name, array in arrays.items():
+        job.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    marker, name = work / "job.json", job.hexdigest()
+    if marker.exists() and marker.read_text(encoding="utf-8") != name:
+        shutil.rmtree(work)
+    elif work.exists() and not marker.exists() and any(work.iterdir()):
+        raise InvalidInputError(f"{work} holds other files; give a folder that is new, or of an earlier start")
+    work.mkdir(parents=True, exist_ok=True)
+    atomic_write(marker, name.encode())
+    yield work
+    shutil.rmtree(work)
+
+
+def _taught(policy: KMTLUCB) -> Model | None:
+    """The model to go on with, if there is one."""
+    if not isinstance(policy, KMTLUCB):
+        raise InvalidTypeError(f"policy must be a kb.KMTLUCB, got {policy!r}")
+    if policy.memory is not None:
+        raise InvalidInputError(
+            f"fit learns all rows alike, but the policy has memory={policy.memory!r}; give memory=None and choose "
+            "the rows with since"
+        )
+    if policy._engine not in ("auto", "budgeted"):
+        raise InvalidInputError(
+            f'fit makes a budgeted model; engine must be "auto" or kb.Budgeted(points), got {policy.engine!r}'
+        )
+    if not policy.n_observations:
+        return None
+    model = getattr(policy.regression, "model", None)
+    if model is None:
+        raise InvalidInputError(
+            f"the policy has learned {policy.n_observations} rows with the exact engine; fit begins with an untaught "
+            "policy, or adds to one that has a budgeted model"
+        )
+    return model  # type: ignore[no-any-return]
+
+
+def _budget(policy: KMTLUCB) -> int:
+    settings = policy.regression.settings
+    if policy._engine == "auto" and not policy.n_observations:
+        settings = budgeted_settings(settings, policy.n_arms)
+    return settings.budget
+
+
+# -- the first pass ---------------------------------------------------------------------------------
+
+
+def scan(partition: Partition, checks: Checks, size: int, seed: int) -> State:
+    """Bad rows, the sample, and the last rows of a partition."""
+    rows = read(partition, checks)
+    places = rows.places[rows.good]
+    keys = _random(places, seed)
+    least = np.argsort(keys, kind="stable")[:size]
+    found = {"keys": keys[least], **bad_rows(rows), "own": np.array(rows.own is not None)}
+    for name, chosen in (("sample", least), ("last", np.arange(len(places))[-LAST:])):
+        found |= _taken(rows, np.flatnonzero(rows.good)[chosen], name)
+    return found
+
+
+def _taken(rows: Rows, which: Indices, name: str) -> State:
+    return {
+        f"{name}_arms": rows.arms[which],
+        f"{name}_contexts": rows.contexts[which],
+        f"{name}_rewards": rows.rewards[which],
+    }
+
+
+def _random(places: Indices, seed: int) -> Any:
+    """A random number of each place (SplitMix64)."""
+    with np.errstate(over="ignore"):
+        z = (places.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        z += np.uint64(np.random.default_rng(seed).integers(2**63))
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def merge_scans(size: int) -> Any:
+    """Of two stretches of rows, the first one first."""
+    return partial(_merged_scans, size=size)
+
+
+def _merged_scans(a: State, b: State, size: int) -> State:
+    keys = np.concatenate([a["keys"], b["keys"]])
+    least = np.argsort(keys, kind="stable")[:size]
+    both = {name: np.concatenate([a[name], b[name]]) for name in a if name.startswith(("sample", "last"))}
+    return {
+        "keys": keys[least],
+        "own": a["own"] | b["own"],
+        **merge_bad_rows(a, b),
+        **{name: rows[least] if name.startswith("sample") else rows[-LAST:] for name, rows in both.items()},
+    }
+
+
+def planned(
+    policy: KMTLUCB, scanned: State, points: tuple[Sequence[str | int], ArrayLike] | None = None
+) -> tuple[KMTLUCB, Plan]:
+    """A policy with everything settled that is read off the data, and the plan for the second pass."""
+    pilot = policy.copy()
+    model = _taught(policy)
+    sample = [scanned[f"sample_{name}"] for name in ("arms", "contexts", "rewards")]
+    if model is None:
+        arms, contexts, rewards = (array[:PILOT] for array in sample)
+        names = [pilot.arms[a] for a in arms.tolist()]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BudgetWarning)  # the model of all rows is asked in the end
+            pilot.observe(names, contexts, rewards, own_contexts=bool(scanned["own"]))
+    regression = pilot.regression
+    settings = regression.settings
+    plan = Plan(settings, pilot.n_arms, np.zeros(0, dtype=np.intp), sample[1][:0], pilot.rewards, pilot._scale)
+    if model is None:
+        settings = dataclasses.replace(settings, terms=settings.terms.settled(regression.similarity_matrices))
+        if policy._engine == "auto":
+            settings = budgeted_settings(settings, pilot.n_arms)
+        if points is None:
+            rows = History.of(pilot.n_arms, *plan.learned(*sample))
+            chosen = finished(
+                draw_points(settings, regression.similarity_matrices, rows, NOVEL * settings.ridge)
+            )
+            where = rows.arms[chosen], rows.contexts[chosen]
+        else:
+            where = pilot._arm_indices(list(points[0])), np.asarray(points[1], dtype=np.float64)
+            if len(where[0]) > settings.budget:
+                raise InvalidInputError(f"{len(where[0])} points do not fit: the engine has {settings.budget}")
+    elif points is not None:
+        raise InvalidInputError("the policy has points already; give points with an untaught policy")
+    else:
+        where = model.points.arms, model.points.contexts
+    return pilot, dataclasses.replace(plan, settings=settings, arms=where[0].copy(), contexts=where[1].copy())
+
+
+def sums(partition: Partition, checks: Checks, plan: Plan) -> State:
+    """What is additive, of the rows of a partition: the second pass."""
+    rows = read(partition, checks)
+    good = np.flatnonzero(rows.good)
+    return summed(plan, rows.arms[good], rows.contexts[good], rows.rewards[good])
