@@ -47,6 +47,7 @@ NOT_RUN = {  # how a command begins: why it is only looked at
     "kinbandits data fetch": "needs the network",
     "kinbandits data path usps": "needs the data set",
     "kinbandits run news.toml --backend dask": "starts a cluster; tests/experiments does",
+    "kinbandits fit /shared/": "needs a cluster; tests/bulk has one",
     "kinbandits serve news.toml --store postgresql:": "needs a database; tests/service has one",
 }
 SMALL = {"seeds = 10 ": "seeds = 2 ", "horizon = 1000 ": "horizon = 20 "}  # in experiments, so that they end soon

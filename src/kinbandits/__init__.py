@@ -7,8 +7,8 @@
 >>> policy.n_observations
 1
 
-What is not here is in a sub-package: `baselines`, `bulk`, `contrib`, `datasets`, `environments`, `errors`, `exploration`,
-`kernels`, `ope`, `presets`, `representation`, `similarity`, `theory`.
+What is not here is in a sub-package: `baselines`, `bulk`, `contrib`, `datasets`, `environments`, `errors`,
+`exploration`, `kernels`, `ope`, `presets`, `representation`, `similarity`, `theory`.
 """
 
 from typing import Any as _Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -33,8 +34,8 @@ def atomic_write(path: str | os.PathLike[str], content: bytes) -> None:
 def replacing(path: str | os.PathLike[str], *, flush: bool = True) -> Iterator[Path]:
     """A path beside ``path`` to write to; at the end it is flushed to disk and takes the place of ``path``.
 
-    If the block raises, ``path`` stays as it was. Without ``flush`` that holds when a process is killed, but not when
-    the machine is.
+    If the block raises, ``path`` stays as it was. Without ``flush`` that holds when a process is killed, not
+    when the machine is.
     """
     target = Path(path)
     if not target.parent.is_dir():
@@ -48,6 +49,8 @@ def replacing(path: str | os.PathLike[str], *, flush: bool = True) -> Iterator[P
             _flush(part)
         part.replace(target)
     finally:
+        if part.is_dir():
+            shutil.rmtree(part)
         part.unlink(missing_ok=True)
     if not flush:
         return

@@ -40,5 +40,7 @@ def write(folder: Path, found: dict[str, Any], parts: int = 1, group: int = 10**
     edges = np.linspace(0, len(found["arm"]), parts + 1).astype(int)
     for i in range(parts):
         part = slice(edges[i], edges[i + 1])
-        pq.write_table(pa.table({k: v[part] for k, v in found.items()}), folder / f"{i:04}.parquet", row_group_size=group)
+        pq.write_table(
+            pa.table({k: v[part] for k, v in found.items()}), folder / f"{i:04}.parquet", row_group_size=group
+        )
     return folder

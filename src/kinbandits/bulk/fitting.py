@@ -1,17 +1,17 @@
 """The budgeted model from logs of any length, partition by partition.
 
-Two passes. The first checks every row, counts what is bad, and draws a sample: each row has a random number made of
-the seed and its place, and the rows with the least ones are the sample, so it does not depend on the partitions. The
-policy learns (some of) the sample in the ordinary way: that settles kernels that are read off the data, the scale of
-rewards, and the choice of `Adaptive`. Points are drawn from the sample by randomly pivoted Cholesky in the policy's
-kernel, as the engine does it for many rows at once.
+Two passes. The first checks every row, counts what is bad, and draws a sample: each row has a random number made
+of the seed and its place, and the rows with the least ones are the sample, so it does not depend on the partitions.
+The policy learns 2,000 rows of the sample in the ordinary way: that settles kernels that are read off the data, the
+scale of rewards, a ridge that is learned, and the choice of `Adaptive`. Points are drawn from the sample by
+randomly pivoted Cholesky in the policy's kernel, as the engine does it for many rows at once.
 
-The second pass has the points, and sums at them (`regression.budgeted.sums`), rows per arm, and the embeddings of an
-estimated similarity (random features) are all additive: one tree of sums (`fold`, `summing`) gives the model that one
-process would have.
+The second pass has the points, and sums at them (`regression.budgeted.sums`), rows per arm, and the embeddings of
+an estimated similarity (random features) are all additive: one tree of sums (`fold`, `summing`) gives the model
+that one process would have.
 
-Memory of a worker: its partition, blocks of 4,096 rows at the m points, and four times the sums: m^2 numbers, N m^2 if
-the similarity or the weights change with the data.
+Memory of a worker: its partition, blocks of 4,096 rows at the m points, and four times the sums: m^2 numbers, N m^2
+if the similarity or the weights change with the data.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ def fitted(
         left_out = account(scanned, table, checks, bad)
         pilot, plan = planned(policy, scanned, points)
         total = engine.fold("learn", table, partial(sums, checks=checks, plan=plan), add)
-        last = tuple(scanned[f"last_{name}"] for name in ("arms", "contexts", "rewards"))
-        model = made(plan, total, last, taught)  # type: ignore[arg-type]
+        last = scanned["last_arms"], scanned["last_contexts"], scanned["last_rewards"]
+        model = made(plan, total, last, taught)
     pilot.regression = regression = BudgetedRegression(plan.settings, History(plan.n_arms), model)
     regression._check()
     pilot._version += 1
@@ -197,8 +197,8 @@ def _taught(policy: KMTLUCB) -> Model | None:
     model = getattr(policy.regression, "model", None)
     if model is None:
         raise InvalidInputError(
-            f"the policy has learned {policy.n_observations} rows with the exact engine; fit begins with an untaught "
-            "policy, or adds to one that has a budgeted model"
+            f"the policy has learned {policy.n_observations} rows with the exact engine; fit begins with an "
+            "untaught policy, or adds to one that has a budgeted model"
         )
     return model  # type: ignore[no-any-return]
 
@@ -282,9 +282,7 @@ def planned(
             settings = budgeted_settings(settings, pilot.n_arms)
         if points is None:
             rows = History.of(pilot.n_arms, *plan.learned(*sample))
-            chosen = finished(
-                draw_points(settings, regression.similarity_matrices, rows, NOVEL * settings.ridge)
-            )
+            chosen = finished(draw_points(settings, regression.similarity_matrices, rows, NOVEL * settings.ridge))
             where = rows.arms[chosen], rows.contexts[chosen]
         else:
             where = pilot._arm_indices(list(points[0])), np.asarray(points[1], dtype=np.float64)

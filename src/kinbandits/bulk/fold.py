@@ -45,7 +45,9 @@ class Engine:
     work: Path
     show: bool = True
 
-    def fold(self, name: str, table: Table, leaf: Callable[[Partition], State], merge: Callable[..., State]) -> State:
+    def fold(
+        self, name: str, table: Table, leaf: Callable[[Partition], State], merge: Callable[..., State]
+    ) -> State:
         """``merge`` of ``leaf`` of all partitions."""
         tree = Tree(self.work, name, len(table.partitions))
         delayed = _dask("dask").delayed
@@ -191,7 +193,9 @@ def _leaf(tree: Tree, above: list[Path], i: int, leaf: Callable[[Partition], Sta
             tree.save(i, i + 1, leaf(partition))
 
 
-def _merge(tree: Tree, above: list[Path], low: int, high: int, merge: Callable[..., State], parts: list[Any]) -> None:
+def _merge(
+    tree: Tree, above: list[Path], low: int, high: int, merge: Callable[..., State], parts: list[Any]
+) -> None:
     if any(path.exists() for path in above):
         return
     middle = tree.split(low, high)

@@ -1,9 +1,9 @@
 """What is additive over rows: sums at fixed points, rows per arm, embeddings of arms.
 
-Sums are kept in two numbers each, high and low (about 32 digits). The regression multiplies what sums are rounded by
-with its condition number, 1e9 and more for millions of rows: with one number, the partitions could be read off its
-answers. With two, the sums that the model is made of are the same to the last bit for all partitions and orders, but
-for one in 1e13.
+Sums are kept in two numbers each, high and low (about 32 digits). The regression multiplies what sums are rounded
+by with its condition number, 1e9 and more for millions of rows: with one number, the partitions could be read off
+its answers. With two, what is left is the last bit of a kernel value, which may depend on the row's place in its
+block.
 
 Products of blocks are as exact (Ozaki's splitting): with A = H + L, H the leading 20 bits, no sum in H'H is rounded
 for up to 4,096 rows, and L is a millionth of A, so the rounding of what it adds is too small to matter.
@@ -178,7 +178,8 @@ def made(plan: Plan, total: State, last: tuple[Indices, Matrix, Vector], taught:
         mine = {name.removeprefix(prefix): array for name, array in total.items() if name.startswith(prefix)}
         if mine:
             follower.restore(mine)
-    arms, contexts, rewards = (array[-model.recent.limit :] for array in last)
+    most = model.recent.limit
+    arms, contexts, rewards = last[0][-most:], last[1][-most:], last[2][-most:]
     model.recent.fill(arms, contexts, rewards, np.ones(len(arms)))
     points = model.points
     points.follow(model.similarities())

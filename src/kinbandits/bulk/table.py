@@ -1,16 +1,18 @@
 """Logs in Parquet files: which rows there are, in which partitions, and one partition as checked arrays.
 
-A row's *place* is its number when files are read in the order of their names. It does not depend on how rows are cut
-into partitions; whatever is drawn or kept by place is the same for all of them.
+A row's *place* is its number when files are read in the order of their names. It does not depend on how rows are
+cut into partitions; whatever is drawn or kept by place is the same for all of them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +144,9 @@ class Table:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, logs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], rows: int = PARTITION_ROWS) -> Table:
+    def of(
+        cls, logs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], rows: int = PARTITION_ROWS
+    ) -> Table:
         """Of files, or of folders with files that end in .parquet, cut into partitions of about so many rows.
 
         A partition has whole row groups, so a file of one large group is one partition.
@@ -235,12 +239,29 @@ class Table:
         raise InvalidInputError(f"column {name!r} holds no context: neither a number nor a list of numbers")
 
 
+def seconds(time: str) -> float:
+    """Seconds since 1970 of a date or time (UTC unless it says otherwise), or of such a number.
+
+    >>> seconds("1970-01-02"), seconds("1970-01-01T01:00+01:00"), seconds("12.5")
+    (86400.0, 0.0, 12.5)
+    """
+    with contextlib.suppress(ValueError):
+        return float(time)
+    try:
+        found = datetime.fromisoformat(time)
+    except ValueError:
+        raise InvalidInputError(f"since must be like 2026-11-15 or 2026-11-15T08:00, got {time!r}") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
 def parquet() -> Any:
     """pyarrow.parquet."""
     try:
         return importlib.import_module("pyarrow.parquet")
     except ImportError as error:
-        raise MissingPackageError("Parquet needs pyarrow; install it with: pip install 'kinbandits[dask]'") from error
+        raise MissingPackageError(
+            "Parquet needs pyarrow; install it with: pip install 'kinbandits[dask]'"
+        ) from error
 
 
 def _files(logs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
@@ -305,7 +326,7 @@ def _checked(table: Any, places: Indices, checks: Checks) -> Rows:
     note(arms < 0, 1)
     index = _numbers(_column(table, "index")) if "index" in table.column_names else None
     contexts, own = _contexts(table, checks, index)
-    note(~np.isfinite(contexts).all(axis=1), 2)
+    note(np.asarray(~np.isfinite(contexts).all(axis=1)), 2)
     rewards = _numbers(_column(table, str(columns.reward)))
     note(~np.isfinite(rewards), 3)
     if checks.limits is not None:
@@ -326,9 +347,9 @@ def _add_propensities(rows: Rows, table: Any, checks: Checks, index: Vector | No
     column = _column(table, checks.columns.propensity)
     note(column.is_null().to_numpy(zero_copy_only=False), 6)
     p = rows.propensities = _numbers(column)
-    note(np.isnan(p), 7)
-    note(p <= 0.0, 8)
-    note(p > 1.0 + 1e-12, 9)
+    note(np.asarray(np.isnan(p)), 7)
+    note(np.asarray(p <= 0.0), 8)
+    note(np.asarray(p > 1.0 + 1e-12), 9)
     rows.index = rows.arms
     if "candidates" in table.column_names and index is not None:
         known = {str(a): a for a in checks.arms}

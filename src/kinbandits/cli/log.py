@@ -26,13 +26,16 @@ def register(app: typer.Typer) -> None:
     app.command()(evaluate)
 
 
-def export(store: Store, path: Annotated[Path, typer.Argument(help="A .jsonl, .csv or .parquet file.")]) -> None:
-    """Write one row per decision. Fits beside a running service.
+def export(
+    store: Store, path: Annotated[Path, typer.Argument(help="A .jsonl, .csv or .parquet file, or a new folder.")]
+) -> None:
+    """Write one row per decision; to a folder, as several Parquet files. Fits beside a running service.
 
     \b
     Examples:
       kinbandits log export news.sqlite3 news.csv
       kinbandits log export postgresql://kin@localhost/news news.parquet
+      kinbandits log export news.sqlite3 rows/monday
     """
     from kinbandits.service import exchange
     from kinbandits.service.store import open_store

@@ -24,6 +24,9 @@ def serve(
     ] = "kinbandits.sqlite3",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8321,
+    start: Annotated[
+        Path | None, typer.Option(help="A policy that `kinbandits fit` saved, to begin with.", show_default=False)
+    ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="A throw-away service with simulated clients.")] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     forwarded_allow_ips: Annotated[
@@ -39,6 +42,7 @@ def serve(
       kinbandits serve --demo
       kinbandits serve news.toml --store /var/lib/kinbandits/news.sqlite3
       kinbandits serve news.toml --store postgresql://kin@localhost/news --port 8322
+      kinbandits serve news.toml --start start.policy
       kinbandits serve news.toml shop.toml --store /var/lib/kinbandits
     """
     from kinbandits.service.commands import run_serve
@@ -48,6 +52,7 @@ def serve(
         store=store,
         host=host,
         port=port,
+        start=start,
         demo=demo,
         log_level=log_level,
         forwarded_allow_ips=forwarded_allow_ips,

@@ -156,7 +156,8 @@ def _write(path: Path, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) ->
     write_arrays(buffer, arrays)
     packed = buffer.getvalue()
     with replacing(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, content in {"policy.json": text, "arrays.npz": packed, "checksum": _checksum(text, packed)}.items():
+        sealed = _checksum(text, packed).encode()
+        for name, content in (("policy.json", text), ("arrays.npz", packed), ("checksum", sealed)):
             member = zipfile.ZipInfo(name)  # without the time of day: the same policy gives the same bytes
             archive.writestr(member, content, zipfile.ZIP_DEFLATED, compresslevel=1)
 

@@ -23,6 +23,7 @@ def run_serve(
     store: str,
     host: str,
     port: int,
+    start: Path | None,
     demo: bool,
     log_level: str,
     forwarded_allow_ips: str,
@@ -47,7 +48,9 @@ def run_serve(
         return
     if not configs:
         _say("No settings given: serving 10 arms, 0 to 9. Write a TOML file to serve your own.")
-    settings = {path.stem: load_settings(path) for path in configs} or {"": Settings()}
+    settings = {path.stem: load_settings(path, start) for path in configs} or {"": Settings()}
+    if start is not None and len(configs) != 1:
+        raise InvalidInputError("--start is for one settings file; several name theirs: start = ... in [service]")
     if len(settings) < len(configs):
         raise InvalidInputError("several settings files need different names: they stand in the paths")
     if len(settings) == 1:

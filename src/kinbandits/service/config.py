@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from kinbandits._spec import from_spec
 from kinbandits.errors import InvalidInputError, KinbanditsError
-from kinbandits.policies import KMTLUCB
+from kinbandits.policies import KMTLUCB, load
 from kinbandits.policies.defaults import defaults_as_data
 from kinbandits.service.features import Feature
 from kinbandits.service.rules import LARGEST, MOST_FEATURES, check_arms
@@ -45,6 +45,7 @@ class ServiceSettings(BaseModel):
         max_body: largest request body, in bytes.
         rate: requests per second of one token, on average; 0 is no limit.
         burst: how many may come at once.
+        start: a policy that `kinbandits fit` saved with the same [policy]; the log is learned on top of it.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
@@ -57,6 +58,7 @@ class ServiceSettings(BaseModel):
     max_body: int = Field(default=1_000_000, ge=1000)
     rate: float = Field(default=0.0, ge=0.0)
     burst: int = Field(default=200, ge=1)
+    start: str | None = None
 
     @field_validator("features", mode="before")
     @classmethod
@@ -91,6 +93,11 @@ class Settings(BaseModel):
     service: ServiceSettings = ServiceSettings()
 
     def build(self) -> KMTLUCB:
+        """The policy to begin with: a new one, unless there is a ``start``."""
+        policy = self.untaught()
+        return policy if self.service.start is None else _started(self.service.start, policy)
+
+    def untaught(self) -> KMTLUCB:
         """A new policy. Where nothing is said of epsilon and engine, they are the service's own."""
         policy = build_policy(self._with_defaults)
         check_arms(policy.arms)
@@ -102,9 +109,24 @@ class Settings(BaseModel):
 
     def fingerprint(self) -> str:
         """A digest of what the model depends on, defaults too; a snapshot of other settings is not used."""
-        built_with = [self._with_defaults, defaults_as_data(), self.service.n_features]
+        built_with: list[Any] = [self._with_defaults, defaults_as_data(), self.service.n_features]
+        if self.service.start is not None:
+            built_with.append(hashlib.sha256(Path(self.service.start).read_bytes()).hexdigest())
         text = json.dumps(built_with, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _started(path: str, wanted: KMTLUCB) -> KMTLUCB:
+    """The policy of a file, if it was fitted with the settings of ``wanted``."""
+    policy: KMTLUCB = load(path)
+    found = policy.get_params() if isinstance(policy, KMTLUCB) else {}
+    for name, value in wanted.get_params().items():
+        if found.get(name) != value:
+            raise InvalidInputError(
+                f"{path} was fitted with {name} = {found.get(name)!r}, but [policy] says {value!r}; fit it again "
+                "with these settings"
+            )
+    return policy
 
 
 def build_policy(table: dict[str, Any]) -> KMTLUCB:
@@ -122,14 +144,16 @@ def build_policy(table: dict[str, Any]) -> KMTLUCB:
         raise InvalidInputError(f"[policy] cannot be used: {error}") from error
 
 
-def load_settings(path: str | Path) -> Settings:
-    """Settings from a TOML file."""
+def load_settings(path: str | Path, start: str | Path | None = None) -> Settings:
+    """Settings from a TOML file; ``start`` in place of that of its [service] table."""
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInputError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} is not valid TOML: {error}") from error
+    if start is not None:
+        data["service"] = {**data.get("service", {}), "start": str(start)}
     if not data.keys() <= Settings.model_fields.keys():
         raise InvalidInputError(f"{path} {_not_settings(data)}")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import itertools
 import json
 import math
 import secrets
@@ -26,6 +27,7 @@ from kinbandits.service.store import Store
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 _BATCH = 1000
+_PART = 100_000  # rows of a Parquet file, where there are several
 
 
 def rows(store: Store) -> Iterator[dict[str, Any]]:
@@ -50,12 +52,14 @@ def rows(store: Store) -> Iterator[dict[str, Any]]:
 
 
 def export_log(store: Store, path: Path) -> int:
-    """Write one row per decision to a .jsonl, .csv or .parquet file; how many there were.
+    """Write one row per decision to a .jsonl, .csv or .parquet file, or to a new folder of Parquet files.
 
-    In CSV, lists are JSON text. Parquet needs pyarrow or duckdb.
+    Gives how many there were. In CSV and Parquet, lists are JSON text. Parquet needs pyarrow.
     """
-    if path.suffix not in FORMATS:
-        raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}")
+    if path.suffix not in _WRITERS:
+        raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}, or be a new folder")
+    if path.is_dir():
+        raise InvalidInputError(f"{path} is there already; give a folder that is not")
     with replacing(path) as part:
         return _WRITERS[path.suffix](rows(store), part)
 
@@ -89,23 +93,46 @@ def _text(value: Any) -> Any:
 
 
 def _parquet(found: Iterator[dict[str, Any]], path: Path) -> int:
-    pq = _pyarrow()
+    """Arms may be numbers or text, contexts lists or lists of lists: text holds them all."""
+    n = 0
+    with _pyarrow().ParquetWriter(path, _schema()) as writer:
+        for rows in _tables(found):
+            writer.write_table(rows)
+            n += len(rows)
+    return n
+
+
+def _parts(found: Iterator[dict[str, Any]], path: Path) -> int:
+    """A folder of Parquet files, for logs that are read in parts."""
+    path.mkdir()
+    n = 0
+    for i, rows in enumerate(_tables(found)):
+        _pyarrow().write_table(rows, path / f"part-{i:05}.parquet")
+        n += len(rows)
+    return n
+
+
+def _tables(found: Iterator[dict[str, Any]]) -> Iterator[Any]:
     import pyarrow as pa
 
-    # Arms may be numbers or text, contexts lists or lists of lists: text holds them all.
-    flat = [
-        {k: json.dumps(v) if isinstance(v, list) else str(v) if k == "arm" else v for k, v in r.items()}
-        for r in found
-    ]
+    while rows := list(itertools.islice(found, _PART)):
+        flat = [
+            {k: json.dumps(v) if isinstance(v, list) else str(v) if k == "arm" else v for k, v in r.items()}
+            for r in rows
+        ]
+        yield pa.Table.from_pylist(flat, schema=_schema())
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
     real = {"at", "propensity", "mean", "width", "score", "reward", "learned"}
-    schema = pa.schema(
+    return pa.schema(
         [(c, pa.float64() if c in real else pa.int64() if c == "index" else pa.string()) for c in _COLUMNS]
     )
-    pq.write_table(pa.Table.from_pylist(flat, schema=schema), path)
-    return len(flat)
 
 
-_WRITERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
+_WRITERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet, "": _parts}
 
 
 # -- import -----------------------------------------------------------------------------------------
