@@ -37,7 +37,7 @@ def test_export_fit_serve(tmp_path: Path, config: Path, run: Run) -> None:
     log = open_store(url)  # its own log on top
     learner = follow(log, settings)
     assert learner.policy.n_observations == 192
-    log.save_snapshot(learner.seq, learner.to_bytes())
+    log.save_snapshot(learner.seq, learner.snapshot().to_bytes())
     assert follow(log, settings).restored == (learner.seq, 96)  # a snapshot of the same start is used
     assert follow(log, load_settings(config)).policy.n_observations == 96  # of another it is not
     log.close()
