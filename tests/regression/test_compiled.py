@@ -150,7 +150,11 @@ def test_wrong_arrays_are_refused() -> None:
         (compiled.CORE.observe, handle, 150, 150, 0, K_arm[:3], values, 0.0, 1.0, 1.0, False),
         (compiled.CORE.observe, handle, 150, 150, 0, K_arm.astype(np.float32), values, 0.0, 1.0, 1.0, False),
         (compiled.CORE.flush, handle, 150, 100),
-        (compiled.CORE.times, handle, 150, K_arm, values, values[:9], values, values),
+        (compiled.CORE.times, handle, 150, K_arm, values, values[:9], values),
+        (compiled.CORE.times, handle, 150, K_arm, values, values[:150], values[:149]),
+        (compiled.CORE.squares, np.zeros((2, 3)), np.zeros((4, 3)), 5, np.zeros((2, 6))),
+        (compiled.CORE.squares, np.zeros((2, 3)), np.zeros((4, 3)), 4, np.zeros((2, 4))),
+        (compiled.CORE.squares, np.zeros(3), np.zeros((4, 3)), 4, np.zeros((1, 5))),
         (compiled.CORE.packed, "f", np.zeros(3), 0, 3, np.zeros(3), np.zeros(3)),
         (compiled.CORE.packed, "f", np.zeros(6), 0, -1, np.zeros(3), np.zeros(3)),
         (compiled.CORE.packed, "g", np.zeros(6), 0, 3, np.zeros(3), np.zeros(4)),
@@ -161,7 +165,7 @@ def test_wrong_arrays_are_refused() -> None:
     with pytest.raises(TypeError):
         compiled.CORE.settle(handle)
     with pytest.raises(ValueError):
-        compiled.CORE.settle("no handle", 150, 150, *[values] * 6, 1, *[values] * 4, 2, False, (0.0,) * 14)
+        compiled.CORE.settle("no handle", 150, 150, *[values] * 6, 1, *[values] * 4, 2, 0, (0.0,) * 14)
 
 
 @needs_core

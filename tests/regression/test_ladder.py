@@ -69,7 +69,7 @@ def play(game: tuple[RegressionSettings, int, int, float, np.random.Generator], 
         slack = 1e-10 * (1.0 + np.abs(scores).max())  # the formula rounds too
         if len(ladder.history):
             asked, core = ladder.asked(query, exploration), ladder.core if rng.random() < 0.5 else None
-            for rung in ladder.ladder.climb(asked) if core is None else core.climb(asked, ladder.ladder):
+            for rung in ladder.ladder.climb(asked) if core is None else core.climb(asked):
                 CASES["held"] += n_arms
                 assert (asked.low <= scores + slack).all(), rung
                 assert (asked.high >= scores - slack).all(), rung

@@ -189,7 +189,7 @@ class _EstimatedTracker(Tracker):
                 G[:, a] += sums
                 own[a] += row[i]
         self._G, self._own, self._matrix = G, own, None
-        self._counts = self._counts + np.bincount(arms[start:], minlength=len(G))
+        self._counts = self._history.counts
 
 
 def embedding_distances(G: Matrix, counts: NDArray[Any], own: Matrix | None = None) -> Matrix:
@@ -202,15 +202,17 @@ def embedding_distances(G: Matrix, counts: NDArray[Any], own: Matrix | None = No
     array([[0., 1.],
            [1., 0.]])
     """
-    n = np.maximum(counts, 1).astype(np.float64)
-    inner = (G + G.T) / (2.0 * np.outer(n, n))
-    norms = np.diag(inner)
+    n = np.maximum(counts, 1.0)
+    inner = G + G.T
+    inner /= 2.0 * (n[:, None] * n)
+    norms = inner.diagonal()
     if own is not None:
         pairs = np.maximum(n * (n - 1.0), 1.0)
         norms = np.where(n > 1.0, (np.diag(G) - own) / pairs, norms)
-    distances = norms[:, None] - 2.0 * inner + norms[None, :]
-    np.fill_diagonal(distances, 0.0)
-    return np.maximum(distances, 0.0)
+    distances = norms[:, None] - 2.0 * inner
+    distances += norms
+    distances.flat[:: len(n) + 1] = 0.0
+    return np.maximum(distances, 0.0, out=distances)
 
 
 def nearest_similarity(K: Matrix) -> Matrix:

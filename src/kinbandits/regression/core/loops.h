@@ -89,10 +89,51 @@ FAST static void subtract_by_arm(double *restrict y, const double *table, const 
     for (Int i = 0; i < n; i++) y[i] -= table[arms[i]] * x[i];
 }
 
+/* One row of a symmetric matrix, up to its diagonal, for two vectors at once: what it gives to its own entry of the
+ * product (w, scaled), and what it adds to the entries before it (u += x row). */
+FAST static void half_row(const double *row, Int n, const double *w, const double *v, double x, double y,
+                          double *restrict u, double *restrict t, double *sums) {
+    Int h = n / 2; /* two places at a time: a sum waits for itself */
+    double p = 0.0, q = 0.0, r = 0.0, s = 0.0;
+    for (Int i = 0, j = h; i < h; i++, j++) {
+        p += row[i] * w[i], q += row[i] * v[i], r += row[j] * w[j], s += row[j] * v[j];
+        u[i] += x * row[i], t[i] += y * row[i], u[j] += x * row[j], t[j] += y * row[j];
+    }
+    for (Int i = 2 * h; i < n; i++) {
+        p += row[i] * w[i], q += row[i] * v[i];
+        u[i] += x * row[i], t[i] += y * row[i];
+    }
+    sums[0] = p + r, sums[1] = q + s;
+}
+
+/* The squared distances of x to the n rows of X, d columns each */
+FAST static void squared_distances(double *restrict out, const double *x, const double *X, Int n, Int d) {
+    Int i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const double *a = X + i * d, *b = a + d, *c = b + d, *e = c + d;
+        double p = 0.0, q = 0.0, r = 0.0, s = 0.0;
+        for (Int j = 0; j < d; j++) {
+            p += (a[j] - x[j]) * (a[j] - x[j]), q += (b[j] - x[j]) * (b[j] - x[j]);
+            r += (c[j] - x[j]) * (c[j] - x[j]), s += (e[j] - x[j]) * (e[j] - x[j]);
+        }
+        out[i] = p, out[i + 1] = q, out[i + 2] = r, out[i + 3] = s;
+    }
+    for (; i < n; i++) {
+        double s = 0.0;
+        for (Int j = 0; j < d; j++) s += (X[i * d + j] - x[j]) * (X[i * d + j] - x[j]);
+        out[i] = s;
+    }
+}
+
 static double gathered_dot(const double *a, const Int *rows, const double *v, Int n) {
-    double s = 0.0;
-    for (Int j = 0; j < n; j++) s += a[rows[j]] * v[j];
-    return s;
+    double s = 0.0, p = 0.0, q = 0.0, r = 0.0;
+    Int j = 0;
+    for (; j + 4 <= n; j += 4) {
+        s += a[rows[j]] * v[j], p += a[rows[j + 1]] * v[j + 1];
+        q += a[rows[j + 2]] * v[j + 2], r += a[rows[j + 3]] * v[j + 3];
+    }
+    for (; j < n; j++) s += a[rows[j]] * v[j];
+    return s + p + q + r;
 }
 
 /* The memory of an array of ``most`` or more doubles or integers; NULL and an error if it is another. */

@@ -1,6 +1,6 @@
 /* The compiled core: the inner loops of the exact ladder, for where a compiler was there at installation.
  *
- * The same text in NumPy, with the derivations, is exact/rungs.py (`settle`: the rungs before conjugate gradients),
+ * The same text in NumPy, with the derivations, is exact/rungs.py (`settle`: the rungs, conjugate gradients too),
  * exact/blocks.py (steps, widths, tighten, border) and exact/dual.py (residual, measure, append). One term, blocks as
  * the reference. Both must give the same arms, rung for rung; tests compare them. And triangular solves for
  * linalg/packed.py.
@@ -11,7 +11,7 @@
 
 #include "loops.h"
 
-#define TEXT 5 /* changes with every change of what Python expects: an old build is not used */
+#define TEXT 6 /* changes with every change of what Python expects: an old build is not used */
 
 /* -- a lower triangle, row by row in one piece ------------------------------------------------------------------ */
 
@@ -175,57 +175,6 @@ static PyObject *flush(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
     return Py_None;
 }
 
-/* One row of a strip times m columns, each t long. */
-FAST static void row_times(double *out, const double *row, const double *W, Int t, Int m) {
-    Int c = 0, h = t / 2;
-    for (; c + 2 <= m; c += 2) {
-        const double *v = W + c * t, *w = v + t;
-        double p = 0.0, q = 0.0, r = 0.0, s = 0.0;
-        for (Int i = 0; i < h; i++) {
-            p += row[i] * v[i], q += row[i] * w[i];
-            r += row[h + i] * v[h + i], s += row[h + i] * w[h + i];
-        }
-        if (t % 2) p += row[t - 1] * v[t - 1], q += row[t - 1] * w[t - 1];
-        out[c] += p + r, out[c + 1] += q + s;
-    }
-    if (c < m) out[c] += dot(row, W + c * t, t);
-}
-
-/* times(bound, t, K_arm, noise, V, W, out): M V for V (t, m), into out (t, m); the strips are complete. W (m, t) is
- * room to work in. */
-static PyObject *times(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
-    if (n_args != 7) return PyErr_Format(PyExc_TypeError, "times takes 7 arguments, got %zd", n_args);
-    Int t = PyLong_AsSsize_t(args[1]);
-    if (PyErr_Occurred()) return NULL;
-    Bound *b = state(args[0], t, t, 0);
-    if (!b) return NULL;
-    Int N = b->n_arms, held = 0;
-    Py_buffer views[5];
-    PyObject *result = NULL;
-    const double *K_arm, *noise, *V;
-    double *W, *out;
-    READ(K_arm, 2, 'd', N * N, 0);
-    READ(noise, 3, 'd', N, 0);
-    READ(V, 4, 'd', t, 0);
-    Int m = t ? views[held - 1].len / (t * (Int)sizeof(double)) : 0;
-    READ(W, 5, 'd', m * t, PyBUF_WRITABLE);
-    READ(out, 6, 'd', m * t, PyBUF_WRITABLE);
-    for (Int i = 0; i < t; i++)
-        for (Int c = 0; c < m; c++) out[i * m + c] = noise[b->arms[i]] * V[i * m + c];
-    for (Int a = 0; a < N; a++) {
-        if (!b->counts[a]) continue;
-        for (Int c = 0; c < m; c++)
-            for (Int i = 0; i < t; i++) W[c * t + i] = K_arm[a * N + b->arms[i]] * V[i * m + c];
-        for (Int j = 0; j < b->counts[a]; j++)
-            row_times(out + b->index[a][j] * m, b->strip[a] + j * b->room, W, t, m);
-    }
-    Py_INCREF(Py_None);
-    result = Py_None;
-finish:
-    while (held) PyBuffer_Release(&views[--held]);
-    return result;
-}
-
 /* -- one row ---------------------------------------------------------------------------------------------------- */
 
 /* observe(bound, t, first, arm, K_arm, values, reward, noise_after, block_noise, border): the new dual value, and
@@ -289,16 +238,76 @@ static PyObject *observe(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
 
 #include "round.h"
 
+/* times(bound, t, K_arm, noise, V, out): M V for m vectors V (m, t), into out (m, t). */
+static PyObject *times(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
+    if (n_args != 6) return PyErr_Format(PyExc_TypeError, "times takes 6 arguments, got %zd", n_args);
+    Round r = {0};
+    r.t = PyLong_AsSsize_t(args[1]);
+    if (PyErr_Occurred() || !(r.b = state(args[0], r.t, r.t, 0))) return NULL;
+    Int N = r.b->n_arms, held = 0;
+    Py_buffer views[4];
+    PyObject *result = NULL;
+    const double *V;
+    double *out, *work = NULL;
+    READ(r.K_arm, 2, 'd', N * N, 0);
+    READ(r.noise, 3, 'd', N, 0);
+    READ(V, 4, 'd', r.t, 0);
+    Int m = r.t ? views[held - 1].len / (r.t * (Int)sizeof(double)) : 0;
+    READ(out, 5, 'd', m * r.t, PyBUF_WRITABLE);
+    if (!(work = malloc((size_t)(2 * m * r.t + 1) * sizeof(double)))) {
+        PyErr_NoMemory();
+        goto finish;
+    }
+    product(&r, out, V, m, work);
+    free(work);
+    Py_INCREF(Py_None);
+    result = Py_None;
+finish:
+    while (held) PyBuffer_Release(&views[--held]);
+    return result;
+}
+
+/* squares(x, X, n, out): squared distances of each row of x (k, d) to the first n rows of X (n, d), into out (k, n + 1);
+ * the last of each row is 0, the distance to itself. */
+static PyObject *squares(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
+    if (n_args != 4) return PyErr_Format(PyExc_TypeError, "squares takes 4 arguments, got %zd", n_args);
+    Int n = PyLong_AsSsize_t(args[2]), held = 0;
+    if (PyErr_Occurred()) return NULL;
+    Py_buffer views[3];
+    PyObject *result = NULL;
+    const double *x, *X;
+    double *out;
+    READ(x, 0, 'd', 0, 0);
+    if (n < 0 || views[0].ndim != 2 || !views[0].shape) {
+        PyErr_SetString(PyExc_ValueError, "contexts (k, d) and a number of rows were expected");
+        goto finish;
+    }
+    Int k = views[0].shape[0], d = views[0].shape[1];
+    READ(X, 1, 'd', n * d, 0);
+    READ(out, 3, 'd', k * (n + 1), PyBUF_WRITABLE);
+    for (Int c = 0; c < k; c++) {
+        squared_distances(out + c * (n + 1), x + c * d, X, n, d);
+        out[c * (n + 1) + n] = 0.0;
+    }
+    Py_INCREF(Py_None);
+    result = Py_None;
+finish:
+    while (held) PyBuffer_Release(&views[--held]);
+    return result;
+}
+
 /* settle(bound, t, first, K_arm, noise, lift, block_noise, borders, kx, rows, lent, prior, cold, known, most_steps,
- *        further, (ridge, exploration, kernel, row_sum, reward, lift_root, largest_noise, least, most,
+ *        stage, (ridge, exploration, kernel, row_sum, reward, lift_root, largest_noise, least, most,
  *                  ones, drift, eta, rounding, floor))
- * -> rung, steps, ones, drift, eta, rounding, floor. ``known`` (5, k) is f, q_low, q_high, low and high. */
+ * -> rung, leader (-1 if there are several, or none), steps, cg steps, ones, drift, eta, rounding, floor. ``known``
+ * (5, k) is f, q_low, q_high, low and high. Stages: 0 the first rungs, 1 the next, 2 conjugate gradients. */
 static PyObject *settle(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
     if (n_args != 17) return PyErr_Format(PyExc_TypeError, "settle takes 17 arguments, got %zd", n_args);
     Round r = {0};
     r.t = PyLong_AsSsize_t(args[1]), r.first = PyLong_AsSsize_t(args[2]), r.rows = PyLong_AsSsize_t(args[9]);
     Int most = PyLong_AsSsize_t(args[14]), taken = 0;
-    int further = PyObject_IsTrue(args[15]);
+    Int stage = PyLong_AsSsize_t(args[15]);
+    r.leader = -1;
     if (PyErr_Occurred()) return NULL;
     double *numbers[] = {&r.ridge,         &r.exploration, &r.kernel, &r.row_sum, &r.reward, &r.lift_root,
                          &r.largest_noise, &r.least,       &r.most,   &r.ones,    &r.drift,  &r.eta,
@@ -333,8 +342,10 @@ static PyObject *settle(PyObject *self, PyObject *const *args, Py_ssize_t n_args
             goto finish;
         }
     r.q_low = r.f + r.k, r.q_high = r.q_low + r.k, r.low = r.q_high + r.k, r.high = r.low + r.k;
-    int rung = further ? go_on(&r, most, &taken) : start(&r, most, &taken);
-    result = Py_BuildValue("inddddd", rung, taken, r.ones, r.drift, r.eta, r.rounding, r.floor);
+    int rung = stage == 2 ? conjugate(&r) : stage ? go_on(&r, most, &taken) : start(&r, most, &taken);
+    result = rung < 0 ? PyErr_NoMemory()
+                      : Py_BuildValue("innnddddd", rung, r.leader, taken, r.cg_steps, r.ones, r.drift, r.eta,
+                                      r.rounding, r.floor);
 finish:
     while (held) PyBuffer_Release(&views[--held]);
     return result;
@@ -346,7 +357,8 @@ static PyMethodDef methods[] = {
     {"packed", (PyCFunction)(void (*)(void))packed, METH_FASTCALL, "Solve with a packed triangle, or grow it."},
     {"flush", (PyCFunction)(void (*)(void))flush, METH_FASTCALL, "Complete the strips."},
     {"times", (PyCFunction)(void (*)(void))times, METH_FASTCALL, "M V."},
-    {"settle", (PyCFunction)(void (*)(void))settle, METH_FASTCALL, "Climb the rungs before conjugate gradients."},
+    {"squares", (PyCFunction)(void (*)(void))squares, METH_FASTCALL, "Squared distances."},
+    {"settle", (PyCFunction)(void (*)(void))settle, METH_FASTCALL, "Climb some rungs."},
     {NULL, NULL, 0, NULL},
 };
 

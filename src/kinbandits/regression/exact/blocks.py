@@ -46,20 +46,15 @@ class BlocksReference(Reference):
         self.inverses = [Inverse(max(n, 8)) for n in counts]
         self.noise: Vector = np.ones(len(counts))
         self.borders: Vector = np.zeros(len(counts))
-        self._diagonals = self._diagonal()
+        self._diagonals = [K.diagonal().copy() for K in matrix.K_arms]
         self._stale = {a for a, n in enumerate(counts) if n}
         self._limits: tuple[float, float] | None = None  # of the similarity, until the next row comes
         self.rebuilds = self.steps_taken = 0
 
     # -- following the matrix -------------------------------------------------------------------
 
-    def _diagonal(self) -> Matrix:
-        return np.array([K.diagonal() for K in self._matrix.K_arms])
-
     def reserve(self, arm: int) -> bool:
-        before = self.inverses[arm].buffer
-        self.inverses[arm].reserve(int(self._matrix.rows.counts[arm]) + 1)
-        return self.inverses[arm].buffer is not before
+        return self.inverses[arm].reserve(int(self._matrix.rows.counts[arm]) + 1)
 
     def start(self, arm: int, values: list[Vector]) -> float:
         """The multiple of the new unit vector that leaves least of its residual on the arm's rows."""
@@ -85,10 +80,10 @@ class BlocksReference(Reference):
     def follows(self, arm: int, earlier: int) -> bool:
         """Whether the block of ``arm`` can grow by a row beside ``earlier`` ones; else it waits to be rebuilt."""
         self._limits = None
-        diagonals = self._diagonal()
-        if diagonals.tobytes() != self._diagonals.tobytes():
-            self._stale.update(np.flatnonzero((diagonals != self._diagonals).any(axis=0)).tolist())
-            self._diagonals = diagonals
+        for K, before in zip(self._matrix.K_arms, self._diagonals, strict=True):
+            if (K.diagonal() != before).any():
+                self._stale.update(np.flatnonzero(K.diagonal() != before).tolist())
+                before[:] = K.diagonal()
         if arm in self._stale or self.inverses[arm].size != earlier or not earlier:
             self._stale.add(arm)
             return False
@@ -151,8 +146,9 @@ class BlocksReference(Reference):
     def bounds(self) -> tuple[float, float]:
         self.refresh()
         low, high = self.similarity_bounds()
-        played = self._matrix.rows.counts > 0
-        ratio = self._matrix.noise.per_arm[played] / self.noise[played]
+        ratio = self._matrix.noise.per_arm / self.noise
+        if not self._matrix.rows.counts.all():
+            ratio = ratio[self._matrix.rows.counts > 0]
         return min(low, float(ratio.min())), max(high, float(ratio.max()))
 
     def worst(self) -> float:

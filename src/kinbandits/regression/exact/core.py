@@ -18,10 +18,10 @@ from kinbandits.regression.exact.blocks import BlocksReference
 from kinbandits.regression.exact.dual import Dual, Error
 from kinbandits.regression.exact.matrix import RECENT, ArmMatrix
 from kinbandits.regression.exact.reference import Reference
-from kinbandits.regression.exact.rungs import Ladder, Round
+from kinbandits.regression.exact.rungs import Round
 
-_RUNGS = ["", "residual", "steps", "widths"]
-_DRIFTED = 4
+_RUNGS = ["", "residual", "steps", "widths", "cg"]
+_DRIFTED = 5
 
 
 class Core:
@@ -36,6 +36,8 @@ class Core:
         self._blocks = blocks
         self._shares: Vector = np.zeros(len(matrix.rows.counts))
         self._handle: Any = None
+        self._heights: list[int] = []  # rows that there is room for, arm by arm
+        self.cg_steps = 0
 
     @staticmethod
     def of(settings: RegressionSettings, matrix: ArmMatrix, dual: Dual, reference: Reference) -> Core | None:
@@ -52,6 +54,9 @@ class Core:
             assert compiled.CORE is not None
             (strips,), (Y,), rows, dual = self._matrix.strips, self._dual.Y, self._matrix.rows, self._dual
             blocks = [P.buffer for P in self._blocks.inverses]
+            self._heights = [
+                min(map(len, of_arm)) for of_arm in zip(rows.index, strips.buffers, blocks, strict=True)
+            ]
             self._handle = compiled.CORE.bind(
                 rows.arms, rows.counts, rows.index, dual.rewards, dual.alpha, dual.res, Y, strips.recent,
                 strips.buffers, blocks, self._shares,
@@ -69,26 +74,27 @@ class Core:
     def times(self, V: Matrix) -> Matrix:
         """As `ArmMatrix.times`."""
         assert compiled.CORE is not None
-        self.flush()
-        matrix, out = self._matrix, np.empty(V.shape)
-        compiled.CORE.times(
-            self._bound(), matrix.size, matrix.K_arms[0], matrix.noise.per_arm, np.ascontiguousarray(V),
-            np.empty_like(out), out,
-        )  # fmt: skip
-        return out
+        matrix, out = self._matrix, np.empty(V.shape[::-1])
+        given = matrix.K_arms[0], matrix.noise.per_arm, np.ascontiguousarray(V.T), out
+        compiled.CORE.times(self._bound(), matrix.size, *given)
+        return out.T
 
     def append(self, arm: int, values: Vector, reward: float) -> None:
         """A new row of ``arm``, by its context-kernel values to all rows, itself last."""
         assert compiled.CORE is not None
         matrix, dual, blocks = self._matrix, self._dual, self._blocks
-        if matrix.size - matrix.strips[0].first == RECENT:
+        t, n, strips = matrix.size, int(matrix.rows.counts[arm]), matrix.strips[0]
+        if t - strips.first == RECENT:
             self.flush()
-        if matrix.reserve(arm) | dual.reserve() | blocks.reserve(arm):
+        handle = self._bound()
+        if t == len(dual.alpha) or n >= self._heights[arm]:
+            matrix.reserve(arm), dual.reserve(), blocks.reserve(arm)
             self._handle = None
-        border = blocks.follows(arm, int(matrix.rows.counts[arm]))
+            handle = self._bound()
+        border = blocks.follows(arm, n)
         g, well = compiled.CORE.observe(
-            self._bound(), matrix.size, matrix.strips[0].first, arm, matrix.K_arms[0], values, reward,
-            matrix.noise_after(arm), float(blocks.noise[arm]), border,
+            handle, t, strips.first, arm, matrix.K_arms[0], values, reward, matrix.noise_after(arm),
+            float(blocks.noise[arm]), border,
         )  # fmt: skip
         matrix.rows.size += 1
         matrix.appended(arm, [float(values[-1])])
@@ -97,39 +103,39 @@ class Core:
             blocks.inverses[arm].size += int(well)
             blocks.bordered(arm, well)
 
-    def climb(self, asked: Round, ladder: Ladder) -> Iterator[str]:
-        """As `Ladder.climb`."""
+    def climb(self, asked: Round) -> Iterator[str]:
+        """As `Ladder.climb`, but for rungs that leave the leader open."""
         if self._blocks.stale:  # blocks are rebuilt only for rounds that need one
-            if self._settle(asked, 0, False)[0]:
+            if self._settle(asked, 0, 0)[0]:
                 yield "residual"
             if self._blocks.refresh():
                 self._handle = None
-        rung, taken = self._settle(asked, self._blocks.first_steps, False)
-        if name := _RUNGS[rung]:
-            yield name
-        rung, _ = self._settle(asked, self._blocks.most_steps - taken, True)
-        if name := _RUNGS[rung]:
-            yield name
-        yield from ladder.conjugate(asked)
+        rung, taken = self._settle(asked, self._blocks.first_steps, 0)
+        for stage in (1, 2):
+            if rung:
+                yield _RUNGS[rung]
+            rung, _ = self._settle(asked, self._blocks.most_steps - taken, stage)
+        yield "cg"
 
-    def _settle(self, asked: Round, most_steps: int, further: bool) -> tuple[int, int]:
+    def _settle(self, asked: Round, most_steps: int, stage: int) -> tuple[int, int]:
         assert compiled.CORE is not None
         matrix, dual, blocks, noise = self._matrix, self._dual, self._blocks, self._matrix.noise
         probe, error = asked.probe, dual.error or Error(0.0, 0.0, 0.0, self._shares)
-        least, most = blocks.bounds() if further else (0.0, 0.0)
+        least, most = blocks.bounds() if stage else (0.0, 0.0)
         numbers = (
             self._settings.ridge, asked.exploration, matrix.kernel_bound, matrix.row_sum, dual.largest_reward,
             noise.lift_root, noise.largest, least, most, dual.ones, dual.drift, error.eta, error.rounding,
             error.floor,
         )  # fmt: skip
-        rung, steps, dual.ones, dual.drift, eta, rounding, floor = compiled.CORE.settle(
+        rung, asked.leader, steps, cg_steps, dual.ones, dual.drift, eta, rounding, floor = compiled.CORE.settle(
             self._bound(), matrix.size, matrix.strips[0].first, matrix.K_arms[0], noise.per_arm, noise.lift,
             blocks.noise, blocks.borders, probe.kept, len(probe.kept), probe.lent, probe.prior, asked.cold,
-            asked.known, most_steps, further, numbers,
+            asked.known, most_steps, stage, numbers,
         )  # fmt: skip
-        dual.error = Error(eta, rounding, floor, self._shares.copy())
+        dual.error = Error(eta, rounding, floor, self._shares)
         blocks.steps_taken += steps
+        self.cg_steps += cg_steps
         if rung == _DRIFTED:
             dual.recompute()
-            return self._settle(asked, most_steps, further)
+            return self._settle(asked, most_steps, stage)
         return rung, steps

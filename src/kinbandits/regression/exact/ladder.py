@@ -14,6 +14,7 @@ import numpy as np
 
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.kernels import cdist
+from kinbandits.regression import compiled
 from kinbandits.regression.base import Query, Regression, best
 from kinbandits.regression.exact.blocks import BlocksReference
 from kinbandits.regression.exact.core import Core
@@ -141,8 +142,7 @@ class LadderRegression(Regression):
             if len(different) < len(query.arms):  # pooled arms, say: ties that nothing can settle
                 return self.leaders(Query(query.arms[different], query.contexts), exploration, tolerance)[:, place]
         asked = self.asked(query, float(exploration[0]))
-        core = self.core
-        for rung in self.ladder.climb(asked) if core is None else core.climb(asked, self.ladder):
+        for rung in self.ladder.climb(asked) if self.core is None else self.core.climb(asked):
             leaders = asked.leaders(tolerance)
             if leaders is not None:
                 self._counters[f"settled: {rung}"] += 1
@@ -160,7 +160,10 @@ class LadderRegression(Regression):
         squares: Matrix | None = None
         if self._stationary:
             squares = np.zeros((len(flat), t + 1))  # last, the distance to itself
-            squares[:, :t] = cdist(flat, X, "sqeuclidean")
+            if compiled.CORE is None:
+                squares[:, :t] = cdist(flat, X, "sqeuclidean")
+            else:
+                compiled.CORE.squares(np.ascontiguousarray(flat), X, t, squares)
         rows = []
         prior = np.zeros(len(query.arms))
         for term, K_arm in zip(self.settings.terms, self.similarity_matrices, strict=True):
@@ -239,7 +242,7 @@ class LadderRegression(Regression):
             "reference": self.reference.name,
             "condition bound": self._spread,
             **dict(sorted(self._counters.items())),
-            "cg steps": self.ladder.cg_steps,
+            "cg steps": self.ladder.cg_steps + (0 if self.core is None else self.core.cg_steps),
             "Y recomputed": self.dual_state.recomputed,
             **self.reference.report(),
             "bytes": sum(s.nbytes for s in self.matrix.strips)

@@ -37,7 +37,7 @@ class Snapshot:
         self.roots = [_root(K) for K in self.K_arms]
         self.size = matrix.size
         self.starts = [0, *np.cumsum(matrix.rows.counts).tolist()]
-        self._noise = matrix.noise.per_arm
+        self._noise = matrix.noise.per_arm.copy()
         M, self.order = matrix.by_arm(self.K_arms)
         labels = matrix.rows.labels[self.order]
         self.arm_of: Matrix = np.zeros((len(labels) + 64, len(matrix.rows.counts)))  # 1 where a row is an arm's

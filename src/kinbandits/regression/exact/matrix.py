@@ -25,6 +25,7 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.regression.base import RegressionSettings
 
 RECENT = 32  # rows kept together before they become columns of the strips
+ROOM = 1032  # rows at least that there is room for; no power of two, which memory dislikes as a distance
 
 
 class Rows:
@@ -39,7 +40,7 @@ class Rows:
 
     def __init__(self, n_arms: int, arms: Indices) -> None:
         self.size = len(arms)
-        self.arms: Indices = np.zeros(max(256, 2 * len(arms), n_arms), dtype=np.intp)
+        self.arms: Indices = np.zeros(max(ROOM, 2 * len(arms), n_arms), dtype=np.intp)
         self.arms[: len(arms)] = arms
         self.counts: Indices = np.bincount(arms, minlength=n_arms).astype(np.intp)
         self.index = [np.zeros(max(8, 2 * n), dtype=np.intp) for n in self.counts.tolist()]
@@ -86,7 +87,10 @@ class Strips:
         self.recent: Matrix = np.empty((RECENT, len(rows.arms)))
         self.buffers: list[Matrix] = []
         for a, n in enumerate(rows.counts.tolist()):
-            self.buffers.append(np.empty((max(8, 2 * n), len(rows.arms))))
+            height = max(
+                8, 2 * n, 2 * len(rows.arms) // len(rows.counts)
+            )  # memory that is not touched costs nothing
+            self.buffers.append(np.empty((height, len(rows.arms))))
             self.buffers[a][:n, : rows.size] = K[rows[a]]
 
     @property
@@ -158,7 +162,7 @@ class Strips:
 
 
 class Noise(NamedTuple):
-    """What is added to the diagonal of K: ``per_arm`` (N,); M^-1 <= diag(``lift``), one over it."""
+    """Added to the diagonal of K: ``per_arm`` (N,); M^-1 <= diag(``lift``), one over it (edited in place)."""
 
     per_arm: Vector
     lift: Vector
@@ -220,17 +224,20 @@ class ArmMatrix:
 
     def appended(self, arm: int, own: Sequence[float]) -> None:
         """The arrays have a new row, whose context-kernel values with itself are ``own``: follow with the rest."""
-        diagonal = [float(K[arm, arm]) for K in self.K_arms]
-        bound = sum(max(1.0, d) * k for d, k in zip(diagonal, own, strict=True))
+        bound = 0.0
+        for K, k in zip(self.K_arms, own, strict=True):
+            d = float(K[arm, arm])
+            bound += max(1.0, d) * k
+            self.row_sum = max(self.row_sum, len(self._every_arm) * d)
         self.kernel_bound = max(self.kernel_bound, bound)
-        self.row_sum = max(self.row_sum, len(self._every_arm) * max(diagonal))
         self._row_noise = None
-        per_arm, lift, _, largest = self.noise
+        per_arm, lift, root, largest = self.noise
         if self.per_arm:
-            now = self._settings.ridge * int(self.rows.counts[arm])
-            per_arm, lift, largest = per_arm.copy(), lift.copy(), max(largest, now)
-            per_arm[arm], lift[arm] = now, 1.0 / now
-        self.noise = Noise(per_arm, lift, self._lift_root(), largest)
+            n, ridge = int(self.rows.counts[arm]), self._settings.ridge
+            per_arm[arm], lift[arm], largest = ridge * n, 1.0 / (ridge * n), max(largest, ridge * n)
+        if not self.per_arm or n == 1:
+            root = self._lift_root()
+        self.noise = Noise(per_arm, lift, root, largest)
 
     def _lift_root(self) -> float:
         """n_a over the noise of arm a, ridge n_a or ridge, summed."""

@@ -55,6 +55,7 @@ class Round:
         self.known = known
         self.low[:], self.high[:] = -np.inf, np.inf
         self.guess: Guess | None = None
+        self.leader = -1  # if the core has found it
 
     def narrow(self, low: Vector, high: Vector) -> None:
         """Another pair of bounds holds."""
@@ -63,6 +64,10 @@ class Round:
 
     def leaders(self, tolerance: float) -> Mask | None:
         """Who leads, (1, k); None while that is open."""
+        if self.leader >= 0:
+            alone = np.zeros((1, len(self.low)), dtype=bool)
+            alone[0, self.leader] = True
+            return alone
         contenders = self.high >= self.low.max()
         if np.count_nonzero(contenders) == 1:
             return np.asarray(contenders[None, :])

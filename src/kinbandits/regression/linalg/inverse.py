@@ -60,12 +60,14 @@ class Inverse:
         self.size = len(P)
         self.buffer[: self.size, : self.size] = P
 
-    def reserve(self, n: int) -> None:
-        """Room for n rows."""
-        if n > len(self.buffer):
-            grown = np.zeros((max(n, int(1.1 * len(self.buffer)), 16),) * 2)
-            grown[: self.size, : self.size] = self.matrix
-            self.buffer = grown
+    def reserve(self, n: int) -> bool:
+        """Room for n rows; whether the buffer was replaced."""
+        if n <= len(self.buffer):
+            return False
+        grown = np.zeros((max(n, int(1.3 * len(self.buffer)), 16),) * 2)
+        grown[: self.size, : self.size] = self.matrix
+        self.buffer = grown
+        return True
 
     def border(self, column: Vector, corner: float, least: float) -> bool:
         """M gains a row: ``column`` and ``corner``. False, and nothing changed, if the Schur complement < least."""
