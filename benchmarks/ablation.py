@@ -41,7 +41,7 @@ from kinbandits.environments import (
     no_rows,
 )
 from kinbandits.history import History
-from kinbandits.similarity import Choice
+from kinbandits.similarity import SimilarityChoice
 
 DATA = {"digits": 1230, "segment": 1000, "pendigits": 4000, "usps": 4000, "mnist": 4000, "letter": 4000}
 FIVE = ("A*02:01", "A*02:02", "A*02:03", "A*02:06", "A*68:02")  # measured on the same peptides
@@ -134,7 +134,7 @@ class AlwaysEstimated(kb.Adaptive):
         yield 0.0
         found = self.base.scaled(history, (1.0,), None)
         matrix = found[0][1] if found else np.eye(history.n_arms)
-        return Choice(len(history) + history.forgotten, 1.0, 1.0, (), "always", matrix)
+        return SimilarityChoice(len(history) + history.forgotten, 1.0, 1.0, (), "always", matrix)
 
 
 def _known(environment: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from kinbandits.environments import HiddenDescriptors
 from kinbandits.history import History
 from kinbandits.kernels import DEFAULT_KERNEL
 from kinbandits.replayed_games import play_independent
-from kinbandits.similarity import Adaptive, Problem
+from kinbandits.similarity import Adaptive, FitData
 from screen import game
 
 MUS = (0.1, 0.3, 0.6, 0.8, 0.9)  # of the function that all share
@@ -63,7 +63,7 @@ def main() -> None:
                 head = history.head(min(n, len(history)))
                 own, *others = adaptive.choice(head).candidates
                 best = max(others, key=lambda c: c.log_likelihood)
-                problem = Problem.of(head, kernel, "uniform")
+                problem = FitData.of(head, kernel, "uniform")
                 common = [problem.fit((1.0 - mu) * np.eye(head.n_arms) + mu, 0.01) for mu in MUS]
                 alike = max(fit.log_likelihood for fit in common)
                 print(

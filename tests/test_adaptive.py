@@ -16,7 +16,7 @@ from kinbandits._spec import from_spec, to_spec
 from kinbandits.environments import HiddenDescriptors
 from kinbandits.history import History
 from kinbandits.regression import Query, RegressionSettings, make_regression
-from kinbandits.similarity import Adaptive, Problem, Settled, finished, takes_force
+from kinbandits.similarity import Adaptive, FitData, Settled, finished, takes_force
 from kinbandits.similarity.evidence import context_gram, race
 from kinbandits.simulate import simulate
 from kinbandits.terms import as_terms
@@ -57,7 +57,7 @@ def test_likelihood_is_that_of_the_gaussian_process(weighting: str, independent:
         return float(-0.5 * log_det - 0.5 * y @ np.linalg.solve(variance * M, y))
 
     constant = -0.5 * n * (np.log(2.0 * np.pi) + 1.0 - np.log(n))
-    found = Problem.of(history, RBF, weighting).fit(K_arm, 0.1).log_likelihood  # type: ignore[arg-type]
+    found = FitData.of(history, RBF, weighting).fit(K_arm, 0.1).log_likelihood  # type: ignore[arg-type]
     np.testing.assert_allclose(found + constant, log_density(s2), rtol=1e-10)
     assert log_density(s2) > max(log_density(0.9 * s2), log_density(1.1 * s2))
 
@@ -77,7 +77,7 @@ def test_decision_score_is_what_leaving_rows_out_gives(weighting: str, independe
         if means.argmax() == history.arms[i]:
             wanted[i] = history.rewards[i] - history.rewards.mean()
     assert np.count_nonzero(wanted) > 3
-    problem = Problem.of(history, RBF, weighting)  # type: ignore[arg-type]
+    problem = FitData.of(history, RBF, weighting)  # type: ignore[arg-type]
     by_arm = np.argsort(history.arms, kind="stable")
     np.testing.assert_allclose(finished(problem.decisions(K_arm, 0.1)), wanted[by_arm], atol=1e-9)
 
@@ -446,7 +446,7 @@ def test_what_an_earlier_release_wrote_is_still_read() -> None:
 
 def test_a_constant_level_is_a_rank_one_term() -> None:
     history = random_rows(3, 4, 25).history()
-    problem = Problem.of(history, RBF, "uniform")
+    problem = FitData.of(history, RBF, "uniform")
     for K_arm in (np.eye(4), negative_similarity(4)):
         M = gram(history, K_arm, 0.1, "uniform") + 0.7
         found = problem.fit(K_arm, 0.1, constant=0.7)
@@ -478,7 +478,7 @@ def test_a_sample_depends_on_numbers_of_rows_alone_and_meets_all_arms() -> None:
 
 def test_hopeless_candidates_are_given_up_early_and_the_others_judged_on_all_rows() -> None:
     history = kin_rows(t=500)
-    problem = Problem.of(history, RBF, "uniform")
+    problem = FitData.of(history, RBF, "uniform")
     pairs = np.kron(np.eye(2), np.full((2, 2), 0.9)) + 0.1 * np.eye(4)
     candidates = {"alone": (np.eye(4), 0.01), "kin": (pairs, 0.01), "one": (np.ones((4, 4)), 0.01)}
     judged = finished(race(problem, candidates, "alone", 1.0))

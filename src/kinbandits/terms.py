@@ -20,7 +20,7 @@ from kinbandits._value import Value
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import KernelRule, as_kernel_or_rule, cdist
-from kinbandits.similarity import Choice, Settled, Similarity, StepTracker, Stepwise, Tracker, Weighting
+from kinbandits.similarity import Settled, Similarity, SimilarityChoice, StepTracker, Stepwise, Tracker, Weighting
 
 __all__ = ["Term", "Terms", "as_terms"]
 
@@ -175,7 +175,7 @@ def as_terms(kernel: object) -> Terms:
 class TermsTracker:
     """The similarity matrices of all terms, following a growing history."""
 
-    def __init__(self, terms: Terms, history: History, known: Mapping[int, Choice] | None = None) -> None:
+    def __init__(self, terms: Terms, history: History, known: Mapping[int, SimilarityChoice] | None = None) -> None:
         self._terms = terms
         self._history = history
         self._views = [t.select_history(history) for t in terms]
@@ -185,12 +185,12 @@ class TermsTracker:
         ]
 
     @property
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[SimilarityChoice, ...]:
         """What a similarity that changes in steps has chosen since it was followed."""
         return tuple(c for tracker in self._trackers if isinstance(tracker, StepTracker) for c in tracker.choices)
 
     @property
-    def latest(self) -> dict[int, Choice]:
+    def latest(self) -> dict[int, SimilarityChoice]:
         """The choices in force, by the number of the term."""
         trackers = ((i, t) for i, t in enumerate(self._trackers) if isinstance(t, StepTracker))
         return {i: t.latest for i, t in trackers if t.latest is not None}

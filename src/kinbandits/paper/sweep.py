@@ -74,9 +74,8 @@ def sweep_points(sweep: Results) -> list[SweepPoint]:
     """All of them, on the runs that all methods and multipliers of a data set have."""
     found = []
     for group in sweep.groups:
-        plan = SWEEPS[NAMES[group.name]]
-        for method in plan.methods:
-            for multiplier in plan.multipliers:
+        for method, multipliers in SWEEPS[NAMES[group.name]].plays.items():
+            for multiplier in multipliers:
                 name = sweep_name(method, multiplier)
                 if name in group.methods:
                     found.append(SweepPoint(group.name, method, multiplier, tuple(group.finals(name).tolist())))
@@ -120,7 +119,7 @@ def controls(sweep: Results) -> list[Control]:
         _control(group, EST, other, multiplier)
         for group in sweep.groups
         for other in (COUNTS, IND)
-        for multiplier in SWEEPS[NAMES[group.name]].multipliers
+        for multiplier in SWEEPS[NAMES[group.name]].plays[EST]
         if {sweep_name(EST, multiplier), sweep_name(other, multiplier)} <= set(group.methods)
     ]
 

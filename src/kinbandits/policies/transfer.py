@@ -13,10 +13,10 @@ from kinbandits.regression import Regression
 from kinbandits.similarity import (
     SAMPLE,
     Adaptive,
-    Choice,
     Evidence,
-    Problem,
+    FitData,
     Settled,
+    SimilarityChoice,
     Stepwise,
     finished,
     takes_force,
@@ -45,7 +45,7 @@ class SimilarityReport:
     scale: float | None
     reason: str
     candidates: tuple[Evidence, ...]
-    over_time: tuple[Choice, ...]
+    over_time: tuple[SimilarityChoice, ...]
     next_rows: int | None
     margin: float | None = None
 
@@ -144,7 +144,7 @@ def similarity_report(regression: Regression, complete: bool = True) -> Similari
     return _reported(similarity, (*past, now))
 
 
-def _reported(similarity: Stepwise, choices: tuple[Choice, ...]) -> SimilarityReport:
+def _reported(similarity: Stepwise, choices: tuple[SimilarityChoice, ...]) -> SimilarityReport:
     now = choices[-1]
     later = next((takes_force(n) for n in similarity.milestones(similarity.until) if n > now.rows), None)
     margin = similarity.margin if isinstance(similarity, Adaptive) else None
@@ -167,7 +167,7 @@ def check_transfer(regression: Regression, margin: float, tolerance: float, guar
     if len(history) < 2:
         raise InvalidInputError(f"check_transfer needs at least 2 rows that are still kept, got {len(history)}")
     ridge = regression.settings.ridge
-    problem = Problem.of(history, term.context_kernel, regression.settings.weighting)
+    problem = FitData.of(history, term.context_kernel, regression.settings.weighting)
     K, alone = regression.similarity_matrices[0], np.eye(history.n_arms)
     fit = problem.fit(K, ridge).log_likelihood - problem.fit(alone, ridge).log_likelihood
     score = error = None

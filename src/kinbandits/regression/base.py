@@ -26,7 +26,7 @@ from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.memory import Memory
 from kinbandits.regression.linalg import factor
-from kinbandits.similarity import Choice, Weighting
+from kinbandits.similarity import SimilarityChoice, Weighting
 from kinbandits.terms import Terms
 
 ColdStart = Literal["explore", "borrow"]
@@ -324,7 +324,7 @@ class Regression(ABC):
         M[np.diag_indices_from(M)] += self._noise()
         return np.asarray(cho_solve((factor(M), True), k))
 
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[SimilarityChoice, ...]:
         """What a similarity that changes in steps has chosen, as far as this engine remembers."""
         return ()
 

@@ -29,7 +29,7 @@ from kinbandits.errors import InvalidTypeError
 from kinbandits.history import History
 from kinbandits.regression.base import Prediction, Query, Regression, RegressionSettings
 from kinbandits.regression.linalg import components, factor
-from kinbandits.similarity import Choice
+from kinbandits.similarity import SimilarityChoice
 
 _HEIGHT = 256
 _ROOM = 2**19  # numbers, for V and the candidates' sums
@@ -139,7 +139,7 @@ class FrozenRegression(Regression):
         settings: RegressionSettings,
         history: History,
         matrices: list[Matrix],
-        choices: tuple[Choice, ...] = (),
+        choices: tuple[SimilarityChoice, ...] = (),
         last: Self | None = None,
     ) -> None:
         """``last`` is an earlier one of the same rows: what it has laid out is used, if it can be."""
@@ -237,7 +237,7 @@ class FrozenRegression(Regression):
             weights[rows] = family.transposed(family.times(k[rows, None]))[:, 0]
         return weights
 
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[SimilarityChoice, ...]:
         """Those made until it was frozen."""
         return self._choices
 

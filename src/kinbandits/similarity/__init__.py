@@ -17,30 +17,30 @@ from kinbandits.similarity.base import ArmInfo, Judging, Regressor, Similarity, 
 from kinbandits.similarity.clusters import Clustered, block_graph, macro_graph
 from kinbandits.similarity.counts import CountOnly
 from kinbandits.similarity.estimated import Estimated, embedding_distances, nearest_similarity
-from kinbandits.similarity.evidence import Evidence, Problem, finished
+from kinbandits.similarity.evidence import Evidence, FitData, finished
 from kinbandits.similarity.given import Graph, Independent, Known, Mixed, Pooled, Settled, check_psd
-from kinbandits.similarity.stepwise import RULE, SAMPLE, Choice, StepTracker, Stepwise, takes_force
+from kinbandits.similarity.stepwise import RULE, SAMPLE, SimilarityChoice, StepTracker, Stepwise, takes_force
 
 __all__ = [
     "RULE",
     "SAMPLE",
     "Adaptive",
     "ArmInfo",
-    "Choice",
     "Clustered",
     "CountOnly",
     "Estimated",
     "Evidence",
+    "FitData",
     "Graph",
     "Independent",
     "Judging",
     "Known",
     "Mixed",
     "Pooled",
-    "Problem",
     "Regressor",
     "Settled",
     "Similarity",
+    "SimilarityChoice",
     "StepTracker",
     "Stepwise",
     "Tracker",

@@ -20,8 +20,8 @@ from kinbandits.history import History
 from kinbandits.kernels import Kernel
 from kinbandits.similarity.base import ArmInfo, Similarity, Weighting
 from kinbandits.similarity.estimated import Estimated
-from kinbandits.similarity.evidence import Evidence, Problem, Work, finished, race
-from kinbandits.similarity.stepwise import Choice, Stepwise
+from kinbandits.similarity.evidence import Evidence, FitData, Work, finished, race
+from kinbandits.similarity.stepwise import SimilarityChoice, Stepwise
 
 Key = tuple[float, float | None]  # mu, scale
 ALONE: Key = (0.0, None)
@@ -115,14 +115,14 @@ class Adaptive(Stepwise):
     def without_arm(self, arm: int) -> Similarity:
         return self.replace(base=self.base.without_arm(arm))
 
-    def choosing(self, history: History, complete: bool = False) -> Work[Choice]:
+    def choosing(self, history: History, complete: bool = False) -> Work[SimilarityChoice]:
         """The choice from all of these rows, with the evidence.
 
         ``complete`` fits every candidate to all rows and computes every decision score, also those that could not
         have mattered.
         """
         regressor, guard = self.regressor, self.guard
-        problem = yield from Problem.building(history, regressor.context_kernel, regressor.weighting)
+        problem = yield from FitData.building(history, regressor.context_kernel, regressor.weighting)
         matrices = yield from self._matrices(problem)
         if history.own_contexts_from is not None:
             return (yield from self._averaged(problem, matrices, np.inf if complete else UNLIKELY))
@@ -150,7 +150,7 @@ class Adaptive(Stepwise):
                     chosen = key
                     if not complete:
                         break
-        return Choice(
+        return SimilarityChoice(
             rows=len(history) + history.forgotten,
             mu=chosen[0],
             scale=chosen[1],
@@ -163,7 +163,7 @@ class Adaptive(Stepwise):
             matrix=matrices[chosen],
         )
 
-    def _averaged(self, problem: Problem, matrices: dict[Key, Matrix], behind: float) -> Work[Choice]:
+    def _averaged(self, problem: FitData, matrices: dict[Key, Matrix], behind: float) -> Work[SimilarityChoice]:
         """The posterior mean of the matrix over the candidates and arms with one function in common."""
         n = problem.history.n_arms
         everyone = matrices | {(mu, COMMON): (1.0 - mu) * np.eye(n) + mu for mu in self.mus}
@@ -178,7 +178,7 @@ class Adaptive(Stepwise):
         mu = sum(key[0] * weight for key, weight in pairs)
         common = sum(key[0] * weight for key, weight in pairs if key[1] == COMMON)
         own = judged[ALONE].fit.log_likelihood
-        return Choice(
+        return SimilarityChoice(
             rows=len(problem) + problem.history.forgotten,
             mu=mu,
             scale=None,
@@ -190,11 +190,11 @@ class Adaptive(Stepwise):
             matrix=np.einsum("c,cab->ab", weights, np.array([everyone[key] for key in judged])),
         )
 
-    def choice(self, history: History, complete: bool = False) -> Choice:
+    def choice(self, history: History, complete: bool = False) -> SimilarityChoice:
         """The same at once."""
         return finished(self.choosing(history, complete))
 
-    def _matrices(self, problem: Problem) -> Work[dict[Key, Matrix]]:
+    def _matrices(self, problem: FitData) -> Work[dict[Key, Matrix]]:
         """The candidates, Independent first."""
         alone = np.eye(problem.history.n_arms)
         matrices: dict[Key, Matrix] = {ALONE: alone}
@@ -205,7 +205,7 @@ class Adaptive(Stepwise):
         yield 5 * len(problem) ** 2
         return matrices
 
-    def _common(self, problem: Problem, n_arms: int) -> Work[float]:
+    def _common(self, problem: FitData, n_arms: int) -> Work[float]:
         """The likelihood of arms that share one function of the context, (1 - mu) I + mu 1 1', at the best mu."""
         best = -np.inf
         for mu in self.mus:

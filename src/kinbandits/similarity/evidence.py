@@ -95,7 +95,7 @@ class Judged(NamedTuple):
     lead: float
 
 
-class Problem:
+class FitData:
     """The rows of a history as one regression sees them, sorted by arm: K_X is computed once for all candidates."""
 
     def __init__(self, history: History, weights: Vector, K_contexts: Matrix) -> None:
@@ -103,7 +103,7 @@ class Problem:
         self._arms, self._y, self._weights = history.arms, history.rewards, weights
 
     @classmethod
-    def building(cls, history: History, context_kernel: Kernel, weighting: Weighting) -> Work[Problem]:
+    def building(cls, history: History, context_kernel: Kernel, weighting: Weighting) -> Work[FitData]:
         """From a history, in any order: m^2 kernel values."""
         rows = history.taken(np.argsort(history.arms, kind="stable"))
         weights = rows.counts[rows.arms].astype(np.float64) if weighting == "per_arm" else np.ones(len(rows))
@@ -111,17 +111,17 @@ class Problem:
         return cls(rows, weights, K)
 
     @classmethod
-    def of(cls, history: History, context_kernel: Kernel, weighting: Weighting) -> Problem:
+    def of(cls, history: History, context_kernel: Kernel, weighting: Weighting) -> FitData:
         """The same at once."""
         return finished(cls.building(history, context_kernel, weighting))
 
     def __len__(self) -> int:
         return len(self._y)
 
-    def thinned(self, share: float) -> Problem:
+    def thinned(self, share: float) -> FitData:
         """About this share of the rows of each arm."""
         rows = np.flatnonzero(golden(len(self)) < share)
-        return Problem(self.history.taken(rows), self._weights[rows], self.K_contexts[np.ix_(rows, rows)])
+        return FitData(self.history.taken(rows), self._weights[rows], self.K_contexts[np.ix_(rows, rows)])
 
     def fit(self, K_arm: Matrix, ridge: float, constant: float = 0.0) -> Fit:
         """m^3 / 3, or the sum of m_a^3 / 3 where arms are independent.
@@ -187,7 +187,7 @@ class Problem:
 
 
 def race(
-    problem: Problem,
+    problem: FitData,
     candidates: Mapping[Key, tuple[Matrix, float]],
     reference: Key,
     behind: float,

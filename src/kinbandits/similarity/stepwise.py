@@ -36,7 +36,7 @@ _FITS = 12  # the work of a choice at its worst, in cubes of the number of rows
 
 
 @dataclass(frozen=True)
-class Choice:
+class SimilarityChoice:
     """What was chosen at a milestone, and why.
 
     Attributes:
@@ -73,7 +73,7 @@ class Choice:
         return data, {"candidates": candidates, "matrix": self.matrix}
 
     @classmethod
-    def of_data(cls, data: dict[str, Any], arrays: dict[str, Matrix]) -> Choice:
+    def of_data(cls, data: dict[str, Any], arrays: dict[str, Matrix]) -> SimilarityChoice:
         """What `to_data` gave."""
         rows = [[None if np.isnan(v) else float(v) for v in row] for row in arrays["candidates"]]
         evidence = tuple(replace(Evidence(*row), rows=int(row[5] or 0)) for row in rows)  # type: ignore[arg-type]
@@ -142,14 +142,14 @@ class Stepwise(Judging):
         return self.choice(history.sample(n, SAMPLE)).matrix if n else np.eye(history.n_arms)
 
     @abstractmethod
-    def choosing(self, history: History) -> Work[Choice]:
+    def choosing(self, history: History) -> Work[SimilarityChoice]:
         """The choice from all of these rows, in slices."""
 
-    def choice(self, history: History) -> Choice:
+    def choice(self, history: History) -> SimilarityChoice:
         """The same at once."""
         return finished(self.choosing(history))
 
-    def tracker(self, history: History, known: Choice | None = None) -> StepTracker:
+    def tracker(self, history: History, known: SimilarityChoice | None = None) -> StepTracker:
         """Chooses in slices: the cost of a choice is spread over the rows until it is in force.
 
         ``known`` is a choice that was made from these rows before, and need not be made again.
@@ -168,9 +168,9 @@ class _Job:
     def __init__(self, similarity: Stepwise, history: History, n: int) -> None:
         self.n = n
         self._similarity, self._history = similarity, history
-        self._work: Work[Choice] | None = None
+        self._work: Work[SimilarityChoice] | None = None
         self._spent = 0.0
-        self.choice: Choice | None = None
+        self.choice: SimilarityChoice | None = None
 
     def advance(self, rows: int) -> None:
         """Do what is due when there are so many rows; all of it when the choice takes force."""
@@ -200,21 +200,21 @@ class StepTracker(Tracker):
         choices: those made while it followed, without their matrices.
     """
 
-    def __init__(self, similarity: Stepwise, history: History, known: Choice | None = None) -> None:
+    def __init__(self, similarity: Stepwise, history: History, known: SimilarityChoice | None = None) -> None:
         super().__init__(similarity, history)
         self._stepwise = similarity
         self._milestone = 0
         self._chosen: Matrix = np.eye(history.n_arms)
         self._job: _Job | None = None
         self._rows = self._next = 0  # rows seen; rows at which the next choice begins or takes force
-        self.choices: tuple[Choice, ...] = ()
+        self.choices: tuple[SimilarityChoice, ...] = ()
         fits = known is not None and known.matrix.shape == self._chosen.shape
         if known is not None and fits and known.rows == similarity.in_force(len(history)):
             self._take(known)
         self.observe(len(history))
 
     @property
-    def latest(self) -> Choice | None:
+    def latest(self) -> SimilarityChoice | None:
         """The choice in force, with its matrix."""
         return replace(self.choices[-1], matrix=self._chosen) if self.choices else None
 
@@ -251,14 +251,14 @@ class StepTracker(Tracker):
             later = self._stepwise.milestones(self._stepwise.until)
             self._next = next((stone for stone in later if stone > rows), sys.maxsize)
 
-    def _worked_on(self, n: int) -> Choice | None:
+    def _worked_on(self, n: int) -> SimilarityChoice | None:
         """Do what is due for the choice from the first ``n`` rows; the choice, if it is there."""
         if self._job is None or self._job.n != n:
             self._job = _Job(self._stepwise, self._history, n)
         self._job.advance(len(self._history))
         return self._job.choice
 
-    def _take(self, choice: Choice | None) -> None:
+    def _take(self, choice: SimilarityChoice | None) -> None:
         assert choice is not None
         self._milestone, self._chosen = choice.rows, choice.matrix
         self.choices = (*self.choices, replace(choice, matrix=np.empty((0, 0))))

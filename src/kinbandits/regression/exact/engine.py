@@ -32,7 +32,7 @@ from kinbandits.regression.exact.dense import DenseRegression
 from kinbandits.regression.exact.features import FeatureRegression
 from kinbandits.regression.exact.ladder import LadderRegression
 from kinbandits.regression.frozen import FrozenRegression
-from kinbandits.similarity import RULE, Choice
+from kinbandits.similarity import RULE, SimilarityChoice
 from kinbandits.terms import TermsTracker
 
 SMALL = 100  # rows below which a fresh factor is the cheapest thing there is
@@ -44,7 +44,7 @@ class ExactRegression(Regression):
     _laid_out: weakref.ref[FrozenRegression] | None = None  # what was frozen last, as long as somebody reads it
 
     def __init__(
-        self, settings: RegressionSettings, history: History, known: Mapping[int, Choice] | None = None
+        self, settings: RegressionSettings, history: History, known: Mapping[int, SimilarityChoice] | None = None
     ) -> None:
         self._known = known
         super().__init__(settings, history)
@@ -88,7 +88,7 @@ class ExactRegression(Regression):
 
     def _restored(self, history: History, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         known = {
-            int(i): Choice.of_data(told, {n: arrays[f"choice_{i}_{n}"] for n in ("candidates", "matrix")})
+            int(i): SimilarityChoice.of_data(told, {n: arrays[f"choice_{i}_{n}"] for n in ("candidates", "matrix")})
             for i, told in data.get("choices", {}).items()
             if told["rule"] == RULE
         }
@@ -169,7 +169,7 @@ class ExactRegression(Regression):
         self._laid_out = weakref.ref(found)
         return found
 
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[SimilarityChoice, ...]:
         return () if self._tracker is None else self._tracker.choices
 
     def dual(self) -> Vector:
