@@ -49,7 +49,7 @@ def test_a_run_leaves_cells_times_and_a_table(tmp_path):
         assert len(result) == 12
         assert result.final_regret == pytest.approx(compute_cell(cell).final_regret)
         assert np.shape(result.metadata["similarity"]) == (5, 5)
-        assert store.timing(cell)["seconds"] > 0
+        assert store.timing(cell.id)["seconds"] > 0
         assert f"{result.final_regret!r}" in lines[1 + small().cells().index(cell)]
 
 

@@ -111,10 +111,6 @@ class CellStore:
         except (ValueError, KeyError, TypeError) as error:
             raise FormatError(f"{self.record_path} is damaged ({error})") from error
 
-    def experiment(self) -> Experiment:
-        """The experiment that the directory holds."""
-        return Experiment.model_validate(self.record()["experiment"])
-
     def recorded(self) -> Iterator[tuple[str, str, int, Trace | None, dict[str, Any]]]:
         """Environment, method, seed, result (None while it is not finished) and time of every cell.
 
@@ -123,7 +119,7 @@ class CellStore:
         done = self.done()
         for environment, method, seed, cell_id in self.record()["cells"]:
             result = load_cell(self.cells / f"{cell_id}.npz") if cell_id in done else None
-            yield environment, method, int(seed), result, self._timing(cell_id)
+            yield environment, method, int(seed), result, self.timing(cell_id)
 
     # -- cells ----------------------------------------------------------------------------------
 
@@ -154,11 +150,8 @@ class CellStore:
             if cell.id in done:
                 yield cell, load_cell(self.cell_path(cell))
 
-    def timing(self, cell: Cell) -> dict[str, Any]:
-        """How long a cell took (empty if nobody wrote it down)."""
-        return self._timing(cell.id)
-
-    def _timing(self, cell_id: str) -> dict[str, Any]:
+    def timing(self, cell_id: str) -> dict[str, Any]:
+        """How long a cell took (empty if that was not written)."""
         try:
             timing: dict[str, Any] = json.loads((self.times / f"{cell_id}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):

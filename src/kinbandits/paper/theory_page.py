@@ -76,27 +76,19 @@ def write_theory(
     tell("wrong similarity")
     numbers = _numbers(curves, runs, widths, effect, wrong)
     sections = [
-        Section(
-            "similarity",
-            "Kin make the bound smaller",
-            _on_similarity(curves),
-            figure=draw.similarity_figure(curves),
-        ),
-        Section("growth", "Along a real run", _on_growth(runs.growth), figure=draw.growth_figure(runs.growth)),
-        Section("regret", "Regret under the bound", _on_regret(runs), figure=draw.regret_figure(runs)),
-        Section("widths", "Widths between their bounds", _on_widths(widths), figure=draw.width_figure(widths)),
-        Section("effect", "The multi-task effect", _on_effect(effect), figure=draw.effect_figure(effect)),
-        Section("wrong", "What a wrong similarity costs", _on_wrong(wrong), figure=draw.wrong_figure(wrong)),
-        Section(
-            "numbers",
-            "Numbers",
-            "",
-            ("What", "Value"),
-            [(name, shown(value)) for name, value in numbers.items()],
-            (1,),
-            records=[{"what": name, "value": value} for name, value in numbers.items()],
-        ),
+        Section(name, title, one_line(text), figure=figure)
+        for name, title, text, figure in (
+            ("similarity", "Kin make the bound smaller", _on_similarity(curves), draw.similarity_figure(curves)),
+            ("growth", "Along a real run", _on_growth(runs.growth), draw.growth_figure(runs.growth)),
+            ("regret", "Regret under the bound", _on_regret(runs), draw.regret_figure(runs)),
+            ("widths", "Widths between their bounds", _on_widths(widths), draw.width_figure(widths)),
+            ("effect", "The multi-task effect", _on_effect(effect), draw.effect_figure(effect)),
+            ("wrong", "What a wrong similarity costs", _on_wrong(wrong), draw.wrong_figure(wrong)),
+        )
     ]
+    rows = [(name, shown(value)) for name, value in numbers.items()]
+    records = [{"what": name, "value": value} for name, value in numbers.items()]
+    sections.append(Section("numbers", "Numbers", "", ("What", "Value"), rows, (1,), records=records))
     page = write_page(Path(out), "The theory, checked", _LEAD, sections, command=command, formats=formats)
     tell("page")
     return TheoryReport(page, numbers)
@@ -114,8 +106,7 @@ def shown(value: float) -> str:
 def _on_similarity(curves: SimilarityCurves) -> str:
     most = curves.n_arms[-1]
     shrinks = 1 - curves.bound[-1, -1] / curves.bound[-1, 0]
-    return one_line(
-        f"""
+    return f"""
         The same {curves.rows} contexts (RBF kernel, λ = 1, c = 1) are dealt to N arms in turn, and the
         similarity mu of any two arms goes from 0 (strangers) to 1 (one function). Left: log g falls as mu
         grows, for every N, which is Theorem 3; at mu = 1 all curves meet, for then the number of arms no longer
@@ -123,32 +114,26 @@ def _on_similarity(curves: SimilarityCurves) -> str:
         similarity makes it {shrinks:.0%} smaller. Most of the fall comes late: arms must be close kin before
         the bound feels it.
         """
-    )
 
 
 def _on_growth(growth: Growth) -> str:
-    return one_line(
-        f"""
-        A run of KMTL-UCB (proved radius) with {
-            growth.t[-1]
-        } rounds, its kernel matrix examined after t rounds. Left: log g
-        grows like a logarithm of t, to {growth.log_g[-1]:.1f}; Corollary 1 stands {
-            growth.corollary_1[-1] / growth.log_g[-1]:.1f} times above it, Theorem 2 {
-            growth.theorem_2[-1] / growth.log_g[-1]:.1f} times,
+    log_g = growth.log_g[-1]
+    return f"""
+        A run of KMTL-UCB (proved radius) with {growth.t[-1]} rounds, its kernel matrix examined after t rounds.
+        Left: log g grows like a logarithm of t, to {log_g:.1f}; Corollary 1 stands
+        {growth.corollary_1[-1] / log_g:.1f} times above it, Theorem 2 {growth.theorem_2[-1] / log_g:.1f} times,
         because a smooth kernel has many eigenvalues that are positive but tiny, which the rank counts in full.
         Middle: the effective rank, {growth.effective_rank[-1]} at the end, does not. Right: the sum of squared
         widths stays below 2 m log g (the determinant lemma), at the end by a factor of
         {growth.determinant_lemma[-1] / growth.sum_squared_width[-1]:.0f}; m = max(1, 1/λ) is most of it.
         """
-    )
 
 
 def _on_regret(runs: RegretRuns) -> str:
     T, along, times = runs.horizon, runs.growth, runs.theorem_1 / runs.horizon
     sup, proved, kmtl = (float(values[:, -1].mean()) for values in (runs.sup, runs.proved, runs.kmtl))
     deepest = max(q for stages in runs.stages for q, n in enumerate(stages, 1) if n)
-    return one_line(
-        f"""
+    return f"""
         Three algorithms on the same problems (δ = {DELTA}; lines: mean, bands: all runs). SupKMTL-UCB,
         whose stages have δ / (Q + 1) so that Theorem 1 holds with probability 1 − δ, loses {sup:.1f}; the
         theorem bounds it by {runs.theorem_1:,.0f} (log g = {runs.sup_log_g:.1f}, of its own rows),
@@ -161,31 +146,27 @@ def _on_regret(runs: RegretRuns) -> str:
         it loses {kmtl:.1f}. Right: in {T} rounds SupKMTL-UCB has reached stage {deepest} of
         {len(runs.stages[0])}: at a stage it plays the arm it is least sure of, not the best one.
         """
-    )
 
 
 def _on_wrong(wrong: WrongSimilarity) -> str:
     first, last = wrong.inflation[0], wrong.inflation[-1]
     at = int(np.argmin(np.abs(wrong.used - wrong.true)))
-    return one_line(
-        f"""
+    return f"""
         Five arms of similarity {wrong.true:g}, played as if it were another. f* has a larger norm under a wrong
         similarity: {first:.2f} times if arms are taken for strangers, {last:.2f} times at {wrong.used[-1]:g},
         without limit as it goes to 1, where the policy can no longer tell arms apart. The guarantee then needs
         a radius for that norm, and the bound goes from {wrong.bound[at]:,.0f} (right similarity) to
         {wrong.bound[0]:,.0f} and {wrong.bound[-1]:,.0f}. Regret is more patient than the bound: with
         exploration 0.3 it is {wrong.kmtl[:, 0].mean():.1f}, {wrong.kmtl[:, at].mean():.1f} and {
-            wrong.kmtl[:, -1].mean():.1f}.
+        wrong.kmtl[:, -1].mean():.1f}.
         """
-    )
 
 
 def _on_widths(widths: list[Widths]) -> str:
     quiet = ", ".join(f"{int(np.sum(w.lower > 0))} at mu = {w.mu:g}" for w in widths)
     printed = sum(int(np.sum(w.printed > 0)) for w in widths) or "none"
     medians = ", ".join(f"{np.median(w.squared):.3f}" for w in widths)
-    return one_line(
-        f"""
+    return f"""
         Squared widths of KMTL-UCB's choices (5 arms, λ = {widths[0].ridge:g}) between the bounds of Lemma 6.
         The upper bound c/λ is attained in the first round and never broken. The lower bound falls with mu,
         which is Theorem 4, but it is above zero only for the first rounds ({quiet}), even at this large λ;
@@ -193,19 +174,16 @@ def _on_widths(widths: list[Widths]) -> str:
         {printed} of these rounds. Right: what the theorem is about can be seen all the same: with mu the
         distribution moves to the left (medians {medians}).
         """
-    )
 
 
 def _on_effect(effect: MultiTaskEffect) -> str:
     kin, alone = effect.kin.mean(axis=0), effect.alone.mean(axis=0)
-    return one_line(
-        f"""
+    return f"""
         {len(effect.kin)} problems for each mu, with the same contexts and noise; thin lines are single
         problems. The regret of KMTL-UCB falls from {kin[0]:.1f} at mu = 0 to {kin[-1]:.1f} at mu = 1. A policy
         that learns each arm alone stays where it was ({alone[0]:.1f} and {alone[-1]:.1f}): single arms are
         equally hard for all mu, and what is gained is gained from kin.
         """
-    )
 
 
 def _numbers(

@@ -57,20 +57,9 @@ class SimilarityReport:
     def to_data(self) -> dict[str, Any]:
         """As plain data (numbers, strings, lists), for JSON."""
         return {
-            "rows": self.rows,
-            "mu": self.mu,
-            "scale": self.scale,
-            "reason": self.reason,
-            "candidates": [_plain(c) for c in self.candidates],
+            **_choice_data(self),
             "over_time": [
-                {
-                    "rows": c.rows,
-                    "mu": c.mu,
-                    "scale": c.scale,
-                    "reason": c.reason,
-                    "posterior": {str(mu): round(weight, 6) for mu, weight in c.posterior.items()},
-                    "candidates": [_plain(e) for e in c.candidates],
-                }
+                _choice_data(c) | {"posterior": {str(mu): round(p, 6) for mu, p in c.posterior.items()}}
                 for c in self.over_time
             ],
             "next_rows": self.next_rows,
@@ -149,6 +138,11 @@ def _reported(similarity: Stepwise, choices: tuple[SimilarityChoice, ...]) -> Si
     later = next((takes_force(n) for n in similarity.milestones(similarity.until) if n > now.rows), None)
     margin = similarity.margin if isinstance(similarity, Adaptive) else None
     return SimilarityReport(now.rows, now.mu, now.scale, now.reason, now.candidates, choices, later, margin)
+
+
+def _choice_data(choice: SimilarityReport | SimilarityChoice) -> dict[str, Any]:
+    candidates = [_plain(c) for c in choice.candidates]
+    return {n: getattr(choice, n) for n in ("rows", "mu", "scale", "reason")} | {"candidates": candidates}
 
 
 def _plain(evidence: Evidence) -> dict[str, float | None]:
