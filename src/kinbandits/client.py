@@ -224,6 +224,10 @@ class Client:
         """The events after which a snapshot of the model is kept, latest first."""
         return [found["event"] for found in self._call("GET", "/v1/snapshots")]
 
+    def shadows(self) -> list[dict[str, Any]]:
+        """The shadow policies: what each would have earned, beside what was served."""
+        return list(self._call("GET", "/v1/shadows"))
+
     def roll_back(self, event: int) -> None:
         """Forget what was learned after an event; the log keeps it."""
         self._call("POST", "/v1/rollback", {"to": event})

@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, Self
@@ -32,6 +33,15 @@ def fork_server() -> ForkServerContext:
         _CONTEXT = multiprocessing.get_context("forkserver")
         _CONTEXT.set_forkserver_preload(["kinbandits.service.server", "kinbandits.service.postgres"])
     return _CONTEXT
+
+
+def until(true: Callable[[], bool], seconds: float = 20.0) -> float:
+    """Seconds until it was true."""
+    started = time.monotonic()
+    while not true():
+        assert time.monotonic() < started + seconds
+        time.sleep(0.01)
+    return time.monotonic() - started
 
 
 def free_port() -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from harness import until
 
 from kinbandits.service.config import ServiceSettings, Settings
 from kinbandits.service.engine import Engine
@@ -23,13 +23,6 @@ SETTINGS = Settings(
     policy={"arms": ["a", "b"], "context_kernel": {"type": "RBF", "length_scale": 1.0}, "epsilon": 0.5},
     service=ServiceSettings(reward_wait=0.0, snapshot_every=5, features=1),
 )
-
-
-def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import Clock, fill
-from harness import Service, Wire, free_port
+from harness import Service, Wire, free_port, until
 from postgres_server import Server
 
 from kinbandits.errors import FormatError
@@ -34,13 +34,6 @@ POLICY: dict[str, Any] = {"arms": ["a", "b", "c"], "context_kernel": {"type": "R
 
 def settings(**service: Any) -> Settings:
     return Settings(policy=POLICY, service=ServiceSettings(**service))
-
-
-def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @pytest.fixture

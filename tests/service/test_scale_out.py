@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Load, Service, Wire, audit
+from harness import Load, Service, Wire, audit, until
 
 from kinbandits.service.store import open_store
 
@@ -20,14 +19,6 @@ SETTINGS: dict[str, Any] = {
     },
     "service": {"snapshot_every": 40, "reward_wait": 2.0, "default_reward": 0.0},
 }
-
-
-def until(true: Callable[[], bool], seconds: float = 20.0) -> float:
-    started = time.monotonic()
-    while not true():
-        assert time.monotonic() < started + seconds
-        time.sleep(0.01)
-    return time.monotonic() - started
 
 
 @pytest.mark.slow

@@ -122,6 +122,12 @@ def chosen_context(body: Body) -> list[float]:
     return list(context[body["index"] if len(context) > 1 else 0])
 
 
+def shared_context(body: Body) -> Any:
+    """The context as it was given, one for all candidates as one row."""
+    context = body["context"]
+    return chosen_context(body) if isinstance(context[0], list) and len(context) == 1 else context
+
+
 def learned_row(body: Body) -> Body:
     """The row that is learned with the reward; said so if every candidate had a context of its own."""
     row: Body = {"arm": body["arm"], "context": chosen_context(body)}

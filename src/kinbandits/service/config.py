@@ -1,4 +1,4 @@
-"""Settings of a service: a TOML file with a [policy] and a [service] table.
+"""Settings of a service: a TOML file with a [policy] and a [service] table, and [shadow.NAME] for each shadow.
 
 [policy]
 arms = ["sport", "science", "music"]
@@ -91,6 +91,7 @@ class Settings(BaseModel):
 
     policy: dict[str, Any] = Field(default_factory=lambda: {"arms": 10})
     service: ServiceSettings = ServiceSettings()
+    shadow: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")], dict[str, Any]] = {}
 
     def build(self) -> KMTLUCB:
         """The policy to begin with: a new one, unless there is a ``start``."""
@@ -102,6 +103,10 @@ class Settings(BaseModel):
         policy = build_policy(self._with_defaults)
         check_arms(policy.arms)
         return policy
+
+    def for_shadow(self, name: str) -> Settings:
+        """Those of a shadow: it has the arms of the served policy, and else what its own table says."""
+        return Settings(policy={"arms": self.policy["arms"], **self.shadow[name]}, service=self.service)
 
     @property
     def _with_defaults(self) -> dict[str, Any]:
@@ -161,6 +166,11 @@ def load_settings(path: str | Path, start: str | Path | None = None) -> Settings
     except ValidationError as error:
         raise InvalidInputError(f"{path}: {_first_error(error)}") from error
     settings.build()
+    for name in settings.shadow:
+        try:
+            settings.for_shadow(name).build()
+        except KinbanditsError as error:
+            raise InvalidInputError(f"[shadow.{name}]: {error}") from error
     return settings
 
 
@@ -172,7 +182,7 @@ def _not_settings(data: dict[str, Any]) -> str:
             "[policy] table with arms, and a [service] table"
         )
     names = ", ".join(sorted(data.keys() - Settings.model_fields.keys()))
-    return f"has {names}, but a service's file has only the tables [policy] and [service]"
+    return f"has {names}, but a service's file has only the tables [policy], [service] and [shadow.NAME]"
 
 
 def _first_error(error: ValidationError) -> str:

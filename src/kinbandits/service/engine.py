@@ -24,6 +24,7 @@ from kinbandits.service.learner import Learner, Serving, follow
 from kinbandits.service.problems import unavailable
 from kinbandits.service.requests import AnyFuture, Decide, Request, deliver
 from kinbandits.service.sequencer import Sequencer
+from kinbandits.service.shadow import Shadow, shadows_of
 from kinbandits.service.store import Store
 
 log = logging.getLogger("kinbandits.service")
@@ -52,6 +53,7 @@ class Engine:
         self.clock = clock if clock is not None else SteadyClock()
         self.on_failure = on_failure
         self.learner: Learner = Learner(settings)
+        self.shadows: list[Shadow] = []
         self.follower = Follower(self)
         self.sequencer = Sequencer(self)
         self.held: Callable[[], int] = lambda: 0  # requests that gather elsewhere, to be handed in together
@@ -69,6 +71,7 @@ class Engine:
         if last is not None and isinstance(self.clock, SteadyClock):
             self.clock.begin(last.at)
         self.learner = follow(self.store, self.settings, self._progressed)
+        self.shadows = shadows_of(self.settings, self.learner)
         self.sequencer.begin()
         self.follower.keeper.begin(self.learner)
         self._accepting = True

@@ -7,7 +7,7 @@ How it keeps up
 
 What gives way when it does not (in this order; the lag is in metrics, dashboard and log)
     1. Behind for `_BEHIND` seconds: it no longer pauses, and publishes at most once a second.
-    2. Snapshots are put off.
+    2. Shadows wait (from half of that on), and snapshots are put off.
     3. Decisions go on, from an older model. No row is dropped: what was not learned is learned later, or at the
        next start.
 """
@@ -25,6 +25,7 @@ from kinbandits.service.events import Event
 from kinbandits.service.keeper import Keeper
 from kinbandits.service.learner import Learner, Serving, take_up
 from kinbandits.service.requests import Outcome, Request, deliver
+from kinbandits.service.shadow import shadows_of
 from kinbandits.service.store import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ log = logging.getLogger("kinbandits.service")
 _POLL = 0.25  # seconds to wait for news at most
 _SLICE = 0.05  # seconds that a slice should take
 _MOST_IN_SLICE = 2000  # events
+_PART = 16  # events after which a new model may be published
+_SHADOW_EVENTS = 64  # that a shadow takes in at once
 _MOST_HELD = 20_000  # events that wait in memory; beyond that they are read from the log again
 _BEHIND = 2.0  # seconds behind the log from which other things give way
 _TO_LEARN = 2.0  # seconds that are left for learning when the service ends
@@ -55,6 +58,7 @@ class Follower:
         self._stopping = threading.Event()
         self._fresh: Learner | None = None  # being taught what was corrected
         self._per_event = 0.001  # seconds, as the last slices had it
+        self._taught_shadow = 0.0  # when
         self._published = 0.0  # when
         self.publish_seconds = 0.0
         self.slice_seconds = 0.0
@@ -119,6 +123,7 @@ class Follower:
                 self._answer_held()
                 if not stopping:
                     self._relearn()
+                    self._teach_shadows()
                     self.keeper.keep(self._engine.learner, put_off=self.behind_seconds > _BEHIND)
             except StoreUnavailableError as error:
                 log.warning("following the log failed", extra={"reason": str(error)})
@@ -132,8 +137,8 @@ class Follower:
         """The next slice of events."""
         seq = self._engine.learner.seq
         n = max(1, min(_MOST_IN_SLICE, int(_SLICE / self._per_event)))
-        if self._fresh is not None or self._engine.learner.outdated:
-            seconds = 0.0  # there is something to do
+        if self._something_to_do:
+            seconds = 0.0
         if self._store.shared:
             events = self._store.read(seq, n)
             if not events and seconds:
@@ -160,13 +165,14 @@ class Follower:
 
     def _take(self, events: Sequence[Event], stopping: bool) -> None:
         learner = self._engine.learner
-        started = time.monotonic()
-        changed = learner.apply(events)
-        seconds = time.monotonic() - started
+        seconds = 0.0
+        for low in range(0, len(events), _PART):
+            started = time.monotonic()
+            self._changed |= learner.apply(events[low : low + _PART])
+            seconds += time.monotonic() - started
+            self._publish_if_due(stopping and low + _PART >= len(events))
         self.slice_seconds = seconds
         self._per_event = 0.5 * self._per_event + 0.5 * max(1e-6, seconds / len(events))
-        self._changed |= changed
-        self._publish_if_due(stopping)
         behind = self.behind_seconds
         if behind > _BEHIND and time.monotonic() > self._warned + 10.0:
             self._warned = time.monotonic()
@@ -230,8 +236,26 @@ class Follower:
         self._fresh = None
         fresh.publish()
         self._engine.learner = fresh
+        self._engine.shadows = shadows_of(self._engine.settings, fresh)
         self.keeper.forget()
         log.info("learned again", extra={"rows": fresh.policy.n_observations})
+
+    def _teach_shadows(self) -> None:
+        """A slice for the shadow that is behind most, if the served policy is not. Many together cost less."""
+        shadow = min(self._engine.shadows, key=lambda s: s.seq, default=None)
+        if shadow is None or self.behind_seconds > _BEHIND / 2:
+            return
+        behind = self._engine.learner.seq - shadow.seq
+        if behind >= _SHADOW_EVENTS or (behind and time.monotonic() > self._taught_shadow + _POLL):
+            shadow.apply(self._store.read(shadow.seq, _SHADOW_EVENTS))
+            self._taught_shadow = time.monotonic()
+
+    @property
+    def _something_to_do(self) -> bool:
+        """Besides following the log."""
+        learner = self._engine.learner
+        late = any(shadow.seq + _SHADOW_EVENTS <= learner.seq for shadow in self._engine.shadows)
+        return self._fresh is not None or learner.outdated or late
 
     def _finish(self) -> None:
         try:

@@ -56,7 +56,7 @@ class Keeper:
         every = self._engine.settings.service.snapshot_every
         due = learner.state.learned - self._rows >= every or learner.seq - self.seq >= _EVENTS
         if due and not put_off and not self._busy and time.monotonic() > self._after and self._store.lead():
-            self._work = self._engine.start_thread("keeper", partial(self._save, learner.snapshot()))
+            self._work = self._engine.start_thread("keeper", partial(self._save, self._taken(learner)))
 
     def finish(self, learner: Learner, seconds: float) -> None:
         """Keep the last, if there is time."""
@@ -67,13 +67,18 @@ class Keeper:
                 self._work.join(seconds)
             left = end - time.monotonic()
             if not self._busy and learner.state.learned > self._rows and self.seconds < left and self._store.lead():
-                self._save(learner.snapshot())
+                self._save(self._taken(learner))
         except StoreUnavailableError as error:
             log.warning("no snapshot at the end", extra={"reason": str(error)})
 
     @property
     def _busy(self) -> bool:
         return self._work is not None and self._work.is_alive()
+
+    def _taken(self, learner: Learner) -> Snapshot:
+        taken = learner.snapshot()
+        taken.beside = {shadow.name: shadow.snapshot() for shadow in self._engine.shadows}
+        return taken
 
     def _keep_head(self) -> None:
         head = self._store.head()

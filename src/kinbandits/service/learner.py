@@ -75,6 +75,8 @@ class Learner:
         self.refused = 0  # rows the policy would not learn
         self.restored = (0, 0)  # event and rows of the snapshot that it started from
         self.serving = Serving(self.policy.frozen(), 0)
+        self.beside: dict[str, bytes] = {}  # snapshots of others that came with its own, by name
+        self.more: dict[str, Any] = {}  # what its snapshot had besides policy and state
         self._rows: list[Row] = []  # taken in and not yet learned
 
     @property
@@ -141,20 +143,25 @@ class Learner:
 
     def snapshot(self) -> snapshots.Snapshot:
         """All of it as it is now; another thread may make bytes of it."""
-        return snapshots.Snapshot(self.policy, self.state, self.edits.upto, self.settings.fingerprint())
+        known = self.edits.upto, self.settings.fingerprint(), self.snapshot_data()
+        return snapshots.Snapshot(self.policy, self.state, *known)
+
+    def snapshot_data(self) -> dict[str, Any]:
+        """What a snapshot has besides policy and state."""
+        return {}
 
     def restore(self, snapshot: bytes) -> None:
         """Continue from a snapshot of the same settings; any other, or a damaged one, is a `FormatError`."""
         try:
-            policy, state, edits = snapshots.unpack(snapshot, self.settings.fingerprint())
-            if not self.edits.allow(state.seq, edits):
+            found = snapshots.unpack(snapshot, self.settings.fingerprint())
+            if not self.edits.allow(found.state.seq, found.edits):
                 raise FormatError("what it was taught has been corrected since")
         except FormatError:
             raise
         except Exception as error:  # whatever a file of another release may hold
             raise FormatError(f"the snapshot cannot be read ({type(error).__name__}: {error})") from error
-        self.policy, self.state = policy, state
-        self.restored = (state.seq, state.learned)
+        self.policy, self.state, self.more, self.beside = found.policy, found.state, found.more, found.beside
+        self.restored = (found.state.seq, found.state.learned)
 
 
 def change_arms(policy: KMTLUCB, kind: str, body: dict[str, Any]) -> None:

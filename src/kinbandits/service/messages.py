@@ -290,6 +290,29 @@ class SimilarityAnswer(BaseModel):
     matrix: list[list[float]]
 
 
+class Value(BaseModel):
+    """A mean reward with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class ShadowState(BaseModel):
+    """A policy that decides without acting, beside what was served in the same rounds."""
+
+    name: str
+    policy: str
+    observations: int
+    behind: int = Field(description="Events of the log that it has not seen yet.")
+    rounds: int = Field(description="Decisions that its value is told from: the last ones whose outcome is known.")
+    value: Value | None = Field(description="What it would have earned a round (dr).")
+    served: Value | None = Field(description="What was earned in the same rounds.")
+    agreement: float | None = Field(description="How often it would have played the arm that was played.")
+    effective_rounds: float | None = Field(description="How many rounds of its own would say as much.")
+    warnings: list[str]
+
+
 class Health(BaseModel):
     """Alive, or ready."""
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from kinbandits.ope import LoggedRounds
 from kinbandits.policies import KMTLUCB
-from kinbandits.service.chooser import chosen_context
+from kinbandits.service.chooser import shared_context
 from kinbandits.service.config import Settings
 from kinbandits.service.edits import Edits
 from kinbandits.service.events import Record
@@ -76,18 +75,13 @@ def logged_rounds(store: Store) -> Logged:
         else:
             left_out[_OPEN if record.state == "open" else _NO_DEFAULT] += 1
     rounds = LoggedRounds(
-        contexts=[_shared(r) for r, _ in used],
+        contexts=[shared_context(r.body) for r, _ in used],
         candidates=[r.body["candidates"] for r, _ in used],
         chosen=[r.body["index"] for r, _ in used],
         rewards=[reward for _, reward in used],
         propensities=[r.body["propensity"] for r, _ in used],
     )
     return Logged(rounds, dict(left_out))
-
-
-def _shared(record: Record) -> Any:
-    context = record.body["context"]
-    return chosen_context(record.body) if isinstance(context[0], list) and len(context) == 1 else context
 
 
 def policy_for(settings: Settings, log: LoggedRounds) -> KMTLUCB:

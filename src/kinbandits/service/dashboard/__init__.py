@@ -26,8 +26,9 @@ from kinbandits.service.dashboard import charts, reference
 from kinbandits.service.dashboard.working import working
 from kinbandits.service.engine import Engine
 from kinbandits.service.guard import COOKIE, root_of
-from kinbandits.service.messages import ID
+from kinbandits.service.messages import ID, ShadowState
 from kinbandits.service.problems import Problem
+from kinbandits.service.routes.reading import shadow_states
 from kinbandits.service.state import DELAY_EDGES
 from kinbandits.service.tokens import Keyring
 from kinbandits.similarity import Similarity
@@ -44,6 +45,7 @@ PANELS = (
     "delays",
     "decisions",
     "engine",
+    "shadows",
 )
 _STATIC = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -219,6 +221,11 @@ class Pages:
         leads = charts.lines(rows, curves, title=title, x_label="rows learned", y_label="nats")
         return {"report": report, "shares": Markup(shares), "leads": Markup(leads), "candidates": report.candidates}
 
+    def _shadows(self) -> dict[str, Any]:
+        """What other policies would have earned."""
+        found = shadow_states(self.engine)
+        return {"shadows": found, "verdicts": {s.name: _verdict(s) for s in found}}
+
     def _delays(self) -> dict[str, Any]:
         counts = self.engine.learner.state.delays
         names = [_seconds(edge) for edge in DELAY_EDGES] + ["more"]
@@ -278,6 +285,16 @@ def _band(n: float, total: float, square: float) -> tuple[float | None, float | 
     mean = total / n
     error = 1.96 * math.sqrt(max(0.0, square / n - mean * mean) / n)
     return mean - error, mean, mean + error
+
+
+def _verdict(shadow: ShadowState) -> str:
+    if shadow.value is None or shadow.served is None:
+        return "too early to say"
+    if shadow.value.low > shadow.served.high:
+        return "better than what is served"
+    if shadow.value.high < shadow.served.low:
+        return "worse than what is served"
+    return "no clear difference yet"
 
 
 def _ago(then: float | None, now: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 from fastapi import FastAPI, Path, Request
@@ -14,7 +13,7 @@ from kinbandits.service.batcher import Batcher
 from kinbandits.service.engine import Engine
 from kinbandits.service.openapi import operation
 from kinbandits.service.requests import AddArm, AddToken, RetireArm, RevokeToken, RollBack
-from kinbandits.service.routes.common import JSON, ask, by, read_body, reply
+from kinbandits.service.routes.common import ask, by, read_body, reply
 from kinbandits.service.tokens import Keyring, hash_token, new_token
 
 
@@ -24,7 +23,7 @@ def add_arms(app: FastAPI, engine: Engine, batcher: Batcher) -> None:
     @app.get("/v1/arms", **operation("arms", list[s.Arm], None))
     async def arms(request: Request) -> Response:
         """All arms with their records."""
-        return Response(json.dumps(engine.learner.state.arm_table()), media_type="application/json")
+        return reply(engine.learner.state.arm_table())
 
     @app.post("/v1/arms", **operation("add_arm", s.ArmState, s.ArmRequest, 409))
     async def add(request: Request) -> Response:
@@ -50,7 +49,7 @@ def add_tokens(app: FastAPI, engine: Engine, batcher: Batcher, keyring: Keyring)
             {"name": t.name, "roles": list(t.roles), "created": t.at, "revoked": t.revoked}
             for t in await asyncio.to_thread(engine.store.tokens)
         ]
-        return Response(json.dumps(found), media_type="application/json")
+        return reply(found)
 
     @app.post("/v1/tokens", **operation("add_token", s.TokenAnswer, s.TokenRequest, 409))
     async def add(request: Request) -> Response:
@@ -80,7 +79,7 @@ def add_snapshots(app: FastAPI, engine: Engine, batcher: Batcher) -> None:
         """Snapshots of the model that are kept, latest first."""
         found = await asyncio.to_thread(engine.store.snapshot_seqs)
         current = engine.follower.keeper.seq
-        return Response(json.dumps([{"event": n, "current": n == current} for n in found]), media_type=JSON)
+        return reply([{"event": n, "current": n == current} for n in found])
 
     @app.post("/v1/rollback", **operation("roll_back", s.RollBackAnswer, s.RollBackRequest, 409))
     async def roll_back(request: Request) -> Response:

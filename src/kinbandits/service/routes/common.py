@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from typing import Any
+
 from fastapi import Request
 from fastapi.responses import Response
 from pydantic import BaseModel
@@ -23,9 +27,11 @@ async def ask(batcher: Batcher, request: EngineRequest) -> Response:
     return Response(await batcher.ask(request), media_type=JSON)
 
 
-def reply(model: BaseModel) -> Response:
-    """A model as an HTTP answer."""
-    return Response(model.model_dump_json(), media_type=JSON)
+def reply(found: BaseModel | Sequence[Any]) -> Response:
+    """A model, or a list of them or of plain data, as an HTTP answer."""
+    if isinstance(found, BaseModel):
+        return Response(found.model_dump_json(), media_type=JSON)
+    return Response(json.dumps(found, default=BaseModel.model_dump), media_type=JSON)
 
 
 def by(request: Request) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
@@ -13,6 +14,7 @@ from kinbandits.service.metrics import CONTENT_TYPE, Metrics
 from kinbandits.service.openapi import operation
 from kinbandits.service.problems import unavailable
 from kinbandits.service.routes.common import reply
+from kinbandits.service.shadow import Shadow
 
 
 def policy_answer(engine: Engine) -> s.PolicyAnswer:
@@ -34,6 +36,32 @@ def policy_answer(engine: Engine) -> s.PolicyAnswer:
     )
 
 
+def shadow_states(engine: Engine) -> list[s.ShadowState]:
+    """What the shadows would have earned."""
+    return [_shadow_state(shadow, max(0, engine.learner.seq - shadow.seq)) for shadow in engine.shadows]
+
+
+def _shadow_state(shadow: Shadow, behind: int) -> s.ShadowState:
+    found = shadow.account.evaluation()
+    told: dict[str, Any] = dict.fromkeys(("value", "served", "agreement", "effective_rounds"))
+    if found is not None:
+        of_shadow, served, agreement = found
+        values = of_shadow.estimates["dr"], served.estimates["ips"]
+        told = dict(
+            zip(("value", "served"), (s.Value(value=e.value, low=e.low, high=e.high) for e in values), strict=True)
+        )
+        told |= {"agreement": agreement, "effective_rounds": of_shadow.effective_n}
+    return s.ShadowState(
+        name=shadow.name,
+        policy=repr(shadow.policy),
+        observations=shadow.policy.n_observations,
+        behind=behind,
+        rounds=0 if found is None else found[0].n,
+        warnings=[] if found is None else list(found[0].warnings),
+        **told,
+    )
+
+
 def add_reading(app: FastAPI, engine: Engine, metrics: Metrics) -> None:
     """Add the routes that only read."""
 
@@ -48,6 +76,11 @@ def add_reading(app: FastAPI, engine: Engine, metrics: Metrics) -> None:
         served = engine.serving.policy
         matrix = served.similarity_matrix(0).tolist()
         return reply(s.SimilarityAnswer(arms=served.arms, matrix=matrix))
+
+    @app.get("/v1/shadows", **operation("shadows", list[s.ShadowState], None))
+    async def shadows(request: Request) -> Response:
+        """The shadow policies: what each would have earned, beside what was served."""
+        return reply(await asyncio.to_thread(shadow_states, engine))
 
     @app.get("/metrics", **operation("metrics", None, None, media="text/plain"))
     async def prometheus(request: Request) -> Response:
