@@ -52,17 +52,16 @@ class Clicks(Drawn):
 
     def __post_init__(self) -> None:
         self._count("n_arms", "n_features", "horizon")
-        object.__setattr__(self, "click_rate", real("click_rate", self.click_rate))
+        self._set(click_rate=real("click_rate", self.click_rate))
         if not 0.0 < self.click_rate < 1.0:
             raise InvalidInputError(f"click_rate must be between 0 and 1, such as 0.03, got {self.click_rate!r}")
         if self.length_scale is not None:
-            object.__setattr__(self, "length_scale", positive("length_scale", self.length_scale))
+            self._set(length_scale=positive("length_scale", self.length_scale))
         for field in ("strength", "drift"):
-            object.__setattr__(self, field, positive(field, getattr(self, field), zero=True))
+            self._set(**{field: positive(field, getattr(self, field), zero=True)})
 
     @property
     def name(self) -> str:
-        """For tables and figures."""
         kind = "linear" if self.length_scale is None else "curved"
         return f"clicks ({self.n_arms} arms, {100 * self.click_rate:g} %, {kind})"
 
@@ -72,7 +71,6 @@ class Clicks(Drawn):
         return self._functions().weights
 
     def rounds(self) -> Iterator[Round]:
-        """One context a round."""
         _, _, contexts, luck = seeded(self.seed, 4)
         X = contexts.standard_normal((self.horizon, self.n_features))
         functions = self._functions()

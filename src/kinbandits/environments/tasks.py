@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kinbandits._checks import as_int, number_array
 from kinbandits._types import Matrix
 from kinbandits._value import Value, frozen_array, positive, real
-from kinbandits.environments.base import Round, StartRows, no_rows, seeded
+from kinbandits.environments.base import Drawn, Round, StartRows, no_rows, seeded
 from kinbandits.environments.functions import ArmFunctions
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF
@@ -28,7 +28,7 @@ _KIN = RBF(0.3)  # of descriptors, which are uniform in [0, 1]^p
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tasks(Value):
+class Tasks(Drawn):
     """Tasks with a part in common and parts of their own. In each round a task and candidates for it are given.
 
     Arms are the tasks; the candidates of a round are one task with several contexts (`Round.candidates`). Whatever
@@ -69,28 +69,25 @@ class Tasks(Value):
     start: bool = True
 
     def __post_init__(self) -> None:
-        for field, least in (("seed", 0), ("on_offer", 0), ("descriptor_size", 0)):
-            as_int(field, getattr(self, field), least)
-        for field in ("n_tasks", "n_candidates", "n_features", "horizon"):
-            as_int(field, getattr(self, field), 1)
+        self._count("n_tasks", "n_candidates", "n_features", "horizon")
+        as_int("on_offer", self.on_offer)
+        as_int("descriptor_size", self.descriptor_size)
         if self.on_offer > self.n_candidates:
             raise InvalidInputError(f"on_offer is {self.on_offer}, but a task has {self.n_candidates} candidates")
-        object.__setattr__(self, "mu", real("mu", self.mu))
+        self._set(mu=real("mu", self.mu))
         if not 0.0 <= self.mu <= 1.0:
             raise InvalidInputError(f"mu must be between 0 (nothing in common) and 1 (all), got {self.mu!r}")
-        object.__setattr__(self, "length_scale", positive("length_scale", self.length_scale))
+        self._set(length_scale=positive("length_scale", self.length_scale))
         for field in ("noise", "drift"):
-            object.__setattr__(self, field, positive(field, getattr(self, field), zero=True))
+            self._set(**{field: positive(field, getattr(self, field), zero=True)})
 
     @property
     def name(self) -> str:
-        """For tables and figures."""
         return f"tasks (mu {self.mu:g})"
 
     @property
-    def arms(self) -> list[int]:
-        """Tasks are numbered from 0."""
-        return list(range(self.n_tasks))
+    def n_arms(self) -> int:  # type: ignore[override]
+        return self.n_tasks
 
     @property
     def descriptors(self) -> Matrix | None:
@@ -167,22 +164,21 @@ class MeasuredTasks(Value):
 
     def __post_init__(self) -> None:
         tasks: list[Any] = np.asarray(self.tasks).tolist()
-        object.__setattr__(self, "tasks", tuple(tasks))
+        self._set(tasks=tuple(tasks))
         for field, dimensions in (("contexts", 2), ("rewards", 1)):
             values = number_array(field, getattr(self, field))
             if values.ndim != dimensions or len(values) != len(tasks):
                 raise InvalidInputError(
                     f"{field} must have one row for each of the {len(tasks)} tasks, got shape {values.shape}"
                 )
-            object.__setattr__(self, field, frozen_array(values))
+            self._set(**{field: frozen_array(values)})
         if self.descriptors is not None:
-            object.__setattr__(self, "descriptors", frozen_array(self.descriptors))
+            self._set(descriptors=frozen_array(self.descriptors))
         as_int("horizon", self.horizon, 1)
         as_int("seed", self.seed)
 
     @property
     def name(self) -> str:
-        """For tables and figures."""
         return self.title
 
     @property

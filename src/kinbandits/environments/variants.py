@@ -72,8 +72,8 @@ class Rescaled(Variant):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "times", positive("times", self.times))
-        object.__setattr__(self, "plus", real("plus", self.plus))
+        self._set(times=positive("times", self.times))
+        self._set(plus=real("plus", self.plus))
 
     @property
     def name(self) -> str:
@@ -104,7 +104,7 @@ class Delayed(Variant):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "mean", positive("mean", self.mean, zero=True))
+        self._set(mean=positive("mean", self.mean, zero=True))
         as_int("seed", self.seed)
 
     @property
@@ -138,8 +138,8 @@ class Misspecified(Variant):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "amount", positive("amount", self.amount, zero=True))
-        object.__setattr__(self, "wave", positive("wave", self.wave))
+        self._set(amount=positive("amount", self.amount, zero=True))
+        self._set(wave=positive("wave", self.wave))
         as_int("seed", self.seed)
 
     @property
