@@ -10,10 +10,10 @@ from kinbandits.service.problems import unavailable
 from kinbandits.service.requests import Answer, Request
 
 _MOST_WAITING = 20_000
-_COMPANY = 256  # requests that are awaited at most
+_MOST_EXPECTED = 256  # requests that are awaited at most
 _MOMENT = 0.00025  # seconds that are waited, for each of them
 _LONGEST = 0.004  # and for all
-_MOST_IN_VAIN = 8
+_MOST_MISSES = 8
 
 
 class Batcher:
@@ -30,11 +30,11 @@ class Batcher:
         self._pending: list[Request] = []
         self._asked = 0  # handed in and not yet answered
         self._answered = 0  # since the engine was last given something
-        self._company = 1  # how many are expected
+        self._expected = 1  # how many are expected
         self._gathering = 0  # a number for each wait, so that an old timer ends none but its own
         self._waiting = False
-        self._in_vain = 0  # waits in a row that ended without the company
-        self._skip = 0  # times that no company is awaited
+        self._misses = 0  # waits in a row for requests that did not come
+        self._skip = 0  # times that nothing is awaited
 
     async def ask(self, request: Request) -> bytes:
         """The engine's answer, as JSON."""
@@ -52,27 +52,27 @@ class Batcher:
         self._asked -= 1
         self._answered += 1
         if not self._asked:
-            self._company = min(self._answered + len(self._pending), _COMPANY)
+            self._expected = min(self._answered + len(self._pending), _MOST_EXPECTED)
             if self._pending:
                 self._consider()
 
     def _consider(self) -> None:
-        """Hand in what is pending, unless company is on its way."""
-        if len(self._pending) >= self._company:
-            self._in_vain = 0
+        """Hand in what is pending, unless more are expected at once."""
+        if len(self._pending) >= self._expected:
+            self._misses = 0
             self._hand_in()
         elif self._skip:
             self._skip -= 1
             self._hand_in()
         elif not self._waiting:
             self._waiting = True
-            moment = min(_MOMENT * self._company, _LONGEST)
+            moment = min(_MOMENT * self._expected, _LONGEST)
             asyncio.get_running_loop().call_later(moment, self._waited, self._gathering)
 
     def _waited(self, gathering: int) -> None:
         if gathering == self._gathering:
-            self._in_vain = min(self._in_vain + 1, _MOST_IN_VAIN)
-            self._skip = 2**self._in_vain
+            self._misses = min(self._misses + 1, _MOST_MISSES)
+            self._skip = 2**self._misses
             self._hand_in()
 
     def _hand_in(self) -> None:
