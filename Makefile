@@ -31,7 +31,7 @@ $(DEMO): $(BUILT_FROM)
 	$(call install,demo)
 	@touch $@
 
-demo: $(DEMO)  ## the main job, small: regret of four methods, a table and figures
+demo: $(DEMO)  ## one story in a minute: related items, new ones, noisy clicks; a page with figures
 	$(BIN)/kinbandits demo
 
 test: $(STAMP)  ## all tests

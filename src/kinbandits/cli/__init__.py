@@ -39,7 +39,7 @@ def _start(
 
     \b
     Examples:
-      kinbandits demo                  see what it does, in a minute or two
+      kinbandits demo                  see what it is for, in a minute
       kinbandits data list             the data sets of the paper, and which are here
       kinbandits doctor                is everything in order on this machine?
       kinbandits COMMAND --help        every command has examples

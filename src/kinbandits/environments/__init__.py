@@ -16,6 +16,7 @@ from kinbandits.environments.clicks import Clicks
 from kinbandits.environments.hidden import HiddenDescriptors
 from kinbandits.environments.replay import Log, Replay
 from kinbandits.environments.rkhs import RKHSProblem
+from kinbandits.environments.shop import Shop
 from kinbandits.environments.streams import Streams
 from kinbandits.environments.synthetic import SyntheticNews
 from kinbandits.environments.tasks import MeasuredTasks, Tasks
@@ -37,6 +38,7 @@ __all__ = [
     "Replay",
     "Rescaled",
     "Round",
+    "Shop",
     "StartRows",
     "Streams",
     "SyntheticNews",
@@ -55,6 +57,7 @@ KINDS: dict[str, type[Any]] = {
     "replay": Replay,
     "hidden-descriptors": HiddenDescriptors,
     "rkhs": RKHSProblem,
+    "shop": Shop,
     "users": Users,
     "tasks": Tasks,
     "clicks": Clicks,
