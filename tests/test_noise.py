@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import kinbandits as kb
 from kinbandits.history import History
@@ -28,8 +30,8 @@ def world(seed: int = 0, t: int = 150, noise: float = 0.5) -> tuple[np.ndarray, 
     return X, means + noise * rng.standard_normal(means.shape)
 
 
-def played(times: float = 1.0, plus: float = 0.0, t: int = 150, **settings: Any) -> tuple[list[Any], kb.KMTLUCB]:
-    policy = kb.KMTLUCB(4, **settings)
+def played(times: float = 1.0, plus: float = 0.0, t: int = 150, **others: Any) -> tuple[list[Any], kb.KMTLUCB]:
+    policy = kb.KMTLUCB(4, **others)
     arms = []
     for x, rewards in zip(*world(t=t), strict=True):
         decision = policy.choose(x)
@@ -47,14 +49,14 @@ def test_level_signal_and_weights_are_those_of_the_definition() -> None:
     low, wide = y.min(), np.ptp(y)
     z, one = (y - low) / wide, np.ones(45)
     K = RBF(X, X) * (arms[:, None] == arms)
-    nats = []
+    nats, each = [], 45 / 4
     for ridge in rule.ridges:
         M = np.linalg.inv(K + ridge * np.eye(45))
         level = one @ M @ z / (one @ M @ one)
         fit = (z - level) @ M @ (z - level)
         log_det = -np.linalg.slogdet(M)[1]
         evidence = -0.5 * (44 * np.log(fit) + log_det + np.log(one @ M @ one))
-        nats.append(0.5 * evidence - rule.prior * abs(np.log(ridge / rule.usual)))
+        nats.append(each / (each + 15.0) * evidence - rule.prior * abs(np.log(ridge / rule.usual)))
     weights = np.exp(np.array(nats) - max(nats))
     weights /= weights.sum()
     np.testing.assert_allclose([w for _, w in found.posterior], weights, atol=1e-6)
@@ -64,7 +66,7 @@ def test_level_signal_and_weights_are_those_of_the_definition() -> None:
     s = np.sqrt((z - level) @ M @ (z - level) / 44)
     assert found.ridge == pytest.approx(ridge)
     assert found.level == pytest.approx(low + wide * level)
-    assert found.unit == pytest.approx(wide * min(1.0, 2.0 * s))
+    assert found.unit == pytest.approx(wide * min(1.0, max(2.0 * s, z.std() / np.sqrt(1.0 + ridge))))
 
 
 @pytest.mark.parametrize("engine", ["exact", "naive"])
@@ -124,13 +126,13 @@ def test_noise_raises_the_ridge_and_its_absence_does_not() -> None:
 
 
 def test_numbers_given_stay() -> None:
-    for settings in (
+    for given_numbers in (
         {"ridge": 0.2},
         {"exploration": 0.1},
         {"exploration": kb.UCB(0.2)},
         kb.presets.paper("digits"),
     ):
-        policy = kb.KMTLUCB(4, **settings)
+        policy = kb.KMTLUCB(4, **given_numbers)
         assert "noise" not in policy.engine_report()
         assert policy.rewards is None
     assert kb.KMTLUCB(4, ridge=0.2).exploration == 0.1
@@ -178,7 +180,7 @@ def test_a_kernel_that_fails_leaves_all_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("wrong", "told"),
     [
         ({"usual": 0.0}, "usual"),
         ({"usual": 5.0}, "usual must not be above most"),
@@ -188,9 +190,9 @@ def test_a_kernel_that_fails_leaves_all_as_it_was() -> None:
         ({"until": 2.5}, "until must be a whole number"),
     ],
 )
-def test_bad_settings_are_refused(settings: dict[str, Any], told: str) -> None:
+def test_bad_settings_are_refused(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises((ValueError, TypeError), match=told):
-        kb.LearnedRidge(**settings)
+        kb.LearnedRidge(**wrong)
 
 
 def test_after_the_change_of_engine_what_was_learned_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,3 +202,94 @@ def test_after_the_change_of_engine_what_was_learned_stays(monkeypatch: pytest.M
     assert type(policy.regression).__name__ == "BudgetedRegression"
     assert policy.engine_report()["noise"] == exact.engine_report()["noise"]
     assert policy.regression.settings.ridge == exact.regression.settings.ridge
+
+
+KINDS = {"normal": 0.0, "clicks": 0.3, "rare": 0.03, "same": 0.0}  # and how often a reward is 1 more
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**16), n_arms=st.integers(1, 5), kind=st.sampled_from(list(KINDS)))
+def test_engines_agree_before_and_after_the_change(seed: int, n_arms: int, kind: str) -> None:
+    rng = np.random.default_rng(seed)
+    X, arms, luck = rng.normal(size=(70, 2)), rng.integers(n_arms, size=70), rng.random(70)
+    y = X[:, 0] + rng.normal(size=70) if kind == "normal" else 7.0 + (luck < KINDS[kind])
+    y[2] += kind != "same"
+    same = {"context_kernel": RBF, "similarity": kb.Independent()}
+    exact, naive, auto = (
+        kb.KMTLUCB(n_arms, ridge=kb.LearnedRidge(until=45), engine=engine, **same)
+        for engine in ("exact", "naive", "auto")
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kinbandits.regression.auto.CHANGEOVER", 45)
+        for policy in (exact, naive, auto):
+            in_pieces(policy, arms, X, y)
+        noise = auto.noise
+        told = kb.KMTLUCB(n_arms, ridge=noise.ridge, **same)
+        in_pieces(told, arms, X, (y - noise.level) / noise.unit)
+    assert type(auto.regression).__name__ == "BudgetedRegression"
+    assert exact.noise == naive.noise == noise
+    for one, other in ((exact, naive), (auto, told)):
+        found, wanted = one.predict(X[:20, None, :]), other.predict(X[:20, None, :])
+        level, unit = (0.0, 1.0) if other is naive else (noise.level, noise.unit)
+        np.testing.assert_allclose(found.mean, level + unit * wanted.mean, atol=1e-8 * noise.unit)
+        np.testing.assert_allclose(found.width, unit * wanted.width, rtol=1e-8)
+
+
+def in_pieces(policy: kb.KMTLUCB, arms: np.ndarray, X: np.ndarray, y: np.ndarray) -> None:
+    for low in range(0, len(y), 2):
+        policy.observe(arms[low : low + 2], X[low : low + 2], y[low : low + 2])
+
+
+def test_the_first_reward_that_differs_sets_the_unit_after_the_change_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kinbandits.regression.auto.CHANGEOVER", 40)
+    X, arms = np.random.default_rng(0).normal(size=(90, 2)), np.arange(90) % 3
+    policies = []
+    for times in (1.0, 1000.0):
+        policy = kb.KMTLUCB(3, ridge=kb.LearnedRidge(until=40))
+        in_pieces(policy, arms, X, times * (5.0 + (np.arange(90) > 80)))
+        assert type(policy.regression).__name__ == "BudgetedRegression"
+        assert policy.noise.unit == pytest.approx(times)
+        policies.append(policy)
+    means = [policy.predict(X[85]).mean for policy in policies]
+    np.testing.assert_allclose(means[1], 1000.0 * means[0])
+    assert means[0][85 % 3] > 5.1
+
+
+def test_rewards_that_never_differ_leave_all_arms_to_be_tried() -> None:
+    policy = kb.KMTLUCB(4)
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    for x in X:
+        policy.update(policy.choose(x), 3.0)
+    assert min(policy.counts.values()) > 5
+    np.testing.assert_allclose(policy.predict(X[0]).mean, 3.0)
+
+
+def test_rare_rewards_are_found() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    policy = kb.KMTLUCB(4)
+    for x, luck in zip(X, rng.random(500), strict=True):
+        decision = policy.choose(x)
+        policy.update(decision, float(luck < (0.08 if decision.index == 2 else 0.01)))
+    assert policy.noise is not None
+    assert policy.noise.ridge > 0.1
+    assert -0.05 < policy.noise.level < 0.1
+    assert max(policy.counts, key=lambda arm: policy.counts[arm]) == 2
+
+
+def test_the_unit_has_a_floor_where_a_smooth_function_is_known() -> None:
+    X = np.linspace(-1.0, 1.0, 900)[:, None]
+    y = np.sin(2.0 * X[:, 0])
+    found = Noise.of(kb.LearnedRidge()).grown(TERMS, History.of(4, np.arange(900) % 2, X, y), 0)
+    assert found.ridge == 0.01
+    assert found.unit >= 0.9 * y.std() / np.sqrt(1.01)  # a move of less than a tenth is not made
+
+
+def test_what_was_learned_is_told() -> None:
+    _, policy = played(t=60)
+    report = policy.engine_report()["noise"]
+    assert report["moves"][-1]["ridge"] == report["ridge"]
+    told = str(policy.explain_arm(0, [0.1, 0.2]))
+    assert f"Rewards: ridge {report['ridge']:.3g}" in told
+    assert f"last moved at {report['moves'][-1]['rows']} rows" in told
+    assert "Rewards" not in str(kb.KMTLUCB(4, ridge=0.1).explain_arm(0, [0.1, 0.2]))

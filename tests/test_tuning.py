@@ -46,28 +46,28 @@ def test_best_point_is_best_on_the_grid_and_repeats() -> None:
     calls: list[tuple[int, int]] = []
     settings = {"length_scales": [0.1, 1.0], "ridges": [0.01], "widths": [0.0, 1.0], "orders": 3}
     found = tune(X, labels=y, progress=lambda i, n: calls.append((i, n)), **settings)
-    assert found.best == min(found.table, key=lambda t: t.loss)
+    assert found.best == min([*found.table, found.default], key=lambda t: t.loss)
     assert calls[-1] == (15, 15)
     assert found.table == tune(X, labels=y, **settings).table
     assert found.table != tune(X, labels=y, seed=1, **settings).table
     median = kb.RBF.median(X).length_scale
     assert sorted({t.length_scale for t in found.table}) == pytest.approx([0.1 * median, median])
-    policy = kb.KMTLUCB(4, **found.settings)
-    assert policy.ridge == 0.01
+    assert kb.KMTLUCB(4, **found.settings).ridge == found.best.ridge
     assert "length_scale" in str(found)
     full = tune(X, rewards=np.eye(4)[y], **settings)
     assert full.table == found.table
 
 
 def test_log_is_judged_by_what_it_knows() -> None:
-    X, y = problem(1600)
-    arms = np.random.default_rng(0).integers(4, size=1600)
-    log = {"arms": arms, "rewards": (arms == y) * 0.1, "propensities": np.full(1600, 0.25)}
-    found = tune(X, **log, length_scales=[1.0], ridges=[0.01], widths=[0.01, 0.03])
-    assert found.best.loss < -0.06  # minus the mean reward; a random player gets 0.025
+    rng = np.random.default_rng(0)
+    X, arms = rng.uniform(size=(600, 1)), rng.integers(2, size=600)
+    y = (30.0 * X[:, 0]).astype(int) % 2  # stripes far narrower than the median distance
+    log = {"arms": arms, "rewards": (arms == y) * 0.1, "propensities": np.full(600, 0.5)}
+    found = tune(X, **log, length_scales=[0.03], ridges=[0.01], widths=[0.3, 1.0], orders=2)
+    assert found.best.loss < -0.08  # minus the mean reward; a random player gets 0.05
     assert not found.fell_back
     assert found.best == found.table[0]
-    assert 350 < found.best.rounds < 450
+    assert 270 < found.best.rounds < 330
 
 
 def test_a_log_that_tells_too_little_keeps_the_default_and_says_so() -> None:
@@ -78,11 +78,27 @@ def test_a_log_that_tells_too_little_keeps_the_default_and_says_so() -> None:
         found = tune(X, **log, orders=2)
     assert found.fell_back
     assert found.best == found.default
-    assert found.settings["ridge"] == 0.01
-    assert found.settings["exploration"] == 0.1
+    assert found.settings == {
+        "context_kernel": kb.KMTLUCB(4).context_kernel,
+        "ridge": kb.LearnedRidge(),
+        "exploration": kb.exploration.Deviations(),
+    }
     assert 20 < found.best.rounds < 80
     assert "of 160 rows scored in a game" in str(found)
     assert "kept" in str(found)
+
+
+def test_the_grid_follows_the_noise_and_the_unit() -> None:
+    X, y = problem(150)
+    clicks = (np.random.default_rng(3).random((150, 4)) < 0.2 + 0.3 * np.eye(4)[y]).astype(float)
+    grid = {"length_scales": [1.0], "widths": [0.3], "orders": 1}
+    plain, noisy, large = (tune(X, rewards=r, **grid) for r in (np.eye(4)[y], clicks, 1000.0 * clicks))
+    assert noisy.noise.ridge > 3.0 * plain.noise.ridge
+    assert [t.ridge for t in large.table] == pytest.approx([t.ridge for t in noisy.table])
+    assert [t.loss for t in large.table] == pytest.approx([1000.0 * t.loss for t in noisy.table])
+    assert large.default.loss == pytest.approx(1000.0 * noisy.default.loss)
+    for found in (plain, noisy, large):  # never worse than the default, on the rows that were played
+        assert found.best.loss <= found.default.loss
 
 
 def test_the_default_is_kept_where_nothing_tried_is_better() -> None:
@@ -144,7 +160,8 @@ def test_the_kernel_is_that_of_the_defaults_or_the_one_asked_for() -> None:
     usual = kb.KMTLUCB(4).terms.terms[0].context_kernel
     assert isinstance(usual, kb.Median)
     found = tune(X, labels=y, **grid)
-    assert found.settings["context_kernel"] == usual.kernel.replace(length_scale=found.best.length_scale)
+    assert found.table[0].kernel == usual.kernel.replace(length_scale=found.table[0].length_scale)
+    assert found.settings["context_kernel"] == found.best.kernel
     median = kb.RBF.median(X).length_scale
     for kernel in (kb.RBF(), kb.Matern(0.5)):
         found = tune(X, labels=y, kernel=kernel, **grid)

@@ -10,13 +10,15 @@ Notation (m rows of a history; rewards y on a scale of 0 to 1 between the lowest
 Arms are taken as unrelated, whatever the similarity in force: noise shows within an arm, and each M_a is small.
 
 Why the rule is as it is (docs, "Ablation", has the figures):
-    - Half of the evidence counts. The kernel is never quite right, and a function not learned yet looks like
-      noise: full weight loses 5 % where there are many arms and no noise.
+    - Of the evidence the share n / (n + 15) counts, n the rows an arm has on average. A function not learned yet
+      looks like noise: full weight from the start loses 5 % where there are many arms and no noise.
     - `LearnedRidge.prior` nats an e-fold hold the ridge at ``usual`` until there is evidence.
     - At most a twentieth of the rows an arm has on average: a ridge as large as the number of rows would mean that
       nothing is learned from them.
     - The unit is 2 s, so that one unit of the posterior deviation is an upper bound of two deviations; never more
-      than the rewards differ at all.
+      than the rewards differ at all, and never less than one deviation of what is explained of them, the root of
+      var(y) / (1 + ridge). Without noise a smooth function is known from a few rows, and s^2 falls like 1 / m
+      from then on: without a floor a policy that runs for long would no longer try anything new.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from kinbandits.terms import Terms
 
 __all__ = ["LearnedRidge", "Noise"]
 
-WEIGHT = 0.5  # of the evidence
+FEW = 15.0  # rows an arm at which half of the evidence counts
 SHARE = 20.0  # rows an arm for each unit of ridge
 UNITS = 2.0  # deviations of the signal in a unit
 ROWS = 300  # of an arm that are looked at, at most
@@ -170,6 +172,16 @@ class Noise:
                 noise = noise._learned(terms, history.head(n - missing), n)
         return noise
 
+    def first_unit(self, rows: int, rewards: Vector) -> Noise:
+        """Where all ``rows`` until now had one reward, which is the level, and are gone: these say the unit.
+
+        Nothing has to be learned again: rewards at the level are 0 in every unit.
+        """
+        far = np.abs(rewards - self.level)
+        if not far.any():
+            return self
+        return self._moved(rows + int(far.argmax()) + 1, self.ridge, self.level, float(far.max()))
+
     def _learned(self, terms: Terms, history: History, rows: int) -> Noise:
         y = history.rewards
         low, wide = float(y.min()), float(y.max() - y.min())
@@ -190,6 +202,15 @@ class Noise:
             return self
         moves = (*self.moves, Move(rows, ridge, level, unit))
         return replace(self, ridge=ridge, level=level, unit=unit, same=same, moves=moves)
+
+    def __str__(self) -> str:
+        """In words.
+
+        >>> str(Noise(LearnedRidge(), 0.25, 2.0, 1.5, False, (), (Move(26, 0.25, 2.0, 1.5),)))
+        'ridge 0.25, level 2, unit 1.5 (learned; last moved at 26 rows)'
+        """
+        when = f"last moved at {self.moves[-1].rows} rows" if self.moves else "no row yet"
+        return f"ridge {self.ridge:.3g}, level {self.level:.3g}, unit {self.unit:.3g} (learned; {when})"
 
     def report(self) -> dict[str, Any]:
         """For a person to read: what is in force, and since when it was what."""
@@ -252,7 +273,7 @@ def _found(
     After the first time only ridges that were likely ``before`` and their neighbours are compared.
     """
     blocks = list(_blocks(terms, history))
-    m = sum(len(y) for _, y in blocks)
+    m, each = sum(len(y) for _, y in blocks), len(history) / np.count_nonzero(history.counts)
     posterior: tuple[tuple[float, float], ...] = ()
     if isinstance(rule, LearnedRidge):
         ridges = rule.ridges
@@ -262,12 +283,11 @@ def _found(
             ridges = ridges[max(0, low - 1) : high + 1]
         sums = [_sums(blocks, r) for r in ridges]
         evidence = np.array([-0.5 * ((m - 1) * math.log(s.fit) + s.log_det + math.log(s.ones)) for s in sums])
-        weights = WEIGHT * evidence - rule.prior * np.abs(np.log(ridges / rule.usual))
+        weights = each / (each + FEW) * evidence - rule.prior * np.abs(np.log(ridges / rule.usual))
         weights = np.exp(weights - weights.max())
         weights /= weights.sum()
         posterior = tuple(zip(ridges.tolist(), weights.round(6).tolist(), strict=True))
-        played = np.count_nonzero(history.counts)
-        highest = max(rule.usual, (len(history) / played) / SHARE)
+        highest = max(rule.usual, each / SHARE)
         ridge = min(math.exp(float(weights @ np.log(ridges))), highest)
         if ridges[0] == ridge or weights[0] > 0.999:  # where there is no noise, nothing more is to be computed
             ridge, last = float(ridges[0]), sums[0]
@@ -275,7 +295,8 @@ def _found(
             last = _sums(blocks, ridge)
     else:
         ridge, last = rule, _sums(blocks, rule)
-    unit = min(1.0, UNITS * math.sqrt(last.fit / (m - 1)))
+    explained = float(history.rewards.std()) / math.sqrt(1.0 + ridge)
+    unit = min(1.0, max(UNITS * math.sqrt(last.fit / (m - 1)), explained))
     return ridge, last.level, unit, posterior
 
 

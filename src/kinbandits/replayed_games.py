@@ -22,7 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinbandits._types import Matrix, Vector
-from kinbandits.kernels import Kernel
+from kinbandits.exploration import Deviations
+from kinbandits.kernels import Kernel, Median
+from kinbandits.noise import LearnedRidge
 from kinbandits.policies import KMTLUCB
 from kinbandits.similarity import Similarity, Weighting
 
@@ -60,7 +62,11 @@ class Policies:
     weighting: Weighting
 
     def __call__(
-        self, order: NDArray[np.intp], kernel: Kernel, ridge: float, exploration: float
+        self,
+        order: NDArray[np.intp],
+        kernel: Kernel | Median,
+        ridge: float | LearnedRidge,
+        exploration: float | Deviations,
     ) -> tuple[NDArray[np.intp], Vector]:
         policy = KMTLUCB(
             self.Y.shape[1],

@@ -1,6 +1,7 @@
 """Choosing settings by playing: run the bandit itself on rows whose rewards are known, and keep what did best.
 
-Games are in `kinbandits.replayed_games`.
+Which ridges and explorations are tried follows what the rows say about noise (`kinbandits.noise`). The default is
+played as it is, learning its noise as it goes. Games are in `kinbandits.replayed_games`.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ from kinbandits._html import html_table
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError, TuningWarning
-from kinbandits.kernels import DEFAULT_KERNEL, Stationary, median_distance
+from kinbandits.exploration import Deviations
+from kinbandits.history import History
+from kinbandits.kernels import DEFAULT_KERNEL, Median, Stationary, median_distance
+from kinbandits.noise import LearnedRidge, Noise
 from kinbandits.policies import KMTLUCB
-from kinbandits.policies.defaults import EXPLORATION, RIDGE
 from kinbandits.progress import Told, telling
 from kinbandits.replayed_games import Player, Policies, Substitution
 from kinbandits.similarity import Independent, Similarity, Weighting
+from kinbandits.terms import Term, as_terms
 
 __all__ = ["Tried", "Tuned", "tune"]
 
 LENGTH_SCALES = (0.25, 0.35, 0.5, 0.71, 1.0, 1.41)  # times the median distance
-RIDGES = (0.001, 0.01, 0.1)
-WIDTHS = (0.1, 0.2, 0.3, 0.6, 1.0)  # exploration over the root of the ridge
+RIDGES = (0.1, 1.0, 10.0)  # times the ridge that the rows' noise asks for
+WIDTHS = (0.1, 0.2, 0.3, 0.6, 1.0)  # exploration over the root of the ridge, in the unit of the rewards
 CAUTION = 2.0  # standard errors by which a log must favour a setting over the default
 
 
@@ -39,15 +43,15 @@ class Tried:
     """One point of the grid.
 
     Attributes:
-        kernel, ridge, exploration: the settings; the kernel has its length scale.
+        kernel, ridge, exploration: the settings; the kernel has its length scale. Those of the default are learned.
         loss: regret a round; minus the mean reward, if only logged rewards are known.
         error: standard error of the loss over orders (0 where there is one).
         rounds: rounds scored in a game, on average: in a log those in which the bandit plays the logged arm.
     """
 
-    kernel: Stationary
-    ridge: float
-    exploration: float
+    kernel: Stationary | Median
+    ridge: float | LearnedRidge
+    exploration: float | Deviations
     loss: float
     error: float = 0.0
     rounds: float = 0.0
@@ -65,9 +69,10 @@ class Tuned:
     Attributes:
         best: the point chosen.
         table: all points, best first.
-        default: the default settings, played on the same rows.
+        default: the default settings, played on the same rows: a policy that learns its noise as it plays.
         rows: how many rows there were.
         fell_back: whether the default was taken because nothing was clearly better.
+        noise: what all rows together say about the noise of rewards.
     """
 
     best: Tried
@@ -75,6 +80,7 @@ class Tuned:
     default: Tried
     rows: int
     fell_back: bool = False
+    noise: Noise | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -93,7 +99,7 @@ class Tuned:
     def _title(self) -> str:
         return (
             f"{self.best.rounds:.0f} of {self.rows} rows scored in a game; default settings: loss "
-            f"{self.default.loss:.4f}{', kept' if self.fell_back else ''}"
+            f"{self.default.loss:.4f}{', kept' if self.fell_back else ''}; rewards: {self.noise}"
         )
 
     def _repr_html_(self) -> str:
@@ -126,7 +132,7 @@ def tune(
     propensities: ArrayLike | None = None,
     kernel: Stationary = DEFAULT_KERNEL.kernel,
     length_scales: Sequence[float] = LENGTH_SCALES,
-    ridges: Sequence[float] = RIDGES,
+    ridges: Sequence[float] | None = None,
     widths: Sequence[float] = WIDTHS,
     orders: int = 4,
     seed: int = 0,
@@ -151,8 +157,9 @@ def tune(
         kernel: whose length scale is looked for: `RationalQuadratic`, `RBF` or `Matern`. A length scale of its own
             is one more factor.
         length_scales: tried, as multiples of the median distance of the contexts.
-        ridges: tried.
-        widths: tried, as exploration / sqrt(ridge): multiples of the posterior's standard deviation.
+        ridges: tried. Default: what `LearnedRidge` makes of all rows, a tenth of it and ten times that.
+        widths: tried, as exploration / sqrt(ridge): multiples of the posterior's standard deviation, in the unit
+            that is learned with the ridge.
         orders: random orders in which the rows are played.
         seed: of the orders.
         progress: True shows a bar; or a function of the number of games played and of all.
@@ -174,6 +181,9 @@ def tune(
     rows = Rows(X, *_rewards(len(X), labels, rewards, arms, propensities))
     if not isinstance(kernel, Stationary) or isinstance(kernel.length_scale, tuple):
         raise InvalidTypeError(f"kernel must be one with a single length scale, such as kb.RBF(); got {kernel!r}")
+    noise = _noise_of(rows, seed)
+    if ridges is None:
+        ridges = [c * noise.ridge for c in RIDGES]
     for name, values in (("length_scales", length_scales), ("ridges", ridges), ("widths", widths)):
         if not len(values):
             raise InvalidInputError(f"{name} is empty; give at least one value to try")
@@ -189,29 +199,38 @@ def tune(
         )  # says what does not fit, before any game
         player = Policies(X, rows.Y, similarity or Independent(), weighting)
     unit = median_distance(X)
-    usual_kernel = DEFAULT_KERNEL.kernel.replace(length_scale=unit * _number(DEFAULT_KERNEL.kernel))
     points = [
         (kernel.replace(length_scale=float(c) * unit * _number(kernel)), r) for c in length_scales for r in ridges
     ]
-    grid = [(k, float(r), float(w) * math.sqrt(r)) for k, r in points for w in widths]
+    grid = [(k, float(r), float(w) * math.sqrt(r) * noise.unit) for k, r in points for w in widths]
     rng = np.random.default_rng(seed)
     games = [rng.permutation(len(X)) for _ in range(orders)]
     tried, total = [], (len(grid) + 1) * orders
     with telling(progress, "games") as tell:
-        for i, point in enumerate([*grid, (usual_kernel, RIDGE, EXPLORATION)]):
+        itself = Policies(X, rows.Y, similarity or Independent(), weighting)
+        default = _played(itself, rows, (DEFAULT_KERNEL, LearnedRidge(), Deviations()), games)
+        for i, point in enumerate(grid):
             tried.append(_played(player, rows, point, games))
-            tell((i + 1) * orders, total)
-    default = tried.pop()
+            tell((i + 2) * orders, total)
     table = tuple(sorted(tried, key=lambda t: t.loss))
     best = table[0]
-    noise = CAUTION * math.hypot(_noise(rows, best, orders), _noise(rows, default, orders)) if rows.is_log else 0.0
-    kept = not best.loss < default.loss - noise
+    error = CAUTION * math.hypot(_error(rows, best, orders), _error(rows, default, orders)) if rows.is_log else 0.0
+    kept = not best.loss < default.loss - error
     if kept and rows.is_log:
         _warn_kept(best, default, rows)
-    return Tuned(default if kept else best, table, default, len(X), kept)
+    return Tuned(default if kept else best, table, default, len(X), kept, noise)
 
 
-def _played(player: Player, rows: Rows, point: tuple[Stationary, float, float], games: list[Any]) -> Tried:
+def _noise_of(rows: Rows, seed: int) -> Noise:
+    """What the rows say about noise: in a log its own arms, else one arm of each row, drawn at random."""
+    known = ~np.isnan(rows.Y)
+    draw = np.where(known, np.random.default_rng(seed).random(known.shape), -1.0).argmax(axis=1)
+    rewards = rows.Y[np.arange(len(draw)), draw]
+    history = History.of(rows.Y.shape[1], draw, rows.X, rewards)
+    return Noise.of(LearnedRidge()).grown(as_terms(Term(Independent(), DEFAULT_KERNEL)), history, 0)
+
+
+def _played(player: Player, rows: Rows, point: tuple[Any, Any, Any], games: list[Any]) -> Tried:
     """One point of the grid, played in every order."""
     best = np.zeros(len(rows.Y)) if rows.is_log else rows.Y.max(axis=1)  # a log does not know the best
     losses, scored = [], 0
@@ -224,7 +243,7 @@ def _played(player: Player, rows: Rows, point: tuple[Stationary, float, float], 
     return Tried(*point, float(np.mean(losses)), error, scored / len(games))
 
 
-def _noise(rows: Rows, tried: Tried, orders: int) -> float:
+def _error(rows: Rows, tried: Tried, orders: int) -> float:
     """Standard error of a loss: games in other orders score other rows, but there are no more rows than these."""
     return float(np.nanstd(rows.Y)) / math.sqrt(max(min(tried.rounds * orders, len(rows.Y)), 1.0))
 
@@ -239,9 +258,10 @@ def _warn_kept(best: Tried, default: Tried, rows: Rows) -> None:
     )
 
 
-def _number(kernel: Stationary) -> float:
-    assert isinstance(kernel.length_scale, float)
-    return kernel.length_scale
+def _number(kernel: Stationary | Median) -> float:
+    value = (kernel.kernel if isinstance(kernel, Median) else kernel).length_scale
+    assert isinstance(value, float)
+    return value
 
 
 def _rewards(n: int, labels: Any, rewards: Any, arms: Any, propensities: Any) -> tuple[Matrix, Vector]:

@@ -84,5 +84,9 @@ def test_the_panel(tmp_path: Path) -> None:
     assert "uniform choice would" in shown
     assert 'title="xxxxxxxxxxxx' in pages.panel("arms")
     assert "nats" in pages.home()
+    told = pages.panel("engine")
+    assert "Noise of rewards" in told
+    assert "last moved at" in told
+    assert "Rewards: ridge" in pages.explain(made["id"])
     engine.stop()
     store.close()

@@ -13,8 +13,10 @@ from kinbandits import plotting
 from kinbandits._html import html_table
 from kinbandits.history import History
 from kinbandits.memory import Forgetting
+from kinbandits.noise import Noise
 from kinbandits.policies.decision import ArmName
 from kinbandits.regression import Query, Regression
+from kinbandits.rewards import RewardScale
 from kinbandits.similarity import Known
 
 
@@ -31,6 +33,7 @@ class Explanation:
         width_prior: with no data at all.
         n_own, n_all: how many rows the arm has, and how many there are.
         level: where the estimate of every arm starts (0, or what ``rewards=`` says).
+        noise: what was learned about the noise of rewards, in words; empty if nothing is.
     """
 
     arm: ArmName
@@ -42,6 +45,7 @@ class Explanation:
     n_own: int
     n_all: int
     level: float = 0.0
+    noise: str = ""
 
     @property
     def borrowed(self) -> float:
@@ -86,7 +90,8 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"  {value:+9.4f}  {name}" for name, value in self.parts()]
-        return "\n".join([self.sentence, *lines, f"  {self.mean:+9.4f}  together"])
+        noise = [f"Rewards: {self.noise}."] if self.noise else []
+        return "\n".join([self.sentence, *lines, f"  {self.mean:+9.4f}  together", *noise])
 
     def _repr_html_(self) -> str:
         rows = [[name, f"{value:+.4f}"] for name, value in [*self.parts(), ("together", self.mean)]]
@@ -98,8 +103,8 @@ def explain(
     names: Sequence[ArmName],
     arm: int,
     context: NDArray[np.float64],
-    reward_scale: float,
-    reward_offset: float,
+    scale: RewardScale,
+    noise: Noise | None = None,
 ) -> Explanation:
     """Take apart the estimate at (arm, context)."""
     history = regression.history
@@ -107,18 +112,19 @@ def explain(
     mean, width = regression.predict(query)
     alone = _alone(regression, arm)
     nothing = regression.rebuilt(regression.settings, History(history.n_arms))
-    contributions = reward_scale * regression.contributions(arm, context)
+    contributions = scale.scale * regression.contributions(arm, context)
     order = np.argsort(-np.abs(contributions), kind="stable")
     return Explanation(
         arm=names[arm],
-        mean=reward_offset + reward_scale * float(mean[0, 0]),
+        mean=scale.offset + scale.scale * float(mean[0, 0]),
         lent={names[i]: float(contributions[i]) for i in order},
-        width=reward_scale * float(width[0, 0]),
-        width_alone=reward_scale * float(alone.predict(query).width[0, 0]),
-        width_prior=reward_scale * float(nothing.predict(query).width[0, 0]),
+        width=scale.scale * float(width[0, 0]),
+        width_alone=scale.scale * float(alone.predict(query).width[0, 0]),
+        width_prior=scale.scale * float(nothing.predict(query).width[0, 0]),
         n_own=int(regression.counts[arm]),
         n_all=regression.n_observations,
-        level=reward_offset,
+        level=scale.offset,
+        noise="" if noise is None else str(noise),
     )
 
 

@@ -308,8 +308,15 @@ class KMTLUCB(RegressionPolicy):
         moved = first or not scale.same_scale(self._scale)
         refits = self.terms.refits(n, n + more)
         settled = self._engine == "auto" and not isinstance(self.regression, ENGINES["exact"])  # changed over
-        if not (moved or learns or refits) or settled or not self.regression.keeps_all_rows:
-            self._scale = scale if scale.same_scale(self._scale) else self._scale  # rows are gone
+        if not (moved or learns or refits):
+            self._scale = scale
+            return False
+        if settled or not self.regression.keeps_all_rows:  # rows are gone
+            self._scale = scale if scale.same_scale(self._scale) else self._scale
+            if noise is not None and noise.same:
+                self._noise = noise.first_unit(n, rewards)
+                if isinstance(self.rewards, Standardized):
+                    self._scale = replace(self._scale, scale=self._noise.unit)
             return False
         grown = self.regression.history.copy()
         grown.append(arms, contexts, self._scale.learned(rewards), own_contexts)

@@ -66,6 +66,11 @@ class RegressionPolicy(KernelPolicy, ABC):
         """The lowest and the highest reward that are taken; None if any is."""
         return self._scale.limits
 
+    @property
+    def noise(self) -> Noise | None:
+        """What was learned about noise, level and unit of rewards, and when it moved; None if nothing is."""
+        return self._noise
+
     def similarity_matrix(self, term: int | None = None) -> Matrix:
         """The current (N, N) similarity matrix, arms in the order of ``policy.arms``.
 
@@ -162,11 +167,5 @@ class RegressionPolicy(KernelPolicy, ABC):
 
     def explain_arm(self, arm: ArmName, context: ArrayLike) -> Explanation:
         """As `explain`, of any arm in any context (d,)."""
-        return explain(
-            self.regression,
-            self.arms,
-            self._number(arm),
-            np.asarray(context, dtype=np.float64),
-            self._scale.scale,
-            self._scale.offset,
-        )
+        x = np.asarray(context, dtype=np.float64)
+        return explain(self.regression, self.arms, self._number(arm), x, self._scale, self._noise)

@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError
+from kinbandits.noise import Noise
 from kinbandits.service.chooser import explain_record
 from kinbandits.service.dashboard import charts, reference
 from kinbandits.service.dashboard.working import working
@@ -244,6 +245,7 @@ class Pages:
             "rows": [
                 ("Policy", repr(policy).partition("  #")[0]),
                 ("Rows learned", f"{policy.n_observations:,}"),
+                *_noise(policy.noise),
                 ("Rows refused", f"{engine.learner.refused:,}"),
                 ("Events in the log", f"{events:,}"),
                 ("Not yet learned", f"{max(0, events - engine.serving.seq):,} events"),
@@ -276,6 +278,14 @@ def _about(similarity: Similarity) -> str:
     if similarity.steps:
         return "This similarity was chosen from the data; the rows it was chosen from are no longer kept."
     return "This similarity is estimated from the data and follows every row, so there are no choices to show."
+
+
+def _noise(noise: Noise | None) -> list[tuple[str, str]]:
+    """What was learned about rewards, and when it moved."""
+    if noise is None:
+        return [("Noise of rewards", "as given, not learned")]
+    moves = ", ".join(f"{move.ridge:.3g} from {move.rows:,} rows on" for move in noise.moves[-5:])
+    return [("Noise of rewards", str(noise)), ("Ridge, last moves", moves or "none yet")]
 
 
 def _band(n: float, total: float, square: float) -> tuple[float | None, float | None, float | None]:
