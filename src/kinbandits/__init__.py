@@ -39,7 +39,7 @@ from kinbandits.memory import Forgetting, Window
 from kinbandits.noise import LearnedRidge
 from kinbandits.policies import KMTLUCB, Budgeted, Decision, Pending, load
 from kinbandits.rewards import OneOfN, Range, Running, Standardized
-from kinbandits.rules import UCB, Thompson
+from kinbandits.rules import UCB, InverseGap, Thompson
 from kinbandits.similarity import Adaptive, Estimated, Graph, Independent, Known, Mixed, Pooled
 from kinbandits.simulate import simulate
 from kinbandits.terms import Term
@@ -56,6 +56,7 @@ __all__ = [
     "Forgetting",
     "Graph",
     "Independent",
+    "InverseGap",
     "Known",
     "LearnedRidge",
     "Linear",

@@ -28,6 +28,20 @@ class Answer:
         """Rounds and candidates, (R, k)."""
         return self._query.shape
 
+    @property
+    def rows(self) -> int:
+        """How many rows were learned."""
+        return self._regression.n_observations
+
+    @property
+    def ridge(self) -> float:
+        """The ridge in force."""
+        return self._regression.settings.ridge
+
+    def log_det(self) -> float:
+        """log det(I + K / ridge) of the rows learned."""
+        return self._regression.log_det()
+
     @cached_property
     def prediction(self) -> Prediction:
         """Mean and width of every candidate, (R, k) each."""
