@@ -14,6 +14,7 @@ from kinbandits.environments.check import check_environment
 from kinbandits.environments.classification import Classification
 from kinbandits.environments.clicks import Clicks
 from kinbandits.environments.hidden import HiddenDescriptors
+from kinbandits.environments.line import LineActions
 from kinbandits.environments.replay import Log, Replay
 from kinbandits.environments.rkhs import RKHSProblem
 from kinbandits.environments.shop import Shop
@@ -31,6 +32,7 @@ __all__ = [
     "Delayed",
     "Environment",
     "HiddenDescriptors",
+    "LineActions",
     "Log",
     "MeasuredTasks",
     "Misspecified",
@@ -58,6 +60,7 @@ KINDS: dict[str, type[Any]] = {
     "hidden-descriptors": HiddenDescriptors,
     "rkhs": RKHSProblem,
     "shop": Shop,
+    "line-actions": LineActions,
     "users": Users,
     "tasks": Tasks,
     "clicks": Clicks,
