@@ -1,6 +1,6 @@
 """Kernel-UCB in the span of a few rows: EK-UCB, BKB and batch BKB, written from their papers.
 
-    EK-UCB  Zenati, Bietti, Diemert, Mairal, Martin, Gaillard (2022): a row joins the dictionary by its leverage, and
+    EK-UCB  Zenati, Bietti, Diemert, Mairal, Martin, Gaillard (2022): a row joins by its leverage, and
             stays (KORS: Calandriello, Lazaric, Valko, 2017)
     BKB     Calandriello, Carratino, Lazaric, Valko, Rosasco (2019): the dictionary is drawn anew after every row
     BBKB    the same authors (2020): drawn anew when the widths played since sum to more than C
