@@ -39,6 +39,7 @@ KERNELS: dict[str, object] = {
     "matern52": kb.Matern(nu=2.5, length_scale=2.0),
     "rational": kb.RationalQuadratic(length_scale=0.8),
     "rational-2": kb.RationalQuadratic(length_scale=0.8, alpha=2.5),
+    "tangent": kb.kernels.ArcCosine(length_scale=0.8, depth=2, tangent=True),
     "linear": kb.Linear(),
     "polynomial": (kb.Linear() + kb.kernels.Constant(1.0)) ** 2,
     "mixture": 0.5 * kb.RBF() + 0.2 * kb.Linear() * kb.Matern(nu=1.5),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 
 import numpy as np
@@ -82,7 +83,7 @@ def test_equal_after_pickling_and_repr(case: tuple[kb.kernels.Kernel, np.ndarray
 def test_features_where_there_are_any_reproduce_the_kernel(case: tuple[kb.kernels.Kernel, np.ndarray]) -> None:
     kernel, X = case
     phi = kernel.features(X)
-    has_no_map = any(name in repr(kernel) for name in ("RBF", "Matern", "RationalQuadratic"))
+    has_no_map = any(name in repr(kernel) for name in ("RBF", "Matern", "RationalQuadratic", "ArcCosine"))
     assert (phi is None) == has_no_map
     if phi is not None:
         K = kernel(X, X)
@@ -109,6 +110,27 @@ def test_same_values_as_scikit_learn(ours: kb.kernels.Kernel, theirs: sk.Kernel)
     A, B = rng.standard_normal((5, 2)), rng.standard_normal((4, 2))
     np.testing.assert_allclose(ours(A, B), theirs(A, B), rtol=1e-12)
     np.testing.assert_allclose(ours.diag(A), theirs.diag(A), rtol=1e-12)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_kernels_of_networks_are_those_of_wide_random_ones(depth: int) -> None:
+    """Outputs of random ReLU networks have the arc-cosine covariance, and their gradients the tangent kernel."""
+    rng, width = np.random.default_rng(0), 3000
+    X = rng.standard_normal((4, 2))
+    h = np.column_stack([X / 0.7, np.ones(4)])
+    h /= np.linalg.norm(h, axis=1, keepdims=True)
+    S = T = h @ h.T
+    for _ in range(depth):
+        W = rng.standard_normal((h.shape[1], width))
+        active = (h @ W > 0.0) * math.sqrt(2.0 / width)
+        T = T * (active @ active.T)  # what comes back through the units
+        h = np.maximum(h @ W, 0.0) * math.sqrt(2.0 / width)
+        S = h @ h.T
+        T = T + S
+    np.testing.assert_allclose(kb.kernels.ArcCosine(0.7, depth)(X, X), S, atol=0.1)
+    np.testing.assert_allclose(kb.kernels.ArcCosine(0.7, depth, tangent=True)(X, X), T / (depth + 1), atol=0.1)
+    fitted = kb.Median(kernel=kb.kernels.ArcCosine()).fit(np.array([[0.0], [3.0]]))
+    assert fitted == kb.kernels.ArcCosine(length_scale=3.0)
 
 
 def test_precision_is_half_the_inverse_square_of_the_length_scale() -> None:
@@ -206,6 +228,7 @@ def test_median_reads_the_first_rows_and_then_stands_still() -> None:
         (lambda: kb.RBF.median([1.0, 2.0]), ValueError, "contexts must be 2-D"),
         (lambda: Median(kernel=kb.Linear()), TypeError, "must have a length scale"),
         (lambda: kb.RationalQuadratic(alpha=0.0), ValueError, "alpha"),
+        (lambda: kb.kernels.ArcCosine(depth=0), ValueError, "depth"),
     ],
 )
 def test_bad_values_are_refused(make: object, error: type[Exception], text: str) -> None:

@@ -28,11 +28,13 @@ from kinbandits.kernels.functions import (
     cdist,
     median_distance,
 )
+from kinbandits.kernels.networks import ArcCosine
 from kinbandits.kernels.rules import DEFAULT_KERNEL, Combined, KernelRule, Median, as_kernel_or_rule
 
 __all__ = [
     "DEFAULT_KERNEL",
     "RBF",
+    "ArcCosine",
     "Combined",
     "Constant",
     "Foreign",

@@ -17,7 +17,7 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import Value
 from kinbandits.errors import InvalidTypeError
 from kinbandits.kernels.algebra import Kernel, as_kernel, is_number
-from kinbandits.kernels.functions import RBF, RationalQuadratic, Stationary, median_distance
+from kinbandits.kernels.functions import RBF, RationalQuadratic, median_distance
 
 _OPERATIONS = {"+": operator.add, "*": operator.mul}
 
@@ -86,7 +86,7 @@ class Median(KernelRule):
 
     Args:
         rows: how many are looked at.
-        kernel: `RBF`, `RationalQuadratic` or `Matern`; its length scale is in units of the median.
+        kernel: `RBF`, `RationalQuadratic`, `Matern` or `ArcCosine`; its length scale is in units of the median.
         coarse: while it follows the data, round it to a power of 2^(1/4). It then seldom changes, which saves time.
 
     Example:
@@ -104,12 +104,12 @@ class Median(KernelRule):
     coarse: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kernel, Stationary):
+        if not isinstance(self.kernel, Kernel) or not hasattr(self.kernel, "length_scale"):
             raise InvalidTypeError(
                 f"kernel must have a length scale (in units of the median), such as kb.RBF(); got {self.kernel!r}"
             )
 
-    def fit(self, X: Matrix, arms: Indices | None = None, rewards: Vector | None = None) -> Stationary:
+    def fit(self, X: Matrix, arms: Indices | None = None, rewards: Vector | None = None) -> Kernel:
         """The kernel of the first rows; their median distance is taken as 1 while no two of them differ."""
         seen = X[: self.rows]
         median = median_distance(seen) if len(seen) else 1.0
@@ -117,7 +117,7 @@ class Median(KernelRule):
             median = 2.0 ** (round(4.0 * math.log2(median)) / 4.0)
         scale = self.kernel.length_scale
         scaled = tuple(s * median for s in scale) if isinstance(scale, tuple) else scale * median
-        fitted: Stationary = self.kernel.replace(length_scale=scaled)
+        fitted: Kernel = self.kernel.replace(length_scale=scaled)
         return fitted
 
     def refits(self, before: int, after: int) -> bool:
