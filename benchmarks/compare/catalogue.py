@@ -23,6 +23,8 @@ class PeerEntry:
         like: a peer with the same algorithm (the tests see equal arms), whose best settings are taken if it is run.
         joint: whether it has one matrix over all arms and features; if that is above `LARGEST` it is not run.
         own: whether it is ours.
+        family: of algorithms, for the summary. All but ``"linear"`` and ``"Vowpal Wabbit"`` are written here.
+        slow: whether a run takes minutes, so that it is left out where T times arms is large.
     """
 
     title: str
@@ -32,11 +34,15 @@ class PeerEntry:
     like: str | None = None
     joint: bool = False
     own: bool = False
+    family: str = "linear"
+    slow: bool = False
 
     LARGEST: ClassVar[int] = 4_000_000
 
     def too_large(self, n_arms: int, n_features: int) -> str | None:
         """Why it is not run on a problem of this size, or None."""
+        if self.slow and n_arms * n_features > 1000:
+            return "a run takes many minutes"
         side = (n_features + 1) * (n_arms if self.joint else 1)
         if side**2 <= self.LARGEST:
             return None
@@ -54,6 +60,15 @@ def _linear(**others: Any) -> tuple[dict[str, Any], ...]:
 
 def _scalings(*settings: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     return tuple({**s, "scaling": scaling} for s in settings for scaling in ("standard", "centred"))
+
+
+def _kernels(**others: Any) -> tuple[dict[str, Any], ...]:
+    """Length scales around the median distance of scaled features, which is near 1.4."""
+    return tuple(
+        {"length_scale": scale, "ridge": ridge, "exploration": beta, "scaling": scaling, **others}
+        for ridge, beta in ((0.01, 0.1), (0.1, 0.3))
+        for scale, scaling in ((1.0, "centred"), (0.7, "centred"), (1.0, "standard"))
+    )
 
 
 _HERE = "compare.peers:"
@@ -107,7 +122,29 @@ PEERS: dict[str, PeerEntry] = {
             {"options": "--epsilon 0.02 -q UA --interactions UUA"},
             {"options": "--squarecb --gamma_scale 100 -q UA --interactions UUA", "scaling": "centred"},
         ),
+        family="Vowpal Wabbit",
     ),
+    **{
+        name: PeerEntry(
+            title, "scipy", f"compare.projected:{policy}", _kernels(**knobs), family="kernel", slow=slow
+        )
+        for name, title, policy, knobs, slow in (
+            ("ek-ucb", "EK-UCB", "EKUCB", {"mu": 0.1}, False),
+            ("batch-bkb", "batch BKB", "BatchBKB", {"C": 2.0}, False),
+            ("bkb", "BKB", "BKB", {}, True),
+        )
+    },
+    "sup-kernel-ucb": PeerEntry(
+        "SupKernelUCB", "scipy", "compare.projected:SupKernel", _kernels(), family="kernel", slow=True
+    ),
+    **{
+        name: PeerEntry(name, "torch", f"compare.neural:{name}", grid, family="neural")
+        for name, grid in (
+            ("NeuralUCB", tuple({"nu": nu, "ridge": 0.1, "scaling": "centred"} for nu in (0.1, 0.03, 0.3))),
+            ("NeuralTS", tuple({"nu": nu, "ridge": 0.1, "scaling": "centred"} for nu in (0.1, 0.03, 0.3))),
+            ("NeuralLinear", tuple({"b0": b, "scaling": "centred"} for b in (0.1, 1.0, 6.0))),
+        )
+    },
 }
 
 

@@ -26,6 +26,9 @@ def compare(
     grid_size: Annotated[
         int | None, typer.Option(help="Settings of each peer tried (default: all).", min=1)
     ] = None,
+    chosen: Annotated[
+        Path | None, typer.Option(help="Settings chosen before (chosen.json): for these no grid is run.")
+    ] = None,
     horizon: Annotated[int | None, typer.Option(help="At most so many rounds.", min=1)] = None,
     streams: Annotated[Path | None, typer.Option(help="A file of row numbers (.npz), as for paper.")] = None,
     out: Annotated[Path | None, typer.Option(help="Directory of results (default: runs/compare).")] = None,
@@ -58,6 +61,7 @@ def compare(
         seeds=seeds or (2 if quick else 10),
         grid_seeds=1 if quick else grid_seeds,
         grid_size=1 if quick and grid_size is None else grid_size,
+        chosen=chosen,
         horizon=horizon or (100 if quick else None),
         streams=streams,
     )

@@ -184,13 +184,13 @@ class NeuralLinear(Peer):
     def _forget(self) -> None:
         m, N = self.width, len(self.arms)
         self.precision = np.tile(self.prior * np.eye(m), (N, 1, 1))
-        self.moment, self.squares, self.counts = np.zeros((N, m)), np.zeros(N), np.zeros(N)
+        self.moment, self.squares, self.rows_of = np.zeros((N, m)), np.zeros(N), np.zeros(N)
 
     def _add(self, arm: int, phi: Vector, y: float) -> None:
         self.precision[arm] += np.outer(phi, phi)
         self.moment[arm] += y * phi
         self.squares[arm] += y**2
-        self.counts[arm] += 1
+        self.rows_of[arm] += 1
 
     @torch.no_grad()
     def _phi(self, X: Tensor) -> Any:
@@ -200,7 +200,7 @@ class NeuralLinear(Peer):
         """Mean and precision of the weights, and a and b of the inverse gamma of the noise."""
         P, q = self.precision[arm], self.moment[arm]
         mean = np.linalg.solve(P, q)
-        return mean, P, self.a0 + self.counts[arm] / 2.0, self.b0 + (self.squares[arm] - mean @ q) / 2.0
+        return mean, P, self.a0 + self.rows_of[arm] / 2.0, self.b0 + (self.squares[arm] - mean @ q) / 2.0
 
     def _choose(self, z: Vector) -> tuple[Any, float]:
         if self._net is None:

@@ -56,6 +56,7 @@ class Plan:
         seeds: how many.
         grid_seeds: on how many of them settings of peers are chosen; they count in the result all the same.
         grid_size: how many settings of each peer are tried; default all.
+        chosen: a file of settings that a grid chose before, by data set and peer: for these no grid is run.
         horizon: at most so many rounds.
         streams: a file of row numbers, as for ``kinbandits paper``.
     """
@@ -66,6 +67,7 @@ class Plan:
     seeds: int = 10
     grid_seeds: int = 2
     grid_size: int | None = None
+    chosen: str | PathLike[str] | None = None
     horizon: int | None = None
     streams: str | PathLike[str] | None = None
 
@@ -104,8 +106,12 @@ class Plan:
         """The peers that are installed."""
         return installed(self.peers)
 
-    def tried(self, peer: str) -> tuple[dict[str, Any], ...]:
-        """The settings of a peer that are tried."""
+    def tried(self, peer: str, name: str) -> tuple[dict[str, Any], ...]:
+        """The settings of a peer that are tried on a data set."""
+        if self.chosen is not None:
+            known = json.loads(Path(self.chosen).read_text(encoding="utf-8")).get(name, {}).get(peer)
+            if known is not None:
+                return (known,)
         return PEERS[peer].grid[: self.grid_size]
 
     def left_out(self, name: str) -> dict[str, str]:
@@ -121,12 +127,13 @@ class Plan:
         return like if like in self.here() and like not in self.left_out(name) else peer
 
     def grid(self, name: str) -> Experiment | None:
-        """All settings of every peer on the first seeds."""
+        """All settings of every peer that has several, on the first seeds."""
         methods = [
             {"name": setting_name(peer, s), "policy": PEERS[peer].policy, **s}
             for peer in self.here()
             if peer not in self.left_out(name) and self.chooses_for(peer, name) == peer
-            for s in self.tried(peer)
+            for s in self.tried(peer, name)
+            if len(self.tried(peer, name)) > 1
         ]
         if not methods:
             return None

@@ -28,7 +28,9 @@ from scipy.linalg import solve_triangular
 
 from compare.peers import Peer
 from kinbandits._types import Matrix, Vector
+from kinbandits.baselines import SupKernelUCB
 from kinbandits.environments import Environment
+from kinbandits.kernels import RBF
 
 __all__ = ["BKB", "EKUCB", "BatchBKB", "ProjectedUCB"]
 
@@ -201,9 +203,9 @@ class EKUCB(ProjectedUCB):
 
 
 class BKB(ProjectedUCB):
-    """BKB: after each row, each row is in the dictionary with probability min(1, q lambda width^2)."""
+    """BKB: after each row, each row is in the dictionary with probability min(1, q width^2)."""
 
-    def __init__(self, arms: Sequence[Any], *, q: float = 10.0, **others: Any) -> None:
+    def __init__(self, arms: Sequence[Any], *, q: float = 1.0, **others: Any) -> None:
         super().__init__(arms, **others)
         self.q = q
 
@@ -213,10 +215,9 @@ class BKB(ProjectedUCB):
     def _draw_dictionary(self) -> None:
         prior = self._K_arm.diagonal()[self._arms]
         squares = np.einsum("ij,ij->i", self._F, self._F)
-        variance = np.maximum(prior - squares, 0.0) + self.ridge * np.einsum(
-            "ij,jk,ik->i", self._F, self._W, self._F
-        )
-        chosen = np.flatnonzero(self.rng.random(len(prior)) < self.q * variance)
+        widths = np.maximum(prior - squares, 0.0) / self.ridge
+        widths += np.einsum("ij,ij->i", self._F @ self._W, self._F)
+        chosen = np.flatnonzero(self.rng.random(len(prior)) < self.q * widths)
         self._rebuild(chosen.tolist() if len(chosen) else [len(prior) - 1])
 
 
@@ -232,6 +233,49 @@ class BatchBKB(BKB):
         if self._sum > self.C:
             self._draw_dictionary()
             self._sum = 1.0
+
+
+class _Sup(SupKernelUCB):
+    """With a confidence factor that is given."""
+
+    factor = 1.0
+
+    @property
+    def exploration(self) -> float:
+        return self.factor
+
+
+class SupKernel(Peer):
+    """SupKernelUCB (Valko et al., 2013), our own baseline, with the kernel and the features of the others here.
+
+    ``exploration`` stands in place of the confidence factor of its theory, with which it would play at random for
+    thousands of rounds.
+    """
+
+    def __init__(self, arms: Sequence[Any], *, exploration: float, horizon: int, **others: Any) -> None:
+        kernel, ridge = RBF(others.pop("length_scale")), others.pop("ridge")
+        super().__init__(arms, **others)
+        self._policy = _Sup(arms, horizon=horizon, context_kernel=kernel, ridge=ridge, seed=self.seed)
+        self._policy.factor = exploration
+        self._decision: Any = None
+
+    @classmethod
+    def for_environment(cls, environment: Environment, *, seed: int, **knobs: Any) -> Peer:
+        """It must know the horizon."""
+        return super().for_environment(environment, seed=seed, horizon=environment.horizon, **knobs)
+
+    def _choose(self, z: Vector) -> tuple[Any, float]:
+        self._decision = self._policy.choose(z)
+        return self._decision.arm, self._decision.propensity
+
+    def _learn(self, arm: Any, z: Vector, reward: float, propensity: float) -> None:
+        if self._decision is None:
+            self._policy.observe([arm], z[None, :], [reward])
+        else:
+            self._policy.update(self._decision, reward)
+
+    def _add_arm(self, arm: Any) -> None:
+        raise NotImplementedError("its confidence factor knows the number of arms beforehand")
 
 
 def _gaussian(A: Matrix, B: Matrix, length_scale: float) -> Matrix:

@@ -130,13 +130,17 @@ def _best(plan: Plan, name: str, found: Mapping[str, Vector]) -> dict[str, dict[
     """The settings of each peer with the least mean of ``found`` (regrets on the grid), as far as finished."""
     best = {}
     for peer in plan.here():
-        judge = plan.chooses_for(peer, name)
-        means = [
-            (found[n].mean(), i) for i, s in enumerate(plan.tried(judge)) if (n := setting_name(judge, s)) in found
-        ]
+        if peer in plan.left_out(name):
+            continue
+        mine, judge = plan.tried(peer, name), plan.chooses_for(peer, name)
+        if len(mine) == 1:
+            best[peer] = mine[0]
+            continue
+        tried = enumerate(plan.tried(judge, name))
+        means = [(found[n].mean(), i) for i, s in tried if (n := setting_name(judge, s)) in found]
         finished = [m for m in means if not math.isnan(m[0])]
-        if finished and peer not in plan.left_out(name):
-            best[peer] = plan.tried(peer)[min(finished)[1]]
+        if finished:
+            best[peer] = mine[min(finished)[1]]
     return best
 
 

@@ -158,7 +158,7 @@ def test_the_grid_then_the_best_on_all_seeds_and_more_later(tmp_path) -> None:
     assert "Of the grids of peers 3 of 4 settings were tried here." in (tmp_path / "page.md").read_text()
     # The setting shown is the one with the least regret on the first seed.
     found = {}
-    for s in plan.tried("kinbandits-linucb"):
+    for s in plan.tried("kinbandits-linucb", "hidden-0.5"):
         e = kb.environments.HiddenDescriptors(seed=0, similarity=0.5, horizon=40)
         policy = policy_named(catalogue.PEERS["kinbandits-linucb"].policy).for_environment(e, seed=0, **s)
         found[str(s)] = float(kb.simulate(policy, e)["expected_regret"].sum())
