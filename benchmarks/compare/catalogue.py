@@ -39,6 +39,11 @@ class PeerEntry:
 
     LARGEST: ClassVar[int] = 4_000_000
 
+    @property
+    def library(self) -> bool:
+        """Whether it is somebody else's."""
+        return not self.own and self.family in ("linear", "Vowpal Wabbit")
+
     def too_large(self, n_arms: int, n_features: int) -> str | None:
         """Why it is not run on a problem of this size, or None."""
         if self.slow and n_arms * n_features > 1000:
@@ -130,7 +135,7 @@ PEERS: dict[str, PeerEntry] = {
         )
         for name, title, policy, knobs, slow in (
             ("ek-ucb", "EK-UCB", "EKUCB", {"mu": 0.1}, False),
-            ("batch-bkb", "batch BKB", "BatchBKB", {"C": 2.0}, False),
+            ("batch-bkb", "batch BKB", "BatchBKB", {"C": 1000.0}, False),
             ("bkb", "BKB", "BKB", {}, True),
         )
     },

@@ -15,10 +15,17 @@ from compare.run import MethodRow, Standings
 from kinbandits._version import __version__
 from kinbandits.errors import MissingPackageError
 
-__all__ = ["COLUMNS", "rows", "verdicts", "write_figure", "write_page"]
+__all__ = ["COLUMNS", "rows", "summary", "verdicts", "write_figure", "write_page"]
 
 COLUMNS = ("method", "settings", "regret", "seeds", "default better", "tuned better", "CPU ms", "MB")
-_OURS, _PEER, _BASE = "#0072B2", "#D55E00", "#999999"
+FAMILIES = {  # as the summary names them, with a colour
+    "linear": ("linear libraries", "#D55E00"),
+    "Vowpal Wabbit": ("Vowpal Wabbit", "#E69F00"),
+    "kernel": ("kernel rivals", "#009E73"),
+    "neural": ("neural rivals", "#CC79A7"),
+}
+_OURS, _BASE = "#0072B2", "#999999"
+_MARKERS = "osD^v<>ph*PX8"
 
 
 def rows(problem: Standings) -> list[list[str]]:
@@ -66,6 +73,45 @@ def verdicts(problem: Standings) -> Iterator[str]:
         )
 
 
+def summary(problems: Sequence[Standings]) -> list[str]:
+    """What a reader should know first: where our default is beaten, and the best of each family."""
+    lost, rows_ = [], []
+    for problem in problems:
+        ours = problem.row(DEFAULT)
+        if ours is None:
+            continue
+        cells = [problem.title, f"{problem.rounds:,}", f"{ours.mean:.0f}"]
+        for family in FAMILIES:
+            members = [x for x in problem.rows if x.peer and PEERS[x.peer].family == family]
+            best = min(members, key=lambda x: x.mean, default=None)
+            cells.append("-" if best is None else f"{best.mean:.0f} ({best.title})")
+            for x in members:
+                if ours.mean_difference(x) > 0.0:
+                    won, of = ours.wins_against(x)
+                    lost.append(
+                        f"{problem.title}: {x.title} has {x.mean:.1f} against {ours.mean:.1f} (ours lower in "
+                        f"{won} of {of} seeds)"
+                    )
+        cells.append("-" if ours.cpu_ms is None else f"{ours.cpu_ms:.2f}")
+        rows_.append(cells)
+    if not rows_:
+        return []
+    beaten = {x.partition(":")[0] for x in lost}
+    if lost:
+        told = [f"Our default, with nothing set, is beaten on {len(beaten)} of {len(rows_)} problems:", ""]
+        told += [f"- {x}" for x in lost]
+    else:
+        told = [f"Our default, with nothing set, is beaten on none of the {len(rows_)} problems below."]
+    columns = (
+        "problem",
+        "rounds",
+        DEFAULT,
+        *(f"best of {name}" for name, _ in FAMILIES.values()),
+        "CPU ms of ours",
+    )
+    return [*told, "", "Final regret, mean over seeds:", "", *_table(columns, rows_), ""]
+
+
 def write_page(
     path: Path,
     plan: Plan,
@@ -75,9 +121,10 @@ def write_page(
     figure: str,
 ) -> None:
     """The page, in Markdown."""
-    out = [*_head(plan, command)]
+    out = ["# Compared with other libraries", "", *_HIDDEN, "", *summary(problems)]
     if problems:
-        out += [f"![Final regret of every method on every problem]({figure})", ""]
+        out += [f"![Final regret against CPU a decision, one panel a problem]({figure})", ""]
+    out += _head(plan, command)
     for problem in problems:
         out += [f"## {problem.title}", "", f"{problem.rounds:,} rounds, {problem.arms} arms.", ""]
         out += [f"- {v}" for v in verdicts(problem)]
@@ -119,14 +166,15 @@ def write_page(
     path.write_text("\n".join(out).rstrip() + "\n", encoding="utf-8")
 
 
+_HIDDEN = ["<!-- Written by `make compare`; change benchmarks/compare, not this page. -->"]
+
+
 def _head(plan: Plan, command: str) -> list[str]:
-    versions = {PEERS[p].package: version(PEERS[p].package) for p in plan.here() if not PEERS[p].own}
-    absent = sorted({PEERS[p].package for p in plan.peers if not PEERS[p].own} - set(versions))
+    versions = {PEERS[p].package: version(PEERS[p].package) for p in plan.here() if PEERS[p].library}
+    absent = sorted({PEERS[p].package for p in plan.peers if PEERS[p].library} - set(versions))
     listed = ", ".join(f"{name} {v}" for name, v in versions.items()) or "none"
     return [
-        "# Compared with other libraries",
-        "",
-        "<!-- Written by `make compare`; change benchmarks/compare, not this page. -->",
+        "## How it was measured",
         "",
         "The libraries that one would pick instead, on the same streams, seed by seed. Peers get what helps them:",
         "features standardised (or centred with one common scale) by rows never played, divided by the root of",
@@ -138,6 +186,10 @@ def _head(plan: Plan, command: str) -> list[str]:
         f"Ours get none of that: *{DEFAULT}* is `kb.KMTLUCB(arms)`, nothing set; *{TUNED}* takes its",
         "settings from `kb.tune` on the rows never played. EpsilonGreedy, UCB1 and Uniform are our own policies at",
         "their defaults.",
+        "",
+        "Kernel and neural rivals are written here from their papers (`projected.py` and `neural.py` in",
+        "`benchmarks/compare`) and tested against the papers' formulas; they get the peers' features and a grid.",
+        "What is not run stands below the table of its problem.",
         "",
         "```sh",
         command,
@@ -163,47 +215,54 @@ def _table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def write_figure(path: Path, problems: Sequence[Standings]) -> None:
-    """One panel a problem: mean and standard deviation of every method, ours in blue."""
+    """One panel a problem: final regret against CPU a decision, ours in blue; left and low is good."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingPackageError("the figure needs matplotlib; try: pip install 'kinbandits[compare]'") from error
-    across = min(2, len(problems))
+    across = min(3, len(problems))
     down = math.ceil(len(problems) / across)
-    most = max(len(p.rows) for p in problems)
-    figure = Figure(figsize=(7.0 * across, down * (0.3 * most + 1.3)), layout="constrained")
+    figure = Figure(figsize=(4.6 * across, 3.4 * down + 1.6), layout="constrained")
     FigureCanvasAgg(figure)
     axes: Any = figure.subplots(down, across, squeeze=False).ravel()
+    titles = list(dict.fromkeys(x.title for p in problems for x in p.rows))
+    handles = {}
     for axis, problem in zip(axes, problems, strict=False):
-        _panel(axis, problem)
+        handles |= _panel(axis, problem, titles)
     for axis in axes[len(problems) :]:
         axis.set_visible(False)
-    handles = [axes[0].errorbar([], [], fmt="o", color=c, label=n) for n, c in _KEY.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
+    shown = [handles[t] for t in titles if t in handles]
+    figure.legend(handles=shown, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 
 
-_KEY = {"kinbandits": _OURS, "peers, best of their grid": _PEER, "our baselines": _BASE}
-
-
-def _panel(axis: Any, problem: Standings) -> None:
-    lines = problem.rows[::-1]
-    for y, x in enumerate(lines):
-        colour = _PEER if x.peer else _OURS if x.title in (DEFAULT, TUNED) else _BASE
-        axis.errorbar(x.mean, y, xerr=0.0 if math.isnan(x.sd) else x.sd, fmt="o", color=colour, capsize=2, ms=5)
-    axis.set_yticks(range(len(lines)), [f"{x.title} ({len(x.finished)})" for x in lines], fontsize=8)
-    for label, x in zip(axis.get_yticklabels(), lines, strict=True):
-        if x.title in (DEFAULT, TUNED):
-            label.set_fontweight("bold")
+def _panel(axis: Any, problem: Standings, titles: Sequence[str]) -> dict[str, Any]:
+    """The handles for the legend, by title. Methods whose CPU was not measured stand at the right edge, hollow."""
+    handles = {}
+    edge = 2.0 * max((x.cpu_ms or 0.0 for x in problem.rows), default=1.0) or 1.0
+    for x in problem.rows:
+        if x.title == "Uniform":
+            continue
+        ours = x.title in (DEFAULT, TUNED)
+        colour = _OURS if ours else FAMILIES[PEERS[x.peer].family][1] if x.peer else _BASE
+        marker = "*" if ours else _MARKERS[titles.index(x.title) % len(_MARKERS)]
+        hollow = x.cpu_ms is None
+        handles[x.title] = axis.errorbar(
+            edge if hollow else x.cpu_ms, x.mean, yerr=0.0 if math.isnan(x.sd) else x.sd, fmt=marker, color=colour,
+            ms=11 if ours else 6, mfc="none" if hollow else colour, capsize=2, lw=0.8, label=x.title,
+        )  # fmt: skip
     axis.set_title(f"{problem.title}, {problem.rounds:,} rounds", fontsize=10)
-    axis.set_xlabel("final regret, mean ± sd (seeds in brackets), log scale", fontsize=8)
-    axis.set_xscale("log")
+    axis.set_xlabel("CPU ms a decision and update", fontsize=8)
+    axis.set_ylabel("final regret", fontsize=8)
+    axis.set(xscale="log", yscale="log")
     axis.minorticks_off()
-    ticks = _ticks(*axis.get_xlim())
-    axis.set_xticks(ticks, [f"{t:g}" for t in ticks], fontsize=7)
-    axis.grid(axis="x", alpha=0.25)
+    for limits, ticks in ((axis.get_xlim(), axis.set_xticks), (axis.get_ylim(), axis.set_yticks)):
+        found = _ticks(*limits)
+        ticks(found, [f"{t:g}" for t in found], fontsize=7)
+    axis.grid(alpha=0.25)
+    return handles
 
 
 def _ticks(low: float, high: float) -> list[float]:

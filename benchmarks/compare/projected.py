@@ -65,6 +65,7 @@ class ProjectedUCB(Peer):
             self._K_arm = _gaussian(descriptors, descriptors, arm_length_scale)
         self.rng = np.random.default_rng(self.seed)
         self._arms, self._X, self._y = np.empty(0, dtype=np.intp), np.empty((0, 0)), np.empty(0)
+        self._asked: tuple[Vector, Vector] | None = None  # of the round that is open
         self.dictionary: list[int] = []
         self._L, self._F, self._W = np.empty((0, 0)), np.empty((0, 0)), np.empty((0, 0))
 
@@ -97,7 +98,7 @@ class ProjectedUCB(Peer):
             return np.zeros(len(prior)), np.sqrt(prior / self.ridge)
         f = self._features_of(np.arange(len(self.arms)), np.tile(z, (len(self.arms), 1)))
         squares = np.einsum("ij,ij->i", f, f)
-        width = np.maximum(prior - squares, 0.0) / self.ridge + np.einsum("ij,jk,ik->i", f, self._W, f)
+        width = np.maximum(prior - squares, 0.0) / self.ridge + ((f @ self._W) * f).sum(axis=1)
         return f @ (self._W @ (self._y @ self._F)), np.sqrt(np.maximum(width, 0.0))
 
     def _features_of(self, arms: Any, X: Matrix) -> Matrix:
@@ -105,7 +106,7 @@ class ProjectedUCB(Peer):
         return np.asarray(solve_triangular(self._L, k.T, lower=True, check_finite=False).T)
 
     def _choose(self, z: Vector) -> tuple[Any, float]:
-        mean, width = self.predict(z)
+        mean, width = self._asked = self.predict(z)
         scores = mean + self.exploration * width
         ties = np.flatnonzero(scores >= scores.max() - 1e-12)
         return self.arms[int(self.rng.choice(ties))], 1.0
@@ -114,7 +115,8 @@ class ProjectedUCB(Peer):
 
     def _learn(self, arm: Any, z: Vector, reward: float, propensity: float) -> None:
         a = self.arms.index(arm)
-        width = float(self.predict(z)[1][a])
+        asked, self._asked = self._asked, None
+        width = float((self.predict(z) if asked is None else asked)[1][a])
         self._arms = np.append(self._arms, a)
         self._X = np.vstack([self._X.reshape(-1, len(z)), z])
         self._y = np.append(self._y, reward)
@@ -216,7 +218,7 @@ class BKB(ProjectedUCB):
         prior = self._K_arm.diagonal()[self._arms]
         squares = np.einsum("ij,ij->i", self._F, self._F)
         widths = np.maximum(prior - squares, 0.0) / self.ridge
-        widths += np.einsum("ij,ij->i", self._F @ self._W, self._F)
+        widths += ((self._F @ self._W) * self._F).sum(axis=1)
         chosen = np.flatnonzero(self.rng.random(len(prior)) < self.q * widths)
         self._rebuild(chosen.tolist() if len(chosen) else [len(prior) - 1])
 

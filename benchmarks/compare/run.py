@@ -210,7 +210,7 @@ def edges_of(plan: Plan) -> Iterator[tuple[str, Edges]]:
     seen = set()
     for peer in plan.here():
         entry = PEERS[peer]
-        if entry.own or entry.package in seen:
+        if not entry.library or entry.package in seen:
             continue
         seen.add(entry.package)
         knobs = {k: v for k, v in entry.grid[0].items() if k != "scaling"}

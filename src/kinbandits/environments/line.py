@@ -96,7 +96,7 @@ class LineActions(Value):
             return np.asarray(_SQUARES[quarter[0], quarter[1]])
         rng = seeded(self.problem, 2)[1]
         best, x_best, w = rng.choice(self._actions()), rng.random(self.n_features), rng.uniform(-1.0, 1.0, 5)
-        return np.maximum(0.0, 1.0 - np.abs(actions - best) - ((X - x_best) @ w)[:, None])
+        return np.asarray(np.maximum(0.0, 1.0 - np.abs(actions - best) - ((X - x_best) @ w)[:, None]))
 
     def start_rows(self) -> StartRows:
         """None."""

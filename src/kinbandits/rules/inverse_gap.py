@@ -48,7 +48,7 @@ class RootGamma(Gamma):
     400.0
     """
 
-    scale: float = 10.0
+    scale: float = 20.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", positive("scale", self.scale))
@@ -109,7 +109,7 @@ class InverseGap(Rule):
         >>> policy = kb.KMTLUCB(arms=2, context_kernel=kb.RBF(), ridge=0.01, exploration=rule)
         >>> policy.observe([0, 1], [[0.0], [0.0]], [1.0, 0.5])
         >>> policy.probabilities([[[0.0]]]).round(2)
-        array([[0.94, 0.06]])
+        array([[0.97, 0.03]])
     """
 
     gamma: float | Gamma = RootGamma()
