@@ -30,10 +30,12 @@ from harness import Service, Wire, free_port
 
 from kinbandits.service.config import Settings
 from kinbandits.service.events import Draft, decision_id
+from kinbandits.service.learner import follow
 from kinbandits.service.store import open_store
 
 ARMS, FEATURES = 10, 8
-HOLD = {0: 0.40, 1000: 0.40, 5000: 0.30}  # the rate of decisions, as a share of the no-op's, by rows of the model
+# The rate of decisions, as a share of the no-op's, by rows of the model.
+HOLD = {0: 0.40, 1000: 0.40, 5000: 0.30, 20_000: 0.25}
 SETTINGS: dict[str, Any] = {
     "policy": {
         "arms": ARMS,
@@ -183,12 +185,9 @@ def check_answer(url: str, service: Service) -> None:
     context = [0.5] * FEATURES
     with Wire(service.port, service.token) as wire:
         answer = wire.call("POST", "/v1/decisions", {"context": context})[1]
-    policy = Settings.model_validate(SETTINGS).build()
     store = open_store(url, readonly=True)
-    rows = [e.body for e in store.read_all() if e.kind == "reward"]
+    policy = follow(store, Settings.model_validate(SETTINGS)).policy
     store.close()
-    if rows:
-        policy.observe([r["arm"] for r in rows], [r["context"] for r in rows], [r["reward"] for r in rows])
     mean, width = policy.predict(context)
     arm = answer["arm"]
     np.testing.assert_allclose([answer["mean"], answer["width"]], [mean[arm], width[arm]], rtol=1e-6)
@@ -228,6 +227,17 @@ def restart(folder: Path, events: int, observations: int) -> dict[str, float]:
     }
 
 
+def first_start(folder: Path, rows: int) -> float:
+    """Seconds until a service takes requests that finds a log of so many rows, and no snapshot."""
+    url = str(folder / "first.sqlite3")
+    fill(url, observations=rows, decisions=rows)
+    started = time.perf_counter()
+    service = Service(url, SETTINGS, folder, patience=300.0)
+    seconds = time.perf_counter() - started
+    service.stop()
+    return seconds
+
+
 def decided(service: Service) -> bool:
     try:
         with Wire(service.port, service.token, timeout=5.0) as wire:
@@ -239,9 +249,10 @@ def decided(service: Service) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=5)
-    parser.add_argument("--rows", type=int, nargs="+", default=[0, 1000, 5000], help="rows of the model")
+    parser.add_argument("--rows", type=int, nargs="+", default=list(HOLD), help="rows of the model")
     parser.add_argument("--restart-events", type=int, default=10_000)
     parser.add_argument("--observations", type=int, default=1000, help="rows of the model at restart")
+    parser.add_argument("--first-rows", type=int, default=100_000, help="rows of a first start; 0 leaves it out")
     arguments = parser.parse_args()
     if shutil.which("wrk") is None:
         raise SystemExit("This benchmark needs wrk (Debian: apt install wrk).")
@@ -249,6 +260,7 @@ def main() -> None:
         folder = Path(name)
         rates = {rows: throughput(folder, arguments.seconds, rows) for rows in arguments.rows}
         again = restart(folder, arguments.restart_events, arguments.observations)
+        first = first_start(folder, arguments.first_rows) if arguments.first_rows else None
         print(json.dumps({"flushes/s": flushes_per_second(folder), **rates, "restart": again}, indent=2))
     print()
     for rows, found in rates.items():
@@ -259,6 +271,8 @@ def main() -> None:
         )
         print(f"p99 {at16['p99 ratio']:.1f} times (to hold: 5)")
     print(f"SIGKILL to first answer, seconds:    {again['seconds (median)']:.2f} (to hold: 2)")
+    if first is not None:
+        print(f"First start, {arguments.first_rows:,} rows, seconds: {first:.1f} (to hold: 60)")
 
 
 if __name__ == "__main__":

@@ -60,7 +60,8 @@ def _serve(url: str, settings: dict[str, Any], port: int, log: str) -> None:
 class Service:
     """A running service. ``kill()`` is SIGKILL, ``stop()`` is SIGTERM, ``start()`` starts it again."""
 
-    def __init__(self, url: str, settings: dict[str, Any], folder: Path) -> None:
+    def __init__(self, url: str, settings: dict[str, Any], folder: Path, patience: float = 30.0) -> None:
+        self.patience = patience  # seconds for a start
         self.url, self.settings, self.port = url, settings, free_port()
         self.log = folder / f"service-{self.port}.log"
         store = open_store(url)
@@ -83,7 +84,7 @@ class Service:
         self.process.start()
         while wait and not self.ready():
             assert self.process.is_alive(), self.log.read_text()
-            assert time.monotonic() < started + 30.0, self.log.read_text()
+            assert time.monotonic() < started + self.patience, self.log.read_text()
             time.sleep(0.01)
         return time.monotonic() - started
 

@@ -82,8 +82,9 @@ class Batcher:
         self._asked, self._answered = self._asked + len(requests), 0
         for request in requests:
             request.future.add_done_callback(self._is_answered)  # type: ignore[arg-type]
-            try:
-                self._engine.submit(request)
-            except Exception as error:  # one of them must not keep the others waiting
+        try:
+            self._engine.submit_all(requests)
+        except Exception as error:  # nobody must be kept waiting
+            for request in requests:
                 if not request.future.done():
                     request.future.set_exception(error)

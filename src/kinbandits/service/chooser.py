@@ -49,11 +49,12 @@ def check(request: Decide, serving: Serving, n_features: int | None, max_candida
 def choose(requests: Sequence[Decide], ids: Sequence[str], serving: Serving) -> list[Body | Problem]:
     """The body of a decision event for each request, or why there is none."""
     groups: dict[Any, list[int]] = defaultdict(list)
-    schedule = callable(serving.policy.exploration)
+    begins, last = 0, None
     for i, request in enumerate(requests):
         rows = request.context if isinstance(request.context[0], list) else [request.context]
-        arms = None if request.arms is None else tuple(request.arms)
-        groups[(arms, len(rows), len(rows[0]), i if schedule else 0)].append(i)
+        alike = None if request.arms is None else tuple(request.arms), len(rows), len(rows[0])
+        begins, last = begins if alike == last else i, alike  # a schedule counts the decisions of one call
+        groups[alike, begins].append(i)
     bodies: list[Body | Problem] = [Problem(500, "internal", "not chosen")] * len(requests)
     for members in groups.values():
         try:

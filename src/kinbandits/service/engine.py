@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -21,7 +21,7 @@ from kinbandits.service.clock import SteadyClock
 from kinbandits.service.config import Settings
 from kinbandits.service.follower import Follower
 from kinbandits.service.learner import Learner, Serving, follow
-from kinbandits.service.problems import unavailable
+from kinbandits.service.problems import Problem, unavailable
 from kinbandits.service.requests import AnyFuture, Decide, Request, deliver
 from kinbandits.service.sequencer import Sequencer
 from kinbandits.service.shadow import Shadow, shadows_of
@@ -152,16 +152,25 @@ class Engine:
     # -- requests -------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> AnyFuture:
-        """Ask; the request's future is answered when the answer is on disk."""
-        if not self._accepting:
-            deliver([(request, unavailable("the service is not taking requests now"))])
-        elif isinstance(request, Decide) and (problem := self.sequencer.refusal(request)) is not None:
-            deliver([(request, problem)])
-        else:
-            self.sequencer.put(request)
-            if self.failure is not None:  # it failed in between
-                self.sequencer.drain(unavailable("the service has failed and is ending"))
+        """As `submit_all`, for one; its future."""
+        self.submit_all([request])
         return request.future
+
+    def submit_all(self, requests: Sequence[Request]) -> None:
+        """Ask; each request's future is answered when the answer is on disk."""
+        refused: list[tuple[Request, Problem]] = []
+        if not self._accepting:
+            refused = [(r, unavailable("the service is not taking requests now")) for r in requests]
+        else:
+            decides = (r for r in requests if isinstance(r, Decide))
+            refused = [(r, problem) for r in decides if (problem := self.sequencer.refusal(r)) is not None]
+        unfit = {request for request, _ in refused}
+        fit = [r for r in requests if r not in unfit]
+        if fit:
+            self.sequencer.put(fit)
+        deliver(refused)
+        if self.failure is not None:  # it failed in between
+            self.sequencer.drain(unavailable("the service has failed and is ending"))
 
     def ask(self, request: Request, timeout: float = 30.0) -> dict[str, Any]:
         """Ask and wait for the answer (for threads; the HTTP face awaits instead)."""

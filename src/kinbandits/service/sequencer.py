@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -34,11 +35,12 @@ class Sequencer:
         self._engine = engine
         self._store = engine.store
         self._settings = engine.settings.service
-        self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[Sequence[Request] | None] = queue.SimpleQueue()  # as they were handed in
         self.number = 0  # of this slot's last decision: the random state of the service
         self.n_features = self._settings.n_features
         self.last_error: str | None = None
         self._damaged = False
+        self._waiting, self._counting = 0, threading.Lock()
         self.next_sweep = 0.0
 
     def begin(self) -> None:
@@ -48,12 +50,17 @@ class Sequencer:
 
     @property
     def waiting(self) -> int:
-        """Requests in the queue."""
-        return self._requests.qsize()
+        """Requests that were handed in and are not taken up yet."""
+        return self._waiting
 
-    def put(self, request: Request) -> None:
-        """Hand in a request."""
-        self._requests.put(request)
+    def put(self, requests: Sequence[Request]) -> None:
+        """Hand in requests; together, since each time the other thread is woken up."""
+        self._count(len(requests))
+        self._requests.put(requests)
+
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self._waiting += more
 
     def stop(self) -> None:
         """End when all that was handed in is answered."""
@@ -63,20 +70,18 @@ class Sequencer:
         """Answer all that wait with a problem."""
         while True:
             try:
-                request = self._requests.get_nowait()
+                requests = self._requests.get_nowait()
             except queue.Empty:
                 return
-            if request is not None:
-                deliver([(request, problem)])
+            self._count(-len(requests or ()))
+            deliver([(request, problem) for request in requests or ()])
 
     def run(self) -> None:
         """The thread."""
         running = True
         while running:
-            batch = self._next_batch()
-            if batch and batch[-1] is None:
-                running = False
-            self._answer([r for r in batch if r is not None])
+            batch, running = self._next_batch()
+            self._answer(batch)
             self.sweep()
 
     def refusal(self, request: Decide) -> Problem | None:
@@ -87,15 +92,20 @@ class Sequencer:
             return problem
         return None
 
-    def _next_batch(self) -> list[Request | None]:
-        batch: list[Request | None] = []
+    def _next_batch(self) -> tuple[list[Request], bool]:
+        """All that wait, up to a limit, and whether there will be more."""
+        batch: list[Request] = []
         try:
-            batch.append(self._requests.get(timeout=self._sweep_interval))
-            while batch[-1] is not None and len(batch) < _MOST_AT_ONCE:
-                batch.append(self._requests.get_nowait())
+            found = self._requests.get(timeout=self._sweep_interval)
+            while found is not None:
+                batch.extend(found)
+                self._count(-len(found))
+                if len(batch) >= _MOST_AT_ONCE:
+                    return batch, True
+                found = self._requests.get_nowait()
         except queue.Empty:
-            pass
-        return batch
+            return batch, True
+        return batch, False
 
     def _answer(self, requests: Sequence[Request]) -> None:
         if not requests:
