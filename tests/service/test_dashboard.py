@@ -26,6 +26,7 @@ SETTINGS: dict[str, Any] = {
         "similarity": {"type": "Estimated", "length_scale": 0.4},
     },
     "service": {"reward_wait": 0.0},
+    "shadow": {"apart": {"similarity": {"type": "Independent"}, "ridge": 0.1}},
 }
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync"]
@@ -169,6 +170,38 @@ def test_it_is_live_and_explains_by_keyboard(browser: Any, service: Service) -> 
     visit.page.keyboard.press("Enter")
     assert visit.page.get_attribute("#pause", "aria-pressed") == "true"
     visit.picture("explained")
+    visit.close()
+
+
+@pytest.mark.slow
+def test_arms_and_tokens_are_managed_with_an_admin_token(browser: Any, service: Service) -> None:
+    """The session only reads: each change is sent with the token that was typed in. (Last: it adds an arm.)"""
+    visit = Visit(browser, service, viewport={"width": 1280, "height": 900})
+    visit.log_in()
+    page = visit.page
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.click("#manage summary")
+    page.fill("#admin", "kb_wrong")
+    page.click("#show-tokens button")
+    page.wait_for_selector("#managed.bad")
+    visit.complaints.clear()  # the browser's own line about a 401
+    page.fill("#admin", service.token)
+    page.fill("#token-name", "shop")
+    page.click("#add-token button")
+    page.wait_for_selector("text=shown this once: kb_")
+    page.click('button[aria-label="Revoke shop"]')
+    page.wait_for_selector("text=shop is revoked")
+    page.fill("#new-arm", "<b>new</b>")  # not a name: it would stand in a path
+    page.click("#add-arm button")
+    page.wait_for_selector("#managed.bad")
+    visit.complaints.clear()
+    page.fill("#new-arm", "brand new")
+    page.click("#add-arm button")
+    page.wait_for_selector("text=brand new is a candidate now", timeout=20_000)
+    page.fill("#old-arm", "brand new")
+    page.click("#retire-arm button")
+    page.wait_for_selector("text=brand new is retired", timeout=20_000)
+    visit.picture("managed")
     visit.close()
 
 

@@ -73,7 +73,7 @@ def create_app(engine: Engine, trusted_proxies: str = "127.0.0.1") -> Guard:
     add_tokens(app, engine, batcher, keyring)
     add_snapshots(app, engine, batcher)
     add_reading(app, engine, metrics)
-    add_pages(app, engine, keyring)
+    add_pages(app, engine, keyring, metrics)
     describe(app)
     return Guard(
         Shortcut(ProxyHeadersMiddleware(app, trusted_proxies), batcher, app, limits.named_features),  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -11,6 +12,7 @@ from prometheus_client.registry import Collector
 from kinbandits.service.engine import Engine
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+DECIDING = "POST /v1/decisions"
 _LATENCY = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -70,8 +72,8 @@ class Metrics:
             buckets=_LATENCY,
             registry=self.registry,
         )
-
         self._of: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+        self._recent: deque[float] = deque(maxlen=2000)  # seconds of the last decisions
 
     def observe(self, route: str, status: int, seconds: float) -> None:
         """A request was answered."""
@@ -81,6 +83,13 @@ class Metrics:
         requests, latency = found
         requests.inc()
         latency.observe(seconds)
+        if route == DECIDING and status == 200:
+            self._recent.append(seconds)
+
+    def latency(self) -> tuple[float, float] | None:
+        """Median and 99 % quantile of the last decisions, in seconds; None if there were none."""
+        found = sorted(self._recent.copy())
+        return (found[len(found) // 2], found[int(0.99 * len(found))]) if found else None
 
     def text(self) -> bytes:
         """In Prometheus' own format."""

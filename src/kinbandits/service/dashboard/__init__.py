@@ -28,6 +28,7 @@ from kinbandits.service.dashboard.working import working
 from kinbandits.service.engine import Engine
 from kinbandits.service.guard import COOKIE, root_of
 from kinbandits.service.messages import ID, ShadowState
+from kinbandits.service.metrics import Metrics
 from kinbandits.service.problems import Problem
 from kinbandits.service.routes.reading import shadow_states
 from kinbandits.service.state import DELAY_EDGES
@@ -52,9 +53,9 @@ _STATIC = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
-def add_pages(app: FastAPI, engine: Engine, keyring: Keyring) -> None:
+def add_pages(app: FastAPI, engine: Engine, keyring: Keyring, metrics: Metrics) -> None:
     """Add the pages to the service."""
-    pages = Pages(engine)
+    pages = Pages(engine, metrics)
 
     async def home(request: Request) -> Response:
         range_ = request.query_params.get("range", "")
@@ -111,8 +112,8 @@ def add_pages(app: FastAPI, engine: Engine, keyring: Keyring) -> None:
 class Pages:
     """Templates, filled with what the engine knows."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+        self.engine, self.metrics = engine, metrics
         self._jinja = Environment(
             loader=PackageLoader("kinbandits.service.dashboard"), autoescape=select_autoescape(default=True)
         )
@@ -125,11 +126,14 @@ class Pages:
     def home(self, range_: str = "", root: str = "") -> str:
         """The whole page, with all panels filled."""
         panels = {name: Markup(self.panel(name, range_, root)) for name in PANELS}
-        return self.render("home.html", panels=panels, root=root)
+        return self.render("home.html", panels=panels, root=root, arms=self.engine.serving.policy.active_arms)
 
     def panel(self, name: str, range_: str = "", root: str = "") -> str:
         """One panel; the first shows a range of time."""
-        shown = working(self.engine, range_) if name == "working" else getattr(self, f"_{name}")()
+        if name == "working":
+            shown = working(self.engine, range_) | {"latency": self.metrics.latency()}
+        else:
+            shown = getattr(self, f"_{name}")()
         return self.render(f"{name}.html", root=root, **shown)
 
     # -- what each panel shows ------------------------------------------------------------------
@@ -300,6 +304,8 @@ def _band(n: float, total: float, square: float) -> tuple[float | None, float | 
 def _verdict(shadow: ShadowState) -> str:
     if shadow.value is None or shadow.served is None:
         return "too early to say"
+    if shadow.warnings:
+        return "the log cannot tell, see below"
     if shadow.value.low > shadow.served.high:
         return "better than what is served"
     if shadow.value.high < shadow.served.low:
