@@ -11,6 +11,7 @@ import pytest
 from kinbandits.service.config import ServiceSettings, Settings
 from kinbandits.service.dashboard import Pages
 from kinbandits.service.engine import Engine
+from kinbandits.service.metrics import Metrics
 from kinbandits.service.requests import Decide, Reward
 from kinbandits.service.store import open_store
 
@@ -32,7 +33,7 @@ def panel(folder: Path, similarity: dict[str, Any] | None, rounds: int = 70, own
             kind = told["arm"] in "cd"
             engine.ask(Reward(told["id"], float(np.sin(2 * x[0] + 3 * kind))))
         assert engine.wait_for(engine.store.last_seq())
-        return Pages(engine).panel("choices")
+        return Pages(engine, Metrics(engine)).panel("choices")
     finally:
         engine.stop()
         store.close()

@@ -13,6 +13,7 @@ from kinbandits.service.config import Settings
 from kinbandits.service.dashboard import Pages
 from kinbandits.service.dashboard.working import verdict
 from kinbandits.service.engine import Engine
+from kinbandits.service.metrics import Metrics
 from kinbandits.service.requests import Decide, Reward
 from kinbandits.service.store import open_store
 from kinbandits.service.timeline import POINTS, RANGES, Bucket, Timeline
@@ -69,7 +70,7 @@ def test_the_panel(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "log.sqlite3"))
     engine = Engine(store, Settings(policy={"arms": ["good", "bad<script>", "x" * 60], "epsilon": 0.3}), clock)
     engine.start()
-    pages = Pages(engine)
+    pages = Pages(engine, Metrics(engine))
     assert "Too early" in pages.panel("working")
     rng = np.random.default_rng(0)
     for _ in range(250):
