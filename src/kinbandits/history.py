@@ -6,18 +6,19 @@ Notation
     contexts  (t, d)
     rewards   (t,)
     counts    (N,)    n_a, rows per arm
-    own_contexts_from
-              number of the first row from a round in which every candidate had a context of its own, or None
+    marks     since when candidates have contexts of their own
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from kinbandits._types import Indices, Matrix, Vector
+
+GIVEN = 2  # contexts of their own, and one arm that was given: what True (1) does not say
 
 
 def golden(size: int) -> Vector:
@@ -27,6 +28,27 @@ def golden(size: int) -> Vector:
     array([0.   , 0.618, 0.236, 0.854])
     """
     return np.asarray(np.arange(size) * ((5.0**0.5 - 1.0) / 2.0) % 1.0)
+
+
+class Marks(NamedTuple):
+    """Since which row candidates have contexts of their own, and since which of them arms were rivals."""
+
+    own: int | None = None
+    rivals: int | None = None
+
+    def grown(self, size: int, own_contexts: int) -> Marks:
+        """When rows come after ``size`` rows."""
+        own = size if own_contexts and self.own is None else self.own
+        return Marks(own, size if own_contexts and own_contexts != GIVEN and self.rivals is None else self.rivals)
+
+    def cut(self, rows: slice) -> Marks:
+        """When only these rows are left."""
+        left = [None if row is None or row >= rows.stop else max(0, row - int(rows.start)) for row in self]
+        return Marks(*left)
+
+    def anywhere(self) -> Marks:
+        """When rows are left of which it is not known where they were."""
+        return Marks(*(None if row is None else 0 for row in self))
 
 
 class History:
@@ -43,7 +65,7 @@ class History:
     def __init__(self, n_arms: int) -> None:
         self.n_arms = n_arms
         self.forgotten = 0  # rows that were learned and are no longer here
-        self.own_contexts_from: int | None = None
+        self.marks = Marks()
         self._size = 0
         self._arms: Indices = np.empty(0, dtype=np.intp)
         self._contexts: Matrix = np.empty((0, 0))
@@ -84,12 +106,21 @@ class History:
         """Columns of a context, once there is one."""
         return self._contexts.shape[1] if self._size else None
 
-    def append(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: bool = False) -> None:
-        """Add rows at the end; ``own_contexts`` if every candidate had a context of its own."""
+    @property
+    def own_contexts_from(self) -> int | None:
+        """The first row of a round in which every candidate had a context of its own."""
+        return self.marks.own
+
+    @property
+    def tasks_given(self) -> bool:
+        """Whether in all such rounds the arm was given, so that no arm was chosen before another."""
+        return self.marks.own is not None and self.marks.rivals is None
+
+    def append(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int = False) -> None:
+        """Add rows at the end; ``own_contexts`` if every candidate had its own (`GIVEN`: all of one arm)."""
         if not len(arms):
             return
-        if own_contexts and self.own_contexts_from is None:
-            self.own_contexts_from = self._size
+        self.marks = self.marks.grown(self._size, own_contexts)
         end = self._size + len(arms)
         if end > len(self._arms) or not self._size:
             self._grow(max(end, 2 * self._size, 64), contexts.shape[1])
@@ -110,12 +141,12 @@ class History:
     def truncate(self, size: int) -> None:
         """Forget the rows after the first ``size``."""
         self._size = min(self._size, size)
-        self.own_contexts_from = self._own_contexts_from(slice(0, self._size))
+        self.marks = self.marks.cut(slice(0, self._size))
 
     def head(self, size: int) -> History:
         """The first ``size`` rows, as a history of its own."""
         head = History.of(self.n_arms, self.arms[:size], self.contexts[:size], self.rewards[:size])
-        head.own_contexts_from = self._own_contexts_from(slice(0, size))
+        head.marks = self.marks.cut(slice(0, size))
         return head
 
     def recent(self, size: int) -> History:
@@ -125,7 +156,7 @@ class History:
         rows = slice(len(self) - size, len(self))
         recent = History.of(self.n_arms, self.arms[rows], self.contexts[rows], self.rewards[rows])
         recent.forgotten = self.forgotten + len(self) - size
-        recent.own_contexts_from = self._own_contexts_from(rows)
+        recent.marks = self.marks.cut(rows)
         return recent
 
     def sample(self, size: int, most: int) -> History:
@@ -138,14 +169,14 @@ class History:
             return self.head(size)
         sample = self.taken(np.flatnonzero(golden(size) < most / size))
         sample.forgotten = size - len(sample)
-        sample.own_contexts_from = None if self._own_contexts_from(slice(0, size)) is None else 0
+        sample.marks = self.marks.cut(slice(0, size)).anywhere()
         return sample
 
     def taken(self, rows: Indices) -> History:
         """These rows, in this order."""
         taken = History.of(self.n_arms, self.arms[rows], self.contexts[rows], self.rewards[rows])
         taken.forgotten = self.forgotten + len(self) - len(rows)
-        taken.own_contexts_from = None if self.own_contexts_from is None else 0
+        taken.marks = self.marks.anywhere()
         return taken
 
     def without_arm(self, arm: int) -> History:
@@ -156,22 +187,15 @@ class History:
             self.n_arms - 1, np.where(arms > arm, arms - 1, arms), self.contexts[keep], self.rewards[keep]
         )
         rest.forgotten = self.forgotten
-        if self.own_contexts_from is not None:
-            before = int(keep[: self.own_contexts_from].sum())
-            rest.own_contexts_from = before if before < len(rest) else None
+        places = [None if row is None else int(keep[:row].sum()) for row in self.marks]
+        rest.marks = Marks(*(None if row is None or row >= len(rest) else row for row in places))
         return rest
 
     def with_rewards(self, rewards: Vector) -> History:
         """The same rows with other rewards."""
         other = History.of(self.n_arms, self.arms, self.contexts, rewards)
-        other.own_contexts_from = self.own_contexts_from
+        other.marks = self.marks
         return other
-
-    def _own_contexts_from(self, rows: slice) -> int | None:
-        """``own_contexts_from`` when only these rows are left."""
-        if self.own_contexts_from is None or self.own_contexts_from >= rows.stop:
-            return None
-        return max(0, self.own_contexts_from - int(rows.start))
 
     def copy(self) -> History:
         """A copy that shares nothing."""

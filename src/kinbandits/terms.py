@@ -68,7 +68,7 @@ class Term(Value):
         if not len(history):  # no rows yet, hence no columns either
             return History(history.n_arms)
         selected = History.of(history.n_arms, history.arms, self.select(history.contexts), history.rewards)
-        selected.own_contexts_from = history.own_contexts_from
+        selected.marks = history.marks
         return selected
 
     def fitted(self, history: History) -> Term:
@@ -223,7 +223,7 @@ class TermsTracker:
             for term, view, tracker in zip(self._terms, self._views, self._trackers, strict=True):
                 if view is not h:
                     view.append(h.arms[start:], term.select(h.contexts[start:]), h.rewards[start:])
-                    view.own_contexts_from = h.own_contexts_from
+                    view.marks = h.marks
                 tracker.observe(start, squares if view is h else None)
         except BaseException:
             for tracker, state in zip(self._trackers, before, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -135,7 +135,10 @@ class LoggedRounds:
     def teach(self, policy: Policy) -> None:
         """Let a policy learn all rounds."""
         arms, contexts = self.arms(), self.played_contexts()
-        own = [np.ndim(context) == 2 and len(context) > 1 for context in self.contexts]
+        own: list[bool | Literal["task"]] = [
+            np.ndim(context) == 2 and len(context) > 1 and ("task" if len(set(names)) == 1 else True)
+            for context, names in zip(self.contexts, self.candidates, strict=True)
+        ]
         edges = [0, *(i for i in range(1, len(self)) if own[i] != own[i - 1]), len(self)]
         for first, last in itertools.pairwise(edges if len(self) else []):
             part = slice(first, last)

@@ -10,7 +10,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -300,12 +300,13 @@ class Policy(Parameters, ContextReader, ABC):
         contexts: ArrayLike,
         rewards: ArrayLike,
         *,
-        own_contexts: bool = False,
+        own_contexts: bool | Literal["task"] = False,
     ) -> None:
         """Learn logged rows: ``arms`` (n,) names, ``contexts`` (n, d), ``rewards`` (n,).
 
         ``own_contexts`` says that in their rounds every candidate had a context of its own, so that a row's context
-        tells nothing of the other arms; `Adaptive` wants to know.
+        tells nothing of the other arms; ``"task"``, that the arm was given besides (``choose(..., task=)``).
+        `Adaptive` wants to know.
 
         Example:
             >>> import kinbandits as kb
@@ -327,7 +328,9 @@ class Policy(Parameters, ContextReader, ABC):
         if len(rows) != len(names):
             raise InvalidInputError(f"contexts has {len(rows)} rows, but arms has {len(names)}")
         self._check_features(rows.shape[1])
-        note = "apart" if own_contexts else None
+        if own_contexts not in (False, True, "task"):
+            raise InvalidInputError(f'own_contexts must be False, True or "task", got {own_contexts!r}')
+        note = "task" if own_contexts == "task" else "apart" if own_contexts else None
         self._learn(self._arm_indices(names), rows, values, [note] * len(names))
         self.feature_names = self.feature_names or found
         self._version += 1

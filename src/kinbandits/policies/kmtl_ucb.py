@@ -16,7 +16,7 @@ from kinbandits._renamed import told_new_spelling
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
-from kinbandits.history import History
+from kinbandits.history import GIVEN, History
 from kinbandits.memory import Memory, as_memory
 from kinbandits.noise import LearnedRidge, Noise
 from kinbandits.policies.arms import listed
@@ -143,7 +143,7 @@ class KMTLUCB(RegressionPolicy):
         self._scale = RewardScale() if self.rewards is None else self.rewards.scale()
         learns = isinstance(self.ridge, LearnedRidge) or isinstance(self.rewards, Standardized)
         self._noise = Noise.of(self.ridge) if learns else None
-        self._own_contexts = False  # whether candidates have had contexts of their own
+        self._own_contexts = 0  # whether candidates have had contexts of their own; `GIVEN`: always for one arm
         self._start(self.terms, History(self.n_arms))
 
     def _can_learn_similarity(self) -> bool:
@@ -212,7 +212,8 @@ class KMTLUCB(RegressionPolicy):
         return {"fitted": spec(self.regression.settings.terms), **scale, **noise, **data}, arrays
 
     def _relearn(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]], value: Callable[[Any], Any]) -> None:
-        self._own_contexts = data.get("apart") is not None
+        if data.get("apart") is not None:
+            self._own_contexts = GIVEN if data.get("rivals", 0) is None else 1
         if self._noise is not None and "noise" in data:
             self._noise = self._noise.restored(data["noise"])
         settings = self._settings(value(data["fitted"]))
@@ -285,7 +286,7 @@ class KMTLUCB(RegressionPolicy):
             raise InvalidTypeError(
                 "a frozen policy does not learn; teach the one it came from and freeze that again"
             )
-        own_contexts = notes.count(None) < len(notes)  # see `_leaders`
+        own_contexts = 1 if "apart" in notes else GIVEN if "task" in notes else 0  # see `_leaders`
         if self.rewards is not None:
             arms, contexts, rewards = self.rewards.rows(arms, contexts, rewards, self.n_arms)
         known = self._scale, self._noise, self._own_contexts
@@ -298,12 +299,13 @@ class KMTLUCB(RegressionPolicy):
         if self._engine == "auto":
             self.regression = changed_over(self.regression)
 
-    def _learned_anew(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: bool) -> bool:
+    def _learned_anew(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int) -> bool:
         """Whether these rows changed what all rows are seen by, so that all were learned again, these too."""
         n, more = self.regression.n_observations, len(arms)
         scale = self._scale.grown(rewards)
         noise = self._noise
-        first = own_contexts and not self._own_contexts
+        kind = 1 if 1 in (own_contexts, self._own_contexts) else own_contexts or self._own_contexts
+        first = kind != self._own_contexts
         learns = noise is not None and noise.due(n, rewards)
         moved = first or not scale.same_scale(self._scale)
         refits = self.terms.refits(n, n + more)
@@ -330,7 +332,7 @@ class KMTLUCB(RegressionPolicy):
             moved = moved or noise.ridge != self._noise.ridge or not scale.same_scale(self._scale)
         fitted = self.terms.fitted(grown) if refits or moved else self.regression.settings.terms
         moved = moved or not fitted.same_kernels(self.regression.settings.terms)
-        self._scale, self._noise, self._own_contexts = scale, noise, self._own_contexts or own_contexts
+        self._scale, self._noise, self._own_contexts = scale, noise, kind
         if moved:
             grown = grown.with_rewards(scale.learned(own))
             if self.memory is not None and self.memory.rows is not None:
@@ -350,7 +352,10 @@ class KMTLUCB(RegressionPolicy):
         if not rounds:
             return np.zeros(query.shape, dtype=bool), None
         leaders = self._rule.leaders(Answer(self.regression, query, self._scale), exploration, tolerance)
-        return leaders, ["apart"] * rounds if own else None  # candidates had contexts of their own
+        if not own:
+            return leaders, None
+        given = bool((query.arms == query.arms[0]).all())
+        return leaders, ["task" if given else "apart"] * rounds  # candidates had contexts of their own
 
     def _predict(self, query: Query) -> Prediction:
         mean, width = self.regression.predict(query)

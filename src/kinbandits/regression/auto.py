@@ -100,7 +100,7 @@ class AutoRegression(ExactRegression):
                 return
         super()._build()
 
-    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: bool = False) -> None:
+    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int = False) -> None:
         """Learn rows. If that fails, the regression is as it was before."""
         self._stays |= self.ready is not None
         if not self._stays and self._hurried(len(arms)):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from kinbandits._types import Indices, Mask, Matrix, Vector
-from kinbandits.history import History
+from kinbandits.history import History, Marks
 from kinbandits.memory import Memory
 from kinbandits.regression.linalg import factor
 from kinbandits.similarity import SimilarityChoice, Weighting
@@ -194,13 +194,19 @@ class Regression(ABC):
         """What was learned, as JSON data and arrays."""
         h = self.history
         arrays = {"arms": h.arms.astype(np.int64), "contexts": h.contexts, "rewards": h.rewards}
-        return {"n_arms": h.n_arms, "forgotten": h.forgotten, "apart": h.own_contexts_from}, arrays
+        return {
+            "n_arms": h.n_arms,
+            "forgotten": h.forgotten,
+            "apart": h.marks.own,
+            "rivals": h.marks.rivals,
+        }, arrays
 
     def restored(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """This engine with these settings, and what `to_data` gave learned."""
         rows = arrays["arms"].astype(np.intp), arrays["contexts"], arrays["rewards"]
         history = History.of(data["n_arms"], *rows)
-        history.forgotten, history.own_contexts_from = data.get("forgotten", 0), data.get("apart")
+        apart = data.get("apart")
+        history.forgotten, history.marks = data.get("forgotten", 0), Marks(apart, data.get("rivals", apart))
         return self._restored(history, data, arrays)
 
     def _restored(self, history: History, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
@@ -208,7 +214,7 @@ class Regression(ABC):
 
     # -- common to all --------------------------------------------------------------------------
 
-    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: bool = False) -> None:
+    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int = False) -> None:
         """Learn from rows. If that fails, the regression is as it was before.
 
         ``own_contexts`` says that in their rounds every candidate had a context of its own.
@@ -226,9 +232,7 @@ class Regression(ABC):
             self._build()  # always right, whatever was done until then
             raise
 
-    def _learn_window(
-        self, size: int, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: bool
-    ) -> None:
+    def _learn_window(self, size: int, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int) -> None:
         """The same where only the last ``size`` rows are remembered, and some must leave."""
         before = self.history
         grown = before.copy()

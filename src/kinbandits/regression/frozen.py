@@ -256,7 +256,7 @@ class FrozenRegression(Regression):
     def _absorb(self, start: int) -> NoReturn:
         raise InvalidTypeError("a frozen policy does not learn; teach the one it came from and freeze that again")
 
-    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: bool = False) -> NoReturn:
+    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int = False) -> NoReturn:
         """Refused."""
         self._absorb(0)
 

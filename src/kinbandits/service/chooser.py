@@ -135,7 +135,7 @@ def learned_row(body: Body) -> Body:
     if "propensity" in body and "candidates" in body:  # what it says of a uniform choice: see `timeline`
         row["uniform"] = 1.0 / (len(body["candidates"]) * body["propensity"])
     apart = isinstance(body["context"][0], list) and len(body["context"]) > 1
-    return {**row, "own_contexts": True} if apart else row
+    return {**row, "own_contexts": "task" if len(set(body.get("candidates", ()))) == 1 else True} if apart else row
 
 
 def explain_record(record: Record, policy: KMTLUCB) -> Explanation | None:

@@ -93,7 +93,7 @@ class Learner:
                 reward = self.edits.reward(event)
                 if reward is not None:
                     body = event.body
-                    own = bool(body.get("own_contexts"))
+                    own = body.get("own_contexts", False)
                     self._rows.append(Row(event.seq, body["arm"], body["context"], reward, own))
                 if len(self._rows) >= (_MOST_HELD if bulk else _TOGETHER):
                     changed |= self._learn_all()

@@ -8,6 +8,7 @@ decides, and an average over how alike arms may be loses little wherever the tru
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -26,6 +27,7 @@ from kinbandits.similarity.stepwise import SimilarityChoice, Stepwise
 Key = tuple[float, float | None]  # mu, scale
 ALONE: Key = (0.0, None)
 COMMON = 0.0  # the scale at which all arms are alike
+NEARLY_ONE = 0.97  # the largest mu, where a task is given
 LEVEL = 1.0  # prior variance of a common level, in units of the signal's
 UNLIKELY = 8.0  # nats behind Independent at which a candidate no longer counts in an average
 BEHIND = 1.0  # nats behind Independent on part of the rows at which a candidate is given up; leads grow with rows
@@ -45,10 +47,14 @@ class Adaptive(Stepwise):
     of those that pass, the likeliest. Otherwise arms are independent, exactly, at no cost but that of the choice.
     It is made anew each time the history has grown by 30 %, from at most 800 rows (see `stepwise`).
 
-    That is the rule where all arms see one context. As soon as rows come from rounds in which every candidate had a
-    context of its own, the choice is an average instead: of mu = 0, of one function in common,
-    (1 - mu) I + mu 1 1', and of the candidates above, each weighted by its posterior probability (all mu equally
-    likely before; a common level of all rewards speaks for none).
+    That is the rule where all arms see one context and nothing describes them. Otherwise the choice is an average,
+    each candidate weighted by its posterior probability:
+
+    * Contexts are the candidates' own: of mu = 0, of one function in common, (1 - mu) I + mu 1 1', and of the base.
+      A common level of all rewards speaks for none. Where a task is given (``choose(candidates, task=)``) the
+      average is in force from the first row on, and much in common is likelier before than little; where arms are
+      rivals the first choice is made at ``first`` rows, and every mu is as likely as any other.
+    * The base describes the arms (`Known` with descriptors): of mu = 0 and the base, from the first row on.
 
     Args:
         base: where the similarity comes from. For `Estimated`, ``scales`` take the place of its length scale:
@@ -115,6 +121,37 @@ class Adaptive(Stepwise):
     def without_arm(self, arm: int) -> Similarity:
         return self.replace(base=self.base.without_arm(arm))
 
+    def averages(self, history: History) -> bool:
+        """Whether the similarity is an average: contexts are the candidates' own, or arms are described."""
+        return history.own_contexts_from is not None or self.base.describes_arms
+
+    def at_first(self, history: History) -> Matrix:
+        """Independent; what is likely before any row has spoken where a task is given or arms are described.
+
+        Where arms with contexts of their own are rivals, one that seems to be like the others is not tried for
+        long: there the first rows are played apart.
+        """
+        alone = np.eye(history.n_arms)
+        shared = [np.ones_like(alone)] if history.tasks_given else []
+        if self.base.describes_arms:
+            shared += [K for _, K in self.base.scaled(history, self.scales, None)]
+        if not shared:
+            return alone
+        prior = self._prior(history)
+        mu = sum(mu * weight for mu, weight in prior.items()) / sum(prior.values())
+        return np.asarray((1.0 - mu) * alone + mu * np.mean(shared, axis=0))
+
+    def _prior(self, history: History) -> dict[float, float]:
+        """How likely each mu is before, but for a factor.
+
+        Where a task is given 1 / sqrt(1 - mu), with one more that is nearly 1: real tasks have more in common than
+        not, and those that have nothing show it soon. Else all are equally likely.
+        """
+        if not history.tasks_given:
+            return dict.fromkeys((0.0, *self.mus), 1.0)
+        mus = sorted({0.0, *self.mus, NEARLY_ONE})
+        return {mu: (1.0 - min(mu, NEARLY_ONE)) ** -0.5 for mu in mus}
+
     def choosing(self, history: History, complete: bool = False) -> Work[SimilarityChoice]:
         """The choice from all of these rows, with the evidence.
 
@@ -124,7 +161,7 @@ class Adaptive(Stepwise):
         regressor, guard = self.regressor, self.guard
         problem = yield from FitData.building(history, regressor.context_kernel, regressor.weighting)
         matrices = yield from self._matrices(problem)
-        if history.own_contexts_from is not None:
+        if self.averages(history):
             return (yield from self._averaged(problem, matrices, np.inf if complete else UNLIKELY))
         candidates = {key: (K, regressor.ridge) for key, K in matrices.items()}
         judged = yield from race(problem, candidates, ALONE, np.inf if complete else BEHIND)
@@ -165,18 +202,23 @@ class Adaptive(Stepwise):
 
     def _averaged(self, problem: FitData, matrices: dict[Key, Matrix], behind: float) -> Work[SimilarityChoice]:
         """The posterior mean of the matrix over the candidates and arms with one function in common."""
-        n = problem.history.n_arms
-        everyone = matrices | {(mu, COMMON): (1.0 - mu) * np.eye(n) + mu for mu in self.mus}
+        n, prior, everyone = problem.history.n_arms, self._prior(problem.history), dict(matrices)
+        own_contexts = problem.history.own_contexts_from is not None
+        if own_contexts:
+            everyone |= {(mu, COMMON): (1.0 - mu) * np.eye(n) + mu for mu in prior if mu}
+        kinds = Counter((mu, scale == COMMON) for mu, scale in everyone)  # one function for all, or the base
+        for mu, alike in list(kinds):
+            kinds[mu, alike] *= 1 + ((mu, not alike) in kinds)  # are equally likely, and so are its scales
         candidates = {key: (K, self.regressor.ridge) for key, K in everyone.items()}
         judged = yield from race(problem, candidates, ALONE, behind, constant=LEVEL)
-        each = len(everyone) - 1  # candidates that share, a mu as likely as any other and as mu = 0
-        prior = {key: len(self.mus) / each if key[0] else 1.0 for key in judged}
         leads = np.array([found.lead for found in judged.values()])
-        weights = np.array(list(prior.values())) * np.exp(leads - leads.max())
+        before = np.array([prior[mu] / kinds[mu, scale == COMMON] for mu, scale in judged])
+        weights = before * np.exp(leads - leads.max())
         weights /= weights.sum()
         pairs = list(zip(judged, weights.tolist(), strict=True))
         mu = sum(key[0] * weight for key, weight in pairs)
         common = sum(key[0] * weight for key, weight in pairs if key[1] == COMMON)
+        of_which = f", of which {common:.2f} is one function for all arms"
         own = judged[ALONE].fit.log_likelihood
         return SimilarityChoice(
             rows=len(problem) + problem.history.forgotten,
@@ -186,7 +228,7 @@ class Adaptive(Stepwise):
                 Evidence(*key, own + judged[key].lead, None, None, judged[key].fit.rows, weight)
                 for key, weight in pairs
             ),
-            reason=f"averaged: mu is {mu:.2f}, of which {common:.2f} is one function for all arms",
+            reason=f"averaged: mu is {mu:.2f}{of_which if own_contexts else ''}",
             matrix=np.einsum("c,cab->ab", weights, np.array([everyone[key] for key in judged])),
         )
 

@@ -30,7 +30,7 @@ from kinbandits.history import History
 from kinbandits.similarity.base import Judging, Tracker
 from kinbandits.similarity.evidence import Evidence, Work, finished
 
-RULE = 4  # of choosing; a choice saved under another is made again
+RULE = 5  # of choosing; a choice saved under another is made again
 SAMPLE = 800  # rows that a choice is made from, at most
 _FITS = 12  # the work of a choice at its worst, in cubes of the number of rows
 
@@ -139,7 +139,11 @@ class Stepwise(Judging):
     def matrix(self, history: History) -> Matrix:
         """As chosen at the milestone in force."""
         n = self.in_force(len(history))
-        return self.choice(history.sample(n, SAMPLE)).matrix if n else np.eye(history.n_arms)
+        return self.choice(history.sample(n, SAMPLE)).matrix if n else self.at_first(history)
+
+    def at_first(self, history: History) -> Matrix:
+        """Before the first choice."""
+        return np.eye(history.n_arms)
 
     @abstractmethod
     def choosing(self, history: History) -> Work[SimilarityChoice]:
@@ -204,7 +208,7 @@ class StepTracker(Tracker):
         super().__init__(similarity, history)
         self._stepwise = similarity
         self._milestone = 0
-        self._chosen: Matrix = np.eye(history.n_arms)
+        self._chosen: Matrix = similarity.at_first(history)
         self._job: _Job | None = None
         self._rows = self._next = 0  # rows seen; rows at which the next choice begins or takes force
         self.choices: tuple[SimilarityChoice, ...] = ()
@@ -235,7 +239,7 @@ class StepTracker(Tracker):
         if start < before:  # the history was cut back
             self._next = 0
             if start < self._milestone:
-                self._milestone, self._chosen = 0, np.eye(self._history.n_arms)
+                self._milestone, self._chosen = 0, self._stepwise.at_first(self._history)
             if self._job is not None and start < self._job.n:
                 self._job = None
         if rows < self._next and (self._job is None or self._job.choice is not None):

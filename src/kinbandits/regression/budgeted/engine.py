@@ -78,7 +78,7 @@ class BudgetedRegression(Regression):
         """As of the last refresh."""
         return self._K_arms if self.model is None else self.model.points.K_arms
 
-    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: bool = False) -> None:
+    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int = False) -> None:
         """Learn rows, one after the other. If a kernel fails, the regression is as it was before."""
         if len(arms) == 1:  # changes nothing before all its kernel values are there
             if self.n_observations + 1 >= self._next_check:
