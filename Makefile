@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: demo test test-quick test-kernels test-oldest test-pythons test-package lint types imports bench bench-service paper compare soak soak-service browser docs clean help
+.PHONY: demo test test-quick test-kernels test-oldest test-pythons test-package lint types imports bench bench-service paper compare soak soak-service browser docs readme clean help
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -96,6 +96,10 @@ browser:  ## Chromium for the browser tests, from apt, where it is missing and w
 docs: $(STAMP)  ## the documentation, in docs/_build/html
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[docs]'
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
+
+readme: $(STAMP)  ## figure, numbers and table of the README, from what commands print (a minute; the dashboard needs Chromium)
+	$(BIN)/python tools/readme.py
+	-$(BIN)/python tools/readme.py --dashboard
 
 clean:  ## remove everything that make made
 	rm -rf $(VENV) .venvs build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

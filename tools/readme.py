@@ -1,0 +1,126 @@
+"""Writes what the README shows: its figure, its numbers and its table. ``make readme`` runs it.
+
+    python tools/readme.py                plays the shop (half a minute): docs/images/shop.png, docs/readme.json and
+                                          the part of README.md between the marks
+    python tools/readme.py --text         only the text, from docs/readme.json, docs/comparison.md, docs/budgeted.md
+
+    python tools/readme.py --dashboard    only the picture of the dashboard (a minute; needs Chromium)
+
+`tests/test_readme.py` compares the README with `text`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+START, END = "<!-- numbers: made by `make readme` -->\n", "<!-- end of numbers -->"
+PROBLEMS = ("Digits", "Segment", "Pendigits", "Letter")
+METHODS = {
+    "kinbandits default": "**kinbandits**, nothing set",
+    "contextualbandits LinUCB": "Lin-UCB (contextualbandits)",
+    "bayesianbandits UCB": "bayesianbandits, UCB",
+    "Vowpal Wabbit": "Vowpal Wabbit, SquareCB",
+}
+
+
+def play() -> None:
+    """The demo's story as a figure and a file of numbers."""
+    from kinbandits.plotting import save_figure
+    from kinbandits.report.story import tell
+
+    story = tell(progress=True)
+    save_figure(story.comparison.plot(), ROOT / "docs" / "images" / "shop", ["png"])
+    found = {
+        s.method: {"clicks": round(story._clicks(s.method)), "regret": round(s.mean)}
+        for s in story.comparison.summaries
+    }
+    (ROOT / "docs" / "readme.json").write_text(json.dumps(found, indent=2) + "\n")
+
+
+def dashboard(seconds: float = 45.0) -> None:
+    """The lower part of the dashboard of ``kinbandits serve --demo``, as Chromium shows it."""
+    from matplotlib import image
+
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert browser, "no Chromium: make browser"
+    command = [sys.executable, "-u", "-m", "kinbandits", "serve", "--demo", "--port", "8791"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as service:
+        try:
+            assert service.stdout is not None
+            link = next(line.strip() for line in service.stdout if "/login#" in line)
+            time.sleep(seconds)
+            with tempfile.TemporaryDirectory() as folder:
+                shot = Path(folder) / "shot.png"
+                size = ("--window-size=1200,1700", "--virtual-time-budget=8000", "--hide-scrollbars")
+                subprocess.run(
+                    [browser, "--headless", "--no-sandbox", *size, f"--screenshot={shot}", link], check=True
+                )
+                image.imsave(ROOT / "docs" / "images" / "dashboard.png", image.imread(shot)[538:1400])
+        finally:
+            service.terminate()
+
+
+def text() -> str:
+    """The part of the README between the marks, from files that commands have written."""
+    shop = json.loads((ROOT / "docs" / "readme.json").read_text())
+    know, alone, linear = (shop[m]["clicks"] for m in ("with descriptors", "independent arms", "Lin-UCB"))
+    many = (ROOT / "docs" / "budgeted.md").read_text()
+    line = next(row for row in many.splitlines() if row.startswith("| 1,000 arms with hidden descriptors"))
+    kin, lone, lin = (
+        int(re.search(rf"{name}[^;|]*: [\d ,]+/ [\d ,]+/ ([\d,]+)", line)[1].replace(",", ""))  # type: ignore[index]
+        for name in ("known descriptors", "independent", "LinUCB")
+    )
+    page = (ROOT / "docs" / "comparison.md").read_text()
+    digits = re.search(r"kinbandits default: ([\d.]+) against ([\d.]+) of the best peer \((.+?)\)", page)
+    assert digits is not None
+    lines = [
+        "| | ours | without kin | printed by |",
+        "|---|---|---|---|",
+        f"| clicks in a shop of 120 items, half of them new | **{know}** "
+        f"| {alone} each item alone, {linear} Lin-UCB | `make demo` |",
+        f"| regret with 1,000 described arms, 20,000 rounds | **{kin:,}** "
+        f"| {lone:,} each arm alone, {lin:,} Lin-UCB | `python benchmarks/budgeted.py arms` |",
+        f"| regret on Digits, nothing set | **{float(digits[1]):.0f}** "
+        f"| {float(digits[2]):.0f} {digits[3]}, the best tuned rival | `make compare` |",
+        "",
+        "Regret of the same streams, peers tuned in their favour, ours with nothing set "
+        "([all of it](https://github.com/kinbandits/kinbandits/blob/main/docs/comparison.md)):",
+        "",
+        f"| | {' | '.join(PROBLEMS)} |",
+        f"|---|{'---|' * len(PROBLEMS)}",
+        *(
+            f"| {shown} | {' | '.join(regret(page, p, name) for p in PROBLEMS)} |"
+            for name, shown in METHODS.items()
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def regret(page: str, problem: str, method: str) -> str:
+    """The mean regret of a method in the table of a problem."""
+    section = page.partition(f"\n## {problem}\n")[2].partition("\n## ")[0]
+    row = re.search(rf"^\| {re.escape(method)} \|[^|]*\| ([\d.,]+) ", section, flags=re.MULTILINE)
+    return "-" if row is None else f"{float(row[1].replace(',', '')):,.0f}"
+
+
+def written(readme: str) -> str:
+    """The README with that part as it should be."""
+    before, _, rest = readme.partition(START)
+    return before + START + text() + END + rest.partition(END)[2]
+
+
+if __name__ == "__main__":
+    if "--dashboard" in sys.argv:
+        dashboard()
+    elif "--text" not in sys.argv:
+        play()
+    path = ROOT / "README.md"
+    path.write_text(written(path.read_text()))
