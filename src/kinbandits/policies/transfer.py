@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kinbandits._work import finished
 from kinbandits.errors import InvalidInputError, TransferWarning
 from kinbandits.regression import Regression
 from kinbandits.similarity import (
@@ -18,7 +19,6 @@ from kinbandits.similarity import (
     Settled,
     SimilarityChoice,
     Stepwise,
-    finished,
     takes_force,
 )
 

@@ -17,7 +17,7 @@ from kinbandits.similarity.base import ArmInfo, Judging, Regressor, Similarity, 
 from kinbandits.similarity.clusters import Clustered, block_graph, macro_graph
 from kinbandits.similarity.counts import CountOnly
 from kinbandits.similarity.estimated import Estimated, embedding_distances, nearest_similarity
-from kinbandits.similarity.evidence import Evidence, FitData, finished
+from kinbandits.similarity.evidence import Evidence, FitData
 from kinbandits.similarity.given import Graph, Independent, Known, Mixed, Pooled, Settled, check_psd
 from kinbandits.similarity.stepwise import RULE, SAMPLE, SimilarityChoice, StepTracker, Stepwise, takes_force
 
@@ -48,7 +48,6 @@ __all__ = [
     "block_graph",
     "check_psd",
     "embedding_distances",
-    "finished",
     "macro_graph",
     "nearest_similarity",
     "takes_force",

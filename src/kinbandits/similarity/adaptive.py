@@ -16,12 +16,13 @@ import numpy as np
 
 from kinbandits._types import Matrix
 from kinbandits._value import positive, real
+from kinbandits._work import Work, finished
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.kernels import Kernel
 from kinbandits.similarity.base import ArmInfo, Similarity, Weighting
 from kinbandits.similarity.estimated import Estimated
-from kinbandits.similarity.evidence import Evidence, FitData, Work, finished, race
+from kinbandits.similarity.evidence import Evidence, FitData, race
 from kinbandits.similarity.stepwise import SimilarityChoice, Stepwise
 
 Key = tuple[float, float | None]  # mu, scale

@@ -15,13 +15,12 @@ Decision score: leave each row out; where its own arm would have been chosen, co
 It takes the row's context as that of all arms. Fit alone is not enough: where one arm of N pays, arms look alike in
 the contexts where they were played, and a similarity that says so fits well but makes them tie.
 
-Large work is done in slices: a `Work` is a generator that yields the cost of what it has just done (in
-multiplications, roughly) and returns its result, so that a policy can spread it over many updates.
+Large work is done in slices (`Work`), so that a policy can spread it over many updates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -30,13 +29,12 @@ import numpy as np
 from scipy.linalg import cholesky, lapack
 
 from kinbandits._types import Matrix, Vector
+from kinbandits._work import Work, finished
 from kinbandits.history import History, golden
 from kinbandits.kernels import Kernel
 from kinbandits.similarity.base import Weighting
 
-T = TypeVar("T")
 Key = TypeVar("Key", bound=Hashable)
-Work = Generator[float, None, T]
 
 _BLOCK = 128  # rows of context-kernel values in a slice, where the kernel must be called
 _HEATS = (0.25, 0.5)  # shares of the rows on which candidates are judged before all of them are
@@ -234,16 +232,6 @@ def context_gram(kernel: Kernel, X: Matrix) -> Work[Matrix]:
         K[:low, low:high] = K[low:high, :low].T
         yield (high - low) * high * (10 * d + 50)
     return np.asarray(K)
-
-
-def finished(work: Work[T]) -> T:
-    """What a piece of work returns, all of it done now."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def _difference(one: float, other: float) -> float:

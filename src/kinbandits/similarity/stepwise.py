@@ -25,10 +25,11 @@ import numpy as np
 
 from kinbandits._types import Matrix
 from kinbandits._value import real
+from kinbandits._work import Work, finished
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.similarity.base import Judging, Tracker
-from kinbandits.similarity.evidence import Evidence, Work, finished
+from kinbandits.similarity.evidence import Evidence
 
 RULE = 5  # of choosing; a choice saved under another is made again
 SAMPLE = 800  # rows that a choice is made from, at most

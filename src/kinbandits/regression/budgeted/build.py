@@ -14,12 +14,13 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from kinbandits._types import Indices, Matrix, Vector
+from kinbandits._work import Work
 from kinbandits.history import History
 from kinbandits.regression.base import RegressionSettings
 from kinbandits.regression.budgeted.layout import changing
 from kinbandits.regression.budgeted.model import Model
 from kinbandits.regression.budgeted.newcomers import NOVEL
-from kinbandits.regression.budgeted.slices import PIECE, VALUE, Pieces, posterior_inverses
+from kinbandits.regression.budgeted.slices import PIECE, VALUE, posterior_inverses
 from kinbandits.regression.budgeted.sums import Rows
 
 _SEED = 20171204  # the same for every policy, so that a policy's decisions repeat
@@ -27,7 +28,7 @@ _PROPOSALS = 32
 _EXACT_EMBEDDINGS = 8192  # rows up to which embeddings are exact
 
 
-def built(model: Model, arms: Indices, contexts: Matrix, rewards: Vector) -> Pieces[Model]:
+def built(model: Model, arms: Indices, contexts: Matrix, rewards: Vector) -> Work[Model]:
     """The model, which must be new, taught these rows."""
     tally, recent, points = model.tally, model.recent, model.points
     memory = model.settings.memory
@@ -62,7 +63,7 @@ def built(model: Model, arms: Indices, contexts: Matrix, rewards: Vector) -> Pie
     return model
 
 
-def _followed(model: Model, arms: Indices, contexts: Matrix) -> Pieces[None]:
+def _followed(model: Model, arms: Indices, contexts: Matrix) -> Work[None]:
     """Similarities that change with the data have seen these rows."""
     exact = len(arms) <= _EXACT_EMBEDDINGS
     for term, follower in zip(model.settings.terms, model.followers, strict=True):
@@ -76,7 +77,7 @@ def _followed(model: Model, arms: Indices, contexts: Matrix) -> Pieces[None]:
             follower.let_go()
 
 
-def draw_points(settings: RegressionSettings, K_arms: list[Matrix], rows: History, least: float) -> Pieces[Indices]:
+def draw_points(settings: RegressionSettings, K_arms: list[Matrix], rows: History, least: float) -> Work[Indices]:
     """Which of the rows are to be points: as many as the budget, while one has a residual above ``least``."""
     terms, arms, X, most = settings.terms, rows.arms, rows.contexts, settings.budget
     rng = np.random.default_rng(_SEED)  # F below: K = F F' + what the points do not see

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinbandits._types import Indices, Matrix, Vector
+from kinbandits._work import finished
 from kinbandits.history import History
 from kinbandits.regression.base import Query, Regression, RegressionSettings
 from kinbandits.regression.budgeted import saved
@@ -22,7 +23,6 @@ from kinbandits.regression.budgeted.build import built
 from kinbandits.regression.budgeted.by_arm import ByArm
 from kinbandits.regression.budgeted.model import Model
 from kinbandits.regression.budgeted.report import budget_report, warn_if_small
-from kinbandits.regression.budgeted.slices import finished
 from kinbandits.regression.linalg import low_rank_forms, low_rank_root
 from kinbandits.terms import TermsTracker
 

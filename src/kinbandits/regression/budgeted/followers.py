@@ -39,6 +39,10 @@ class FixedFollower:
     def __init__(self, similarity: Similarity, n_arms: int) -> None:
         self._matrix = similarity.matrix(History(n_arms))
 
+    def moves(self, counts: Indices) -> bool:
+        """Whether the matrix may be another than when it was last asked for."""
+        return False
+
     def prepare(self, context: Vector, arms: Indices, contexts: Matrix) -> Matrix | None:
         """What a new row needs, given the rows kept, before anything changes."""
         return None
@@ -76,6 +80,10 @@ class KeptFollower(FixedFollower):
     def __init__(self, similarity: Similarity) -> None:
         self._similarity = similarity
 
+    def moves(self, counts: Indices) -> bool:
+        """With every row."""
+        return True
+
     def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
         """From its definition, on the rows kept."""
         return self._similarity.matrix(kept())
@@ -89,6 +97,10 @@ class StepFollower(KeptFollower):
         self._stepwise = similarity
         self._milestone = 0
         self._matrix = np.eye(n_arms)
+
+    def moves(self, counts: Indices) -> bool:
+        """At milestones."""
+        return self._stepwise.milestone(int(counts.sum())) != self._milestone
 
     def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
         """The matrix in force."""
@@ -117,6 +129,10 @@ class EmbeddingFollower(FixedFollower):
         self._Psi = np.zeros((n_arms, self.features.size))
         self._G: Matrix | None = np.zeros((n_arms, n_arms))  # exact sums, while all rows are kept
         self._Delta = np.zeros((n_arms, n_arms))
+
+    def moves(self, counts: Indices) -> bool:
+        """With every row."""
+        return True
 
     def prepare(self, context: Vector, arms: Indices, contexts: Matrix) -> Matrix:
         """The features of a new row, then (while all rows are kept) its kernel sums with each arm."""

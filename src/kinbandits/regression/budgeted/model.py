@@ -27,7 +27,7 @@ import numpy as np
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.regression.base import RegressionSettings
 from kinbandits.regression.budgeted.followers import FixedFollower, make_follower
-from kinbandits.regression.budgeted.layout import changing, is_joint
+from kinbandits.regression.budgeted.layout import is_joint
 from kinbandits.regression.budgeted.newcomers import NOVEL, newcomers
 from kinbandits.regression.budgeted.points import Points
 from kinbandits.regression.budgeted.posterior import LATE, Posterior
@@ -182,6 +182,8 @@ class Model:
 
     def _notes(self, context: Vector, start: int) -> list[Matrix | None]:
         """What the followers need of a row, against the rows kept from ``start`` on."""
+        if all(f.exact for f in self.followers):
+            return [None] * len(self.followers)
         recent, X = self.recent, context[None, :]
         others = recent.contexts[start:] if len(recent) else X[:0]
         pairs = zip(self.settings.terms, self.followers, strict=True)
@@ -212,8 +214,8 @@ class Model:
     def _let_in(self) -> None:
         """Of the rows that wait, those that are missed more than points take their places."""
         points, recent, waiting = self.points, self.recent, self.tally.waiting
-        if self.refreshing is not None:
-            waiting.clear()
+        if self.refreshing is not None:  # later
+            del waiting[: -2 * self._batch]
             return
         self.sum_up()
         which, slots = newcomers(self, np.array(waiting))
@@ -298,7 +300,8 @@ class Model:
         return [f.matrix(self.tally.counts, lambda: self.recent.history(self.n_arms)) for f in self.followers]
 
     def _due(self) -> bool:
-        if not changing(self.settings) and self.decay == 1.0:
+        moves = self.settings.weighting == "per_arm" or any(f.moves(self.tally.counts) for f in self.followers)
+        if not moves and self.decay == 1.0:
             return self.tally.since >= max(1000, 4 * self.points.capacity)  # rids the inverses of rounding
         lag = min(LAG * (self.tally.n - FOLLOWED), LONGEST_LAG)
         if self.decay < 1.0:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 NOVEL = 0.05  # of the ridge: a residual below this is no reason for a point
 VARIANCE_SHARE = 0.1
-MARGIN = 2.0
+MARGIN = 3.0
+MOST = 8  # at once: an exchange costs some n^2
 
 
 def newcomers(model: Model, surprises: Vector) -> tuple[Indices, Indices]:
@@ -47,7 +48,7 @@ def newcomers(model: Model, surprises: Vector) -> tuple[Indices, Indices]:
     gain = weight * surprises[novel] ** 2 * delta / (delta + ridge / weight)
     gain += share * (delta + judge_weights @ np.square(e) / delta)
     missed = posterior.missed(share)
-    slots = np.argsort(missed, kind="stable")[: len(novel)]
+    slots = np.argsort(missed, kind="stable")[: min(len(novel), MOST)]
     accepted: list[int] = []
     for slot in slots:
         left = own.diagonal()

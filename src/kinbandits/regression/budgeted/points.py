@@ -25,7 +25,8 @@ import numpy as np
 from scipy.linalg.lapack import dposv
 
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits.regression.budgeted.slices import VALUE, Pieces
+from kinbandits._work import Work
+from kinbandits.regression.budgeted.slices import VALUE
 from kinbandits.regression.linalg.inverse import move_last
 from kinbandits.terms import Terms
 
@@ -53,6 +54,7 @@ class Points:
         self._grams: Matrix = np.zeros((kinds, capacity, capacity))
         self._nugget: Matrix = np.zeros((kinds, capacity))
         self._lending: Matrix = np.zeros((len(K_arms[0]), len(terms), capacity))
+        self._asked: tuple[bytes, Matrix] | None = None  # the context last asked for, and its values
 
     @property
     def arms(self) -> Indices:
@@ -92,7 +94,12 @@ class Points:
         """Context-kernel values of these contexts at the points, (P, rows, n)."""
         if not self.size:
             return np.zeros((len(self._terms), len(X), 0))
-        return self.context_values(X, self.contexts)
+        if len(X) > 1:
+            return self.context_values(X, self.contexts)
+        asked, told = self._asked, X.tobytes()  # other threads may read, too
+        if asked is None or asked[0] != told:
+            self._asked = asked = told, self.context_values(X, self.contexts)
+        return asked[1]
 
     def own(self, X: Matrix) -> Matrix:
         """k_X(x, x) of these contexts, (P, rows)."""
@@ -153,7 +160,8 @@ class Points:
 
     def put(self, slots: Indices, arms: Indices, contexts: Matrix, kappa: Matrix, nugget: Matrix) -> None:
         """New points in these slots, the next one or any; kappa (Q, b, n) at all points then, nugget (Q, b)."""
-        self.size = n = max(self.size, int(slots[0]) + 1)
+        self.size, self._asked = max(self.size, int(slots[0]) + 1), None
+        n = self.size
         self._grams[:, slots, :n] = kappa
         self._grams[:, :n, slots] = np.swapaxes(kappa, 1, 2)
         own = np.diagonal(kappa[:, :, slots], axis1=1, axis2=2)
@@ -169,11 +177,12 @@ class Points:
         move_last(self._nugget, j, last, axes=(1,))
         move_last(self._lending, j, last, axes=(2,))
         self._arms[j], self._contexts[j] = self._arms[last], self._contexts[last]
-        self.size = last
+        self.size, self._asked = last, None
 
-    def fill(self, arms: Indices, contexts: Matrix, nugget: Matrix | None = None) -> Pieces[None]:
+    def fill(self, arms: Indices, contexts: Matrix, nugget: Matrix | None = None) -> Work[None]:
         """These points, in an empty dictionary."""
-        n = self.size = len(arms)
+        n, self._asked = len(arms), None
+        self.size = n
         self._arms[:n], self._contexts[:n] = arms, contexts
         self.follow(self.K_arms)
         own = self.prior(arms, contexts)[None] if self.joint else self.own(contexts)

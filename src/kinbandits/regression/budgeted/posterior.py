@@ -44,7 +44,8 @@ class Posterior:
         self._gap: Matrix | None = None
         self._buffer: Vector = np.empty(capacity * capacity)
         self._late_u: Matrix = np.zeros((LATE, capacity))
-        self._late_c: list[float] = []
+        self._late_c: Vector = np.zeros(LATE)
+        self._late_rows = 0
 
     @property
     def P(self) -> Matrix:  # noqa: N802
@@ -70,7 +71,7 @@ class Posterior:
     def forms(self, k: Matrix) -> Vector:
         """k' gap k of each row of k (rows, n)."""
         found: Vector = np.einsum("ij,ij->i", k @ self._gap_before(), k)
-        if self._late_c:
+        if self._late_rows:
             u, c = self._late()
             found += np.square(k @ u.T) @ c
         return found
@@ -90,7 +91,7 @@ class Posterior:
     def add(self, k: Vector, weight: float, reward: float, decay: float = 1.0) -> bool:
         """A row more; earlier sums count ``decay`` as much. False: rounding has taken over A."""
         Ak = self._A_before @ k
-        if self._late_c:
+        if self._late_rows:
             late, scales = self._late()
             Ak -= (scales * (late @ k)) @ late
         q = float(k @ Ak)
@@ -98,8 +99,8 @@ class Posterior:
             return False
         c = weight / (1.0 + weight * q)
         n = self.size
-        self._late_u[len(self._late_c), :n] = Ak
-        self._late_c.append(c)
+        self._late_u[self._late_rows, :n], self._late_c[self._late_rows] = Ak, c
+        self._late_rows += 1
         if decay < 1.0:
             self._v[:n] *= decay
         self._v[:n] += (weight * reward) * k
@@ -107,7 +108,7 @@ class Posterior:
             self.solve()
         else:  # the same, by A of now
             self.w = self.w + (c * (reward - float(k @ self.w))) * Ak
-        if len(self._late_c) == LATE:
+        if self._late_rows == LATE:
             self._write()
         return True
 
@@ -140,7 +141,7 @@ class Posterior:
 
     def set(self, P: Matrix, A: Matrix, v: Vector, usage: Vector, w: Vector | None = None) -> None:
         """Start again from these."""
-        self._late_c.clear()
+        self._late_rows = 0
         self.size = n = len(v)
         self._P[:n, :n], self._A[:n, :n] = P, A
         self._v[:n], self._usage[:n] = v, usage
@@ -219,16 +220,16 @@ class Posterior:
         return self._A[: self.size, : self.size]
 
     def _late(self) -> tuple[Matrix, Vector]:
-        return self._late_u[: len(self._late_c), : self.size], np.array(self._late_c)
+        return self._late_u[: self._late_rows, : self.size], self._late_c[: self._late_rows]
 
     def _write(self) -> None:
         """The late rows into A and gap."""
-        if self._late_c:
+        if self._late_rows:
             u, c = self._late()
             add_product(self._A_before, -(u * c[:, None]).T, u)
             if self._gap is not None:
                 add_product(self._gap, (u * c[:, None]).T, u)
-            self._late_c.clear()
+            self._late_rows = 0
 
     def _gap_before(self) -> Matrix:
         """P / ridge - A, without the late rows."""

@@ -16,8 +16,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from kinbandits._types import Indices, Matrix, Vector
+from kinbandits._work import finished
 from kinbandits.errors import BudgetWarning
-from kinbandits.regression.budgeted.slices import finished, posterior_inverses
+from kinbandits.regression.budgeted.slices import posterior_inverses
 
 if TYPE_CHECKING:
     from kinbandits.regression.budgeted.engine import BudgetedRegression

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._work import finished
 from kinbandits.regression.base import RegressionSettings
 from kinbandits.regression.budgeted.model import Model
-from kinbandits.regression.budgeted.slices import finished
 from kinbandits.regression.budgeted.sums import Sums
 
 Arrays = dict[str, NDArray[Any]]

@@ -1,22 +1,18 @@
-"""Large work in small pieces: generators that yield the work done, and what advances them.
-
-A piece is measured in counted work (floating point operations, a kernel value as `VALUE` of them), never by the
-clock: the same rows give the same pieces on every machine, and a replay the same decisions.
-"""
+"""Large work (`Work`) in pieces of equal cost, one with each row; a kernel value counts `VALUE` operations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from kinbandits._types import Matrix, Vector
+from kinbandits._work import Work
 from kinbandits.errors import SingularMatrixError
 
 Found = TypeVar("Found")
-Pieces = Generator[float, None, Found]
 
 PIECE = 1.5e8  # work done in one update: some milliseconds
 VALUE = 1000.0  # what a kernel value costs, in floating point operations
@@ -29,7 +25,7 @@ class Sliced(Generic[Found]):
         pieces: how many were done.
     """
 
-    def __init__(self, start: Callable[[], Pieces[Found]], pieces: int = 0) -> None:
+    def __init__(self, start: Callable[[], Work[Found]], pieces: int = 0) -> None:
         self._start = start
         self._work = start()
         self.pieces = 0
@@ -52,17 +48,7 @@ class Sliced(Generic[Found]):
         return Sliced(self._start, self.pieces)
 
 
-def finished(work: Pieces[Found]) -> Found:
-    """All pieces at once."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            found: Found = end.value
-            return found
-
-
-def posterior_inverses(K: Matrix, S: Matrix, ridge: float) -> Pieces[tuple[Matrix, Matrix, Vector]]:
+def posterior_inverses(K: Matrix, S: Matrix, ridge: float) -> Work[tuple[Matrix, Matrix, Vector]]:
     """P = K^-1, A = (ridge K + S)^-1 and the diagonal of P S P, in pieces: about 8 n^3 in all.
 
     With K = L L', B = L^-1 S L^-T + ridge I = R R': A = (R^-1 L^-1)' (R^-1 L^-1), and P S P is
@@ -100,7 +86,7 @@ def _step(n: int) -> int:
     return max(16, int(PIECE / (4.0 * n * n))) if n else 1
 
 
-def _factor(M: Matrix, shift: float) -> Pieces[Matrix]:
+def _factor(M: Matrix, shift: float) -> Work[Matrix]:
     """The lower factor of M + shift I (only the lower triangle of M is read), block column by block column."""
     n, step = len(M), _step(len(M))
     top = float(M.diagonal().max()) if n else 1.0
@@ -128,7 +114,7 @@ def _factor(M: Matrix, shift: float) -> Pieces[Matrix]:
     )
 
 
-def _lower_inverse(L: Matrix) -> Pieces[Matrix]:
+def _lower_inverse(L: Matrix) -> Work[Matrix]:
     """L^-1 of a lower factor, block row by block row."""
     n, step = len(L), _step(len(L))
     X = np.zeros((n, n))

@@ -11,7 +11,7 @@
 
 #include "loops.h"
 
-#define TEXT 6 /* changes with every change of what Python expects: an old build is not used */
+#define TEXT 7 /* changes with every change of what Python expects: an old build is not used */
 
 /* -- a lower triangle, row by row in one piece ------------------------------------------------------------------ */
 
@@ -156,25 +156,6 @@ wrong:
     return NULL;
 }
 
-/* -- M itself --------------------------------------------------------------------------------------------------- */
-
-/* flush(bound, t, first): the recent rows become columns of the strips. */
-static PyObject *flush(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
-    if (n_args != 3) return PyErr_Format(PyExc_TypeError, "flush takes 3 arguments, got %zd", n_args);
-    Int t = PyLong_AsSsize_t(args[1]), first = PyLong_AsSsize_t(args[2]);
-    if (PyErr_Occurred()) return NULL;
-    Bound *b = state(args[0], t, first, 0);
-    if (!b) return NULL;
-    for (Int a = 0; a < b->n_arms; a++)
-        for (Int j = 0; j < b->counts[a]; j++) {
-            double *out = b->strip[a] + j * b->room;
-            const double *in = b->recent + b->index[a][j];
-            for (Int i = first; i < t; i++) out[i] = in[(i - first) * b->room];
-        }
-    Py_INCREF(Py_None);
-    return Py_None;
-}
-
 /* -- one row ---------------------------------------------------------------------------------------------------- */
 
 /* observe(bound, t, first, arm, K_arm, values, reward, noise_after, block_noise, border): the new dual value, and
@@ -237,35 +218,6 @@ static PyObject *observe(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
 /* -- one round -------------------------------------------------------------------------------------------------- */
 
 #include "round.h"
-
-/* times(bound, t, K_arm, noise, V, out): M V for m vectors V (m, t), into out (m, t). */
-static PyObject *times(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
-    if (n_args != 6) return PyErr_Format(PyExc_TypeError, "times takes 6 arguments, got %zd", n_args);
-    Round r = {0};
-    r.t = PyLong_AsSsize_t(args[1]);
-    if (PyErr_Occurred() || !(r.b = state(args[0], r.t, r.t, 0))) return NULL;
-    Int N = r.b->n_arms, held = 0;
-    Py_buffer views[4];
-    PyObject *result = NULL;
-    const double *V;
-    double *out, *work = NULL;
-    READ(r.K_arm, 2, 'd', N * N, 0);
-    READ(r.noise, 3, 'd', N, 0);
-    READ(V, 4, 'd', r.t, 0);
-    Int m = r.t ? views[held - 1].len / (r.t * (Int)sizeof(double)) : 0;
-    READ(out, 5, 'd', m * r.t, PyBUF_WRITABLE);
-    if (!(work = malloc((size_t)(2 * m * r.t + 1) * sizeof(double)))) {
-        PyErr_NoMemory();
-        goto finish;
-    }
-    product(&r, out, V, m, work);
-    free(work);
-    Py_INCREF(Py_None);
-    result = Py_None;
-finish:
-    while (held) PyBuffer_Release(&views[--held]);
-    return result;
-}
 
 /* squares(x, X, n, out): squared distances of each row of x (k, d) to the first n rows of X (n, d), into out (k, n + 1);
  * the last of each row is 0, the distance to itself. */
@@ -355,8 +307,6 @@ static PyMethodDef methods[] = {
     {"bind", (PyCFunction)(void (*)(void))bind, METH_FASTCALL, "A handle on the arrays of a state."},
     {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, "Append a row."},
     {"packed", (PyCFunction)(void (*)(void))packed, METH_FASTCALL, "Solve with a packed triangle, or grow it."},
-    {"flush", (PyCFunction)(void (*)(void))flush, METH_FASTCALL, "Complete the strips."},
-    {"times", (PyCFunction)(void (*)(void))times, METH_FASTCALL, "M V."},
     {"squares", (PyCFunction)(void (*)(void))squares, METH_FASTCALL, "Squared distances."},
     {"settle", (PyCFunction)(void (*)(void))settle, METH_FASTCALL, "Climb some rungs."},
     {NULL, NULL, 0, NULL},

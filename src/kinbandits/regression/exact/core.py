@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._types import Matrix, Vector
+from kinbandits._types import Vector
 from kinbandits.regression import compiled
 from kinbandits.regression.base import RegressionSettings
 from kinbandits.regression.exact.blocks import BlocksReference
@@ -63,29 +63,13 @@ class Core:
             )  # fmt: skip
         return self._handle
 
-    def flush(self) -> None:
-        """As `Strips.flush`."""
-        assert compiled.CORE is not None
-        strips, t = self._matrix.strips[0], self._matrix.size
-        if strips.first < t:
-            compiled.CORE.flush(self._bound(), t, strips.first)
-            strips.first = t
-
-    def times(self, V: Matrix) -> Matrix:
-        """As `ArmMatrix.times`."""
-        assert compiled.CORE is not None
-        matrix, out = self._matrix, np.empty(V.shape[::-1])
-        given = matrix.K_arms[0], matrix.noise.per_arm, np.ascontiguousarray(V.T), out
-        compiled.CORE.times(self._bound(), matrix.size, *given)
-        return out.T
-
     def append(self, arm: int, values: Vector, reward: float) -> None:
         """A new row of ``arm``, by its context-kernel values to all rows, itself last."""
         assert compiled.CORE is not None
         matrix, dual, blocks = self._matrix, self._dual, self._blocks
         t, n, strips = matrix.size, int(matrix.rows.counts[arm]), matrix.strips[0]
         if t - strips.first == RECENT:
-            self.flush()
+            strips.flush()
         handle = self._bound()
         if t == len(dual.alpha) or n >= self._heights[arm]:
             matrix.reserve(arm), dual.reserve(), blocks.reserve(arm)

@@ -70,7 +70,7 @@ class LadderRegression(Regression):
         self.reference = reference
         state = self.settings, self.matrix, self.dual_state, reference
         self.core = Core.of(*state)
-        self.ladder = Ladder(*state, times=None if self.core is None else self.core.times)
+        self.ladder = Ladder(*state)
 
     def _forget(self) -> None:
         """What was computed for the present rows is no longer valid."""

@@ -23,7 +23,7 @@ between R'B^-1 R / hi and R'B^-1 R / lo.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
@@ -87,11 +87,9 @@ class Ladder:
         matrix: ArmMatrix,
         dual: Dual,
         reference: Reference,
-        times: Callable[[Matrix], Matrix] | None = None,
     ) -> None:
         self._settings = settings
         self._matrix = matrix
-        self._times = times or matrix.times
         self._dual = dual
         self._reference = reference
         self.cg_steps = 0
@@ -230,11 +228,11 @@ class Ladder:
         rho = np.einsum("ij,ij->j", R, Z)
         D = Z.copy()
         for step in range(_MAX_CG):
-            MD = self._times(D)
+            MD = self._matrix.times(D)
             curvature = np.einsum("ij,ij->j", D, MD)
             a = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
             V += a * D
-            R = k - self._times(V) if step % 8 == 7 else R - a * MD
+            R = k - self._matrix.times(V) if step % 8 == 7 else R - a * MD
             if reference.apply_is_a_pass:
                 yield V, R, None
             Z = reference.apply(R)

@@ -4,9 +4,9 @@ Notation
     P      (n, n)  the inverse
     u      P m of a new row with values m to the earlier ones;  s = corner - m'u, its Schur complement
 
-The inverse of the grown matrix is [[P + u u'/s, -u/s], [-u'/s, 1/s]]. `Inverse` writes that down at once; it also
-shrinks and takes rank-one terms. `GrowingInverse` keeps the vectors (-u, 1) apart, where P is too large to be
-written with each row. Rounding accumulates in both, so the owner sets them afresh now and then.
+The inverse of the grown matrix is [[P + u u'/s, -u/s], [-u'/s, 1/s]]. `Inverse` writes that down at once;
+`GrowingInverse` keeps the vectors (-u, 1) apart, where P is too large to be written with each row. Rounding
+accumulates in both, so the owner sets them afresh now and then.
 """
 
 from __future__ import annotations
@@ -41,11 +41,10 @@ def inverted(M: Matrix) -> Matrix:
 
 
 class Inverse:
-    """P in a buffer that grows when it must. Rows are slots: when one is removed, the last takes its place."""
+    """P in a buffer that grows when it must."""
 
     def __init__(self, capacity: int) -> None:
         self.buffer: Matrix = np.zeros((capacity, capacity))
-        self._scratch: Matrix = np.empty(0)  # fresh memory each time costs more than the sum
         self.size = 0
 
     @property
@@ -77,44 +76,11 @@ class Inverse:
         if not s >= least:
             return False
         self.reserve(n + 1)
-        self._add_outer(u, u / s)
+        self.matrix[:] += np.multiply(u[:, None], u / s)
         self.buffer[n, :n] = self.buffer[:n, n] = -u / s
         self.buffer[n, n] = 1.0 / s
         self.size = n + 1
         return True
-
-    def remove(self, j: int) -> None:
-        """M loses row and column j: the rest of P minus g g' / g_j, g the column of j."""
-        g = self.matrix[:, j].copy()
-        self._add_outer(g, -g / g[j])
-        last = self.size - 1
-        move_last(self.buffer, j, last, axes=(0, 1))
-        self.size = last
-
-    def add(self, k: Vector, weight: float = 1.0, u: Vector | None = None) -> bool:
-        """M gains weight * k k' (Sherman and Morrison). False, and nothing changed, if rounding has taken over.
-
-        ``u`` is P k, if it is known. Rounding has taken over when k'P k is negative, or, with a negative weight,
-        when M would no longer be positive definite.
-        """
-        u = self.matrix @ k if u is None else u
-        q = float(k @ u)
-        s = 1.0 + weight * q
-        if not (q >= -1e-9 and s > 1e-8):
-            return False
-        self._add_outer(u, (-weight / s) * u)
-        return True
-
-    def _add_outer(self, left: Vector, right: Vector) -> None:
-        n, room = self.size, len(self.buffer)
-        if 2 * n * n > room * room:  # one pass over the whole buffer, which BLAS takes without a copy
-            padded = np.zeros((2, room))
-            padded[0, :n], padded[1, :n] = left, right
-            dger(1.0, padded[1], padded[0], a=self.buffer.T, overwrite_a=1)
-            return
-        if len(self._scratch) < n * n:
-            self._scratch = np.empty(room * room)
-        add_outer(self.matrix, left, right, self._scratch)
 
 
 def add_outer(M: Matrix, left: Vector, right: Vector, scratch: Vector) -> None:
