@@ -20,6 +20,7 @@ from typing import Any, Self
 from kinbandits.client import Choice, Client
 from kinbandits.service.config import Settings
 from kinbandits.service.events import digest, to_text
+from kinbandits.service.rounds import replay
 from kinbandits.service.store import Store, open_store
 from kinbandits.service.tokens import first_token
 
@@ -192,6 +193,55 @@ def audit(store: Store, load: Load) -> dict[str, int]:
     return {"decisions": len(decided), "rewards": len(rewarded), "events": store.last_seq()}
 
 
+def reckon(service: Service, load: Load) -> dict[str, int]:
+    """End load and service: the log has what was acknowledged, and the model is what a replay of the log makes."""
+    load.finish()
+    with Client(service.address, service.token) as client:
+        until(lambda: (told := client.policy())["model"] >= told["events"])
+        observed = client.policy()["observations"]
+        last = client.decide([0.3] * load.features)
+    service.stop()
+    store = open_store(service.url)
+    load.decided[last.id] = last
+    counts = audit(store, load)
+    assert observed == counts["rewards"], "rewards were not learned exactly once"
+    policy = replay(store, Settings.model_validate(service.settings)).policy
+    mean = policy.predict([0.3] * load.features, [last.arm]).mean
+    assert abs(float(mean[0]) - last.mean) < 1e-6, "the model is not what a replay makes"
+    store.close()
+    return counts
+
+
+def kill_at_work(url: str, folder: Path, kills: int) -> dict[str, Any]:
+    """SIGKILL in the middle of a choice of the similarity, of the change-over, and while a snapshot is written."""
+    policy = {
+        "arms": ["a", "b", "c"],
+        "similarity": {"type": "Adaptive", "first": 20},
+        "engine": {"type": "Budgeted", "points": 60, "after": 200},
+    }
+    service = Service(url, {"policy": policy, "service": {"reward_wait": 0.0, "snapshot_every": 20}}, folder)
+    load = Load(service, clients=2)
+    found = dict.fromkeys(("choice", "change", "snapshot"), 0)
+    milestone = 20
+    while sum(found.values()) < kills:
+        with Client(service.address, service.token) as client:
+            rows = client.policy()["observations"]
+        if milestone <= rows < 180 and found["choice"] < kills // 3:  # in force a sixteenth of the rows later
+            milestone, moment = int(1.3 * milestone) + 1, "choice"
+        elif rows > 200 and found["change"] < kills // 3:
+            moment = "change"
+        elif rows > 200:
+            until(lambda: any(Path(f"{url}.snapshots").glob(".*.partial")), 60.0)
+            moment = "snapshot"
+        else:
+            time.sleep(0.005)
+            continue
+        service.kill()
+        found[moment] += 1
+        service.start()
+    return {"kills": found, **reckon(service, load)}
+
+
 def kill_under_load(url: str, folder: Path, settings: dict[str, Any], kills: int, seed: int = 0) -> dict[str, Any]:
     """SIGKILL the service again and again under load; then compare."""
     rng = random.Random(seed)
@@ -207,15 +257,4 @@ def kill_under_load(url: str, folder: Path, settings: dict[str, Any], kills: int
         service.kill()
         restarts.append(service.start())
     time.sleep(0.2)
-    load.finish()
-    with Client(service.address, service.token) as client:
-        for _ in range(500):
-            if (policy := client.policy())["model"] >= policy["events"]:
-                break
-            time.sleep(0.02)
-    service.stop()
-    store = open_store(url)
-    counts = audit(store, load)
-    store.close()
-    assert policy["observations"] == counts["rewards"], "rewards were not learned exactly once"
-    return {"kills": kills, **counts, "slowest_restart": max(restarts)}
+    return {"kills": kills, **reckon(service, load), "slowest_restart": max(restarts)}

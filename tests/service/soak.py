@@ -23,13 +23,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 def main() -> int:
     from delivery import deliver
     from fuzz import fuzz
-    from harness import kill_under_load
+    from harness import kill_at_work, kill_under_load
     from postgres_server import Server, binaries
+    from steady import steady
     from test_kill import SETTINGS, stop_database_under_load
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--share", type=float, default=1.0, help="of the counts, for a trial")
-    share = parser.parse_args().share
+    parser.add_argument("--minutes", type=float, default=30.0, help="of steady load")
+    parser.add_argument("--figure", type=Path, help="of the steady load")
+    parser.add_argument("--only", default="", help="the jobs whose name has this in it")
+    given = parser.parse_args()
+    share = given.share
     many: Callable[[float], int] = lambda n: max(1, round(n * share))  # noqa: E731
     print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, share of the counts: {share:g}")
     server = None if binaries() is None else Server()
@@ -39,10 +44,18 @@ def main() -> int:
             lambda f: kill_under_load(str(f / "log.sqlite3"), f, SETTINGS, many(200)),
         ),
         (
+            "SIGKILL in a choice, the change-over, or a snapshot",
+            lambda f: kill_at_work(str(f / "log.sqlite3"), f, many(30)),
+        ),
+        (
+            "100 events a second on one core",
+            lambda f: steady(f, 60.0 * given.minutes * share, figure=given.figure),
+        ),
+        (
             "rewards delivered 1 to 5 times, shuffled, 8 clients, service killed",
             lambda f: deliver(str(f / "log.sqlite3"), f, many(100_000), kills=many(20)),
         ),
-        ("schemathesis, all checks: cases", lambda f: fuzz(f, many(1400))),
+        ("schemathesis, all checks: cases", lambda f: fuzz(f, many(2600))),
     ]
     if server is not None:
         url = server.new_database()
@@ -57,7 +70,7 @@ def main() -> int:
         return {"stops": stops, **stop_database_under_load(server, folder, stops)}
 
     failed = 0
-    for name, job in jobs:
+    for name, job in [(name, job) for name, job in jobs if given.only in name]:
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="kinbandits-soak-") as folder:
             try:

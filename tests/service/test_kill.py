@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Load, Service, audit, kill_under_load
+from harness import Load, Service, audit, kill_at_work, kill_under_load
 from postgres_server import Server
 
 from kinbandits.service.store import open_store
@@ -34,11 +34,10 @@ def test_sqlite_service_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_service_of_the_default_policy_killed(tmp_path: Path) -> None:
-    """Exact engine, adaptive similarity: its choices come back with the snapshot."""
-    settings = {"policy": {"arms": ["a", "b", "c", "d"]}, "service": {"snapshot_every": 20, "reward_wait": 0.0}}
-    found = kill_under_load(str(tmp_path / "log.sqlite3"), tmp_path, settings, kills=5)
-    assert found["decisions"] >= 5 * 5
+def test_service_killed_at_work(tmp_path: Path) -> None:
+    """In a choice, the change-over or a snapshot: what was chosen comes back, and the model is what a replay makes."""
+    found = kill_at_work(str(tmp_path / "log.sqlite3"), tmp_path, kills=6)
+    assert sum(found["kills"].values()) == 6
 
 
 @pytest.mark.slow
