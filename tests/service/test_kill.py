@@ -35,7 +35,7 @@ def test_sqlite_service_killed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_service_killed_at_work(tmp_path: Path) -> None:
-    """In a choice, the change-over or a snapshot: what was chosen comes back, and the model is what a replay makes."""
+    """In a choice, the change-over or a snapshot: afterwards the model is what a replay of the log makes."""
     found = kill_at_work(str(tmp_path / "log.sqlite3"), tmp_path, kills=6)
     assert sum(found["kills"].values()) == 6
 

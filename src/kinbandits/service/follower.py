@@ -3,10 +3,10 @@
 How it keeps up
     - Rows are learned in slices of about `_SLICE` seconds; between slices a new copy of the model is published, no
       more often than copying takes a fifth of the time (half of it, where a copy takes long).
-    - While it keeps up it leaves half of the core to others. Snapshots are written by another thread.
+    - While it keeps up (`_UNHURRIED`) it leaves half of the core to others. Snapshots are written by another thread.
 
 What gives way when it does not (in this order; the lag is in metrics, dashboard and log)
-    1. Behind for `_BEHIND` seconds: it no longer pauses, and publishes at most once a second.
+    1. It no longer pauses; behind for `_BEHIND` seconds, it publishes at most once a second.
     2. Shadows wait (from half of that on), and snapshots are put off.
     3. Decisions go on, from an older model. No row is dropped: what was not learned is learned later, or at the
        next start.
@@ -39,7 +39,8 @@ _MOST_IN_SLICE = 2000  # events
 _PART = 16  # events after which a new model may be published
 _SHADOW_EVENTS = 64  # that a shadow takes in at once
 _MOST_HELD = 20_000  # events that wait in memory; beyond that they are read from the log again
-_BEHIND = 2.0  # seconds behind the log from which other things give way
+_UNHURRIED = 0.5  # seconds behind the log up to which it leaves half of the core to others
+_BEHIND = 2.0  # and from which other things give way
 _TO_LEARN = 2.0  # seconds that are left for learning when the service ends
 _TO_KEEP = 2.0  # and for a last snapshot
 _TO_ANSWER = 10.0  # seconds after which a change of arms is answered even if it is not yet in force
@@ -177,7 +178,7 @@ class Follower:
         if behind > _BEHIND and time.monotonic() > self._warned + 10.0:
             self._warned = time.monotonic()
             log.warning("learning is behind", extra={"seconds": round(behind, 1), "events": self.behind_events})
-        if seconds > 0.005 and behind < _BEHIND and not stopping:
+        if seconds > 0.005 and behind < _UNHURRIED and not stopping:
             self._stopping.wait(min(seconds, 1.0))  # leave half of the core to others
 
     _changed = False  # whether the policy knows more than what is published
