@@ -3,7 +3,7 @@
 How it keeps up
     - Rows are learned in slices of about `_SLICE` seconds; between slices a new copy of the model is published, no
       more often than copying takes a fifth of the time (half of it, where a copy takes long).
-    - While it keeps up (`_UNHURRIED`) it leaves half of the core to others. Snapshots are written by another thread.
+    - While it keeps up (`_UNHURRIED`) it leaves half of the core to others. Another thread writes snapshots.
 
 What gives way when it does not (in this order; the lag is in metrics, dashboard and log)
     1. It no longer pauses; behind for `_BEHIND` seconds, it publishes at most once a second.
