@@ -24,6 +24,7 @@ class PeerEntry:
         joint: whether it has one matrix over all arms and features; if that is above `LARGEST` it is not run.
         own: whether it is ours.
         family: of algorithms, for the summary. All but ``"linear"`` and ``"Vowpal Wabbit"`` are written here.
+        only: the problems it is run on begin so.
         slow: whether a run takes minutes, so that it is left out where T times arms is large.
     """
 
@@ -35,6 +36,7 @@ class PeerEntry:
     joint: bool = False
     own: bool = False
     family: str = "linear"
+    only: str = ""
     slow: bool = False
 
     LARGEST: ClassVar[int] = 4_000_000
@@ -106,6 +108,13 @@ PEERS: dict[str, PeerEntry] = {
         "bayesianbandits",
         _HERE + "BayesianBandits",
         _scalings({"prior": 100.0, "noise": 1000.0}, {"prior": 20.0, "noise": 100.0}),
+    ),
+    "bayesianbandits-logistic": PeerEntry(
+        "bayesianbandits logistic Thompson",
+        "bayesianbandits",
+        _HERE + "BayesianBandits",
+        _scalings({"prior": 1.0}, {"prior": 0.1}, {"prior": 5.0})[::2],
+        only="clicks",
     ),
     "river": PeerEntry(
         "river LinUCBDisjoint",

@@ -33,6 +33,9 @@ def compare(
     streams: Annotated[Path | None, typer.Option(help="A file of row numbers (.npz), as for paper.")] = None,
     out: Annotated[Path | None, typer.Option(help="Directory of results (default: runs/compare).")] = None,
     page: Annotated[Path | None, typer.Option(help="Where the page goes (default: OUT/comparison.md).")] = None,
+    recorded: Annotated[
+        Path | None, typer.Option(help="Means of earlier runs (recorded.json), for methods not run again.")
+    ] = None,
     page_only: Annotated[bool, typer.Option("--page-only", help="Run nothing; write what is finished.")] = False,
     costs: Annotated[bool, typer.Option("--costs/--no-costs", help="Measure CPU and memory.")] = True,
     jobs: Annotated[int, typer.Option(help="Runs at a time; -1 is all processors.")] = -1,
@@ -68,7 +71,7 @@ def compare(
     directory = out or Path("runs") / ("compare-quick" if quick else "compare")
     if not page_only:
         run(plan, directory, jobs=jobs, costs=costs)
-    problems = read(plan, directory)
+    problems = read(plan, directory, recorded)
     if not problems:
         print("no problem is finished yet: the page will say so", file=sys.stderr)
     target = page or directory / "comparison.md"

@@ -36,7 +36,7 @@ def rows(problem: Standings) -> list[list[str]]:
             x.title,
             x.settings,
             f"{x.mean:.1f} ± {x.sd:.1f}" if not math.isnan(x.sd) else f"{x.mean:.1f}",
-            str(len(x.finished)),
+            f"{x.seeds}*" if x.recorded else str(x.seeds),
             _wins(default, x),
             _wins(tuned, x),
             "-" if x.cpu_ms is None else f"{x.cpu_ms:.2f}",
@@ -50,7 +50,7 @@ def _wins(ours: MethodRow | None, other: MethodRow) -> str:
     if ours is None or ours is other:
         return "-"
     won, of = ours.wins_against(other)
-    return f"{won} of {of}"
+    return f"{won} of {of}" if of else "-"
 
 
 def verdicts(problem: Standings) -> Iterator[str]:
@@ -68,8 +68,13 @@ def verdicts(problem: Standings) -> Iterator[str]:
         better = [x.title for x in played if line.mean_difference(x) > 0.0]
         how = "is not beaten by any peer" if not better else f"**is beaten by {', '.join(better)}**"
         yield (
-            f"{name}: {line.mean:.1f} against {best.mean:.1f} of the best peer ({best.title}), lower in {won} of "
-            f"{of} seeds; in the mean over the seeds that both have it {how}."
+            f"{name}: {line.mean:.1f} against {best.mean:.1f} of the best peer ({best.title})"
+            + (
+                f", lower in {won} of {of} seeds; in the mean over the seeds that both have"
+                if of
+                else "; in the mean"
+            )
+            + f" it {how}."
         )
 
 
@@ -88,10 +93,8 @@ def summary(problems: Sequence[Standings]) -> list[str]:
             for x in members:
                 if ours.mean_difference(x) > 0.0:
                     won, of = ours.wins_against(x)
-                    lost.append(
-                        f"{problem.title}: {x.title} has {x.mean:.1f} against {ours.mean:.1f} (ours lower in "
-                        f"{won} of {of} seeds)"
-                    )
+                    paired = f" (ours lower in {won} of {of} seeds)" if of else ""
+                    lost.append(f"{problem.title}: {x.title} has {x.mean:.1f} against {ours.mean:.1f}{paired}")
         cells.append("-" if ours.cpu_ms is None else f"{ours.cpu_ms:.2f}")
         rows_.append(cells)
     if not rows_:
@@ -199,8 +202,9 @@ def _head(plan: Plan, command: str) -> list[str]:
         + (f" Not installed: {', '.join(absent)}." if absent else ""),
         "",
         "Regret is mean ± standard deviation over seeds (expected regret on the hidden-descriptor problems);",
-        "*default better* counts the seeds in which our default has the lower regret. CPU is process time of one",
-        "decision and update on one thread, and MB what the process grew by in the whole game, both of seed 0 in a",
+        "*default better* counts the seeds in which our default has the lower regret. Seeds with a star are of an",
+        "earlier run on the same streams, of which mean and deviation were kept (`recorded.json`). CPU is process",
+        "time of one decision and update on one thread, and MB what the process grew by in the game, both in a",
         "process of its own; compare them within a table, not between machines. Below a megabyte it is the",
         "allocator's rounding.",
         "",

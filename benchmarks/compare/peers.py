@@ -217,10 +217,19 @@ class Coba(Peer):
 
 
 class BayesianBandits(Peer):
-    """bayesianbandits, one NormalRegressor an arm; ``q`` is the quantile of UCB, None is Thompson sampling."""
+    """bayesianbandits, one NormalRegressor an arm; ``q`` is the quantile of UCB, None is Thompson sampling.
+
+    Without ``noise`` it is a logistic regression (BayesianGLM), for rewards of 0 and 1.
+    """
 
     def __init__(
-        self, arms: Sequence[Any], *, prior: float, noise: float, q: float | None = None, **others: Any
+        self,
+        arms: Sequence[Any],
+        *,
+        prior: float,
+        noise: float | None = None,
+        q: float | None = None,
+        **others: Any,
     ) -> None:
         super().__init__(arms, **others)
         import bayesianbandits as bb
@@ -230,7 +239,11 @@ class BayesianBandits(Peer):
         self._agent = bb.ContextualAgent([self._arm(a) for a in arms], policy, random_seed=self.seed)
 
     def _arm(self, arm: Any) -> Any:
-        return self._bb.Arm(arm, learner=self._bb.NormalRegressor(alpha=self._prior, beta=self._noise))
+        if self._noise is None:
+            learner = self._bb.BayesianGLM(alpha=self._prior, link="logit")
+        else:
+            learner = self._bb.NormalRegressor(alpha=self._prior, beta=self._noise)
+        return self._bb.Arm(arm, learner=learner)
 
     def _choose(self, z: Vector) -> tuple[Any, float]:
         return self._agent.pull(z[None, :])[0], 1.0

@@ -31,6 +31,8 @@ __all__ = ["DATA", "DEFAULT", "OURS", "TUNED", "Plan", "setting_name"]
 
 DATA = ("digits", "segment", "hidden-0", "hidden-0.5", "hidden-0.9", "pendigits", "letter", "usps", "mnist")
 """The six sets, and the hidden-descriptor problem at three similarities."""
+CLICKS = tuple(f"clicks-{arms}-{rate}" for arms in (12, 50) for rate in (3, 13, 50))
+"""Arms and click rate in percent."""
 _TITLES = {"usps": "USPS", "mnist": "MNIST"}
 
 DEFAULT, TUNED = "kinbandits default", "kinbandits tuned"
@@ -42,6 +44,9 @@ def title(name: str) -> str:
     """Of a data set."""
     if name.startswith("hidden-"):
         return f"Hidden descriptors, similarity {name.removeprefix('hidden-')}"
+    if name in CLICKS:
+        _, arms, rate = name.split("-")
+        return f"Clicks, {arms} arms, {rate} %"
     return _TITLES.get(name, name.capitalize())
 
 
@@ -73,7 +78,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         for what, given, known in (
-            ("data set", self.data, DATA),
+            ("data set", self.data, (*DATA, *CLICKS)),
             ("peer", self.peers, tuple(PEERS)),
             ("method of ours", self.ours, (*OURS, *policies())),
         ):
@@ -92,6 +97,10 @@ class Plan:
             horizon = min(self.horizon or 1000, 1000)
             similarity = float(name.removeprefix("hidden-"))
             return table | {"kind": "hidden-descriptors", "similarity": similarity, "horizon": horizon}
+        if name in CLICKS:
+            arms, rate = map(int, name.split("-")[1:])
+            horizon = min(self.horizon or 1000, 1000)
+            return table | {"kind": "clicks", "n_arms": arms, "click_rate": rate / 100.0, "horizon": horizon}
         if self.streams is not None:
             table |= {"kind": "streams", "data": name, "path": str(self.streams)}
         else:
@@ -117,9 +126,10 @@ class Plan:
     def left_out(self, name: str) -> dict[str, str]:
         """Peers that are not run on a data set, and why."""
         environment = self._make(name)
-        n_arms, n_features = len(environment.arms), len(environment.start_rows()[1][0])
+        n_arms, n_features = len(environment.arms), next(iter(environment.rounds())).context.shape[-1]
         found = {p: PEERS[p].too_large(n_arms, n_features) for p in self.here()}
-        return {p: why for p, why in found.items() if why is not None}
+        fit = {p: why for p, why in found.items() if why is not None}
+        return fit | {p: "it is for rewards of 0 and 1" for p in found if not name.startswith(PEERS[p].only)}
 
     def chooses_for(self, peer: str, name: str) -> str:
         """The peer whose grid decides: its own, or that of one with the same algorithm which is run as well."""

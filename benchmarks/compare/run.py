@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ class MethodRow:
         regret: (seeds,) final regret of each, NaN while it is not finished.
         cpu_ms: of a decision and update; None if not measured.
         megabytes: that the policy has grown to.
+        recorded: mean, standard deviation and number of seeds of an earlier run, of which no more was kept.
     """
 
     title: str
@@ -43,6 +45,12 @@ class MethodRow:
     regret: Vector
     cpu_ms: float | None = None
     megabytes: float | None = None
+    recorded: tuple[float, float, int] | None = None
+
+    @property
+    def seeds(self) -> int:
+        """How many there are."""
+        return self.recorded[2] if self.recorded else len(self.finished)
 
     @property
     def finished(self) -> Vector:
@@ -52,11 +60,15 @@ class MethodRow:
     @property
     def mean(self) -> float:
         """Over seeds."""
+        if self.recorded:
+            return self.recorded[0]
         return float(self.finished.mean()) if len(self.finished) else math.nan
 
     @property
     def sd(self) -> float:
         """Standard deviation over seeds."""
+        if self.recorded:
+            return self.recorded[1]
         return float(self.finished.std(ddof=1)) if len(self.finished) > 1 else math.nan
 
     def wins_against(self, other: MethodRow) -> tuple[int, int]:
@@ -65,11 +77,15 @@ class MethodRow:
         return int((difference < 0.0).sum()), len(difference)
 
     def mean_difference(self, other: MethodRow) -> float:
-        """Of regret, over the seeds that both have; NaN if there are none."""
+        """Of regret, over the seeds that both have; NaN if there are none. Of the means, where one was recorded."""
+        if self.recorded or other.recorded:
+            return self.mean - other.mean
         difference = self._less(other)
         return float(difference.mean()) if len(difference) else math.nan
 
     def _less(self, other: MethodRow) -> Vector:
+        if self.recorded or other.recorded:
+            return np.empty(0)
         difference = self.regret - other.regret
         return difference[~np.isnan(difference)]
 
@@ -157,12 +173,14 @@ def regrets(experiment: Experiment, directory: Path) -> dict[str, Vector]:
     return found
 
 
-def read(plan: Plan, directory: Path) -> list[Standings]:
-    """What is finished."""
-    return [p for p in (_problem(plan, name, directory) for name in plan.data) if p.rows]
+def read(plan: Plan, directory: Path, recorded: Path | None = None) -> list[Standings]:
+    """What is finished; and from the file ``recorded`` the methods that were run before and not again."""
+    known = {} if recorded is None else json.loads(recorded.read_text(encoding="utf-8"))
+    found = (_problem(plan, name, directory, known.get(name, [])) for name in plan.data)
+    return [p for p in found if p.rows]
 
 
-def _problem(plan: Plan, name: str, directory: Path) -> Standings:
+def _problem(plan: Plan, name: str, directory: Path, recorded: Sequence[Mapping[str, Any]]) -> Standings:
     grid = _grid_regrets(plan, name, directory)
     best = _best(plan, name, grid)
     tuned = directory / "tuned" / f"{name}.json"
@@ -183,6 +201,12 @@ def _problem(plan: Plan, name: str, directory: Path) -> Standings:
         lines.append(
             MethodRow(shown, peer, settings, found[method.name], cost.get("cpu_ms"), cost.get("megabytes"))
         )
+    there = {x.title for x in lines}
+    for old in recorded:
+        if old["title"] not in there:
+            told = old["mean"], math.nan if old["sd"] is None else old["sd"], old["seeds"]
+            costs = old["cpu_ms"], old["megabytes"]
+            lines.append(MethodRow(old["title"], old["peer"], old["settings"], np.empty(0), *costs, told))
     environment = plan._make(name)
     return Standings(
         name,
