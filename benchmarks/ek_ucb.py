@@ -3,8 +3,8 @@
     python benchmarks/ek_ucb.py --horizon 500 --seeds 2 --figure docs/ek-ucb.png
 
 All but our default are told the actions, and have the paper's kernel: Gaussian of length scale 0.1 over context and
-action together; ridge 1, exploration 0.1. Ours are `Known` similarity with that kernel (Kernel-UCB without projection,
-on the exact engine) and the default, which knows neither actions nor kernel. Prints regret, CPU and the size of the
+action together; ridge 1, exploration 0.1. Ours are `Known` similarity with that kernel (Kernel-UCB on the exact
+engine) and the default, which knows neither actions nor kernel. Prints regret, CPU and the size of the
 dictionary; results are kept in a file, and runs found there are not repeated.
 """
 
