@@ -18,7 +18,7 @@ def compare(
     quick: Annotated[
         bool, typer.Option("--quick", help="Digits and one hidden problem, 100 rounds, 2 seeds.")
     ] = False,
-    data: Annotated[str | None, typer.Option(help="Problems, separated by commas (default: all nine).")] = None,
+    data: Annotated[str | None, typer.Option(help="Problems, separated by commas (default: all).")] = None,
     peers: Annotated[str | None, typer.Option(help="Peers, separated by commas (default: all installed).")] = None,
     ours: Annotated[str | None, typer.Option(help="Our rows: any policy, separated by commas.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs of each method (default: 10).", min=1)] = None,
@@ -54,11 +54,11 @@ def compare(
     """
     from compare.catalogue import PEERS
     from compare.page import COLUMNS, rows, verdicts, write_figure, write_page
-    from compare.plan import DATA, OURS, Plan, check_sequence
+    from compare.plan import CLICKS, DATA, OURS, Plan, check_sequence
     from compare.run import edges_of, read, run
 
     plan = Plan(
-        data=check_sequence(data, ("digits", "hidden-0.5") if quick else DATA),
+        data=check_sequence(data, ("digits", "hidden-0.5") if quick else (*DATA, *CLICKS)),
         peers=check_sequence(peers, tuple(PEERS)),
         ours=check_sequence(ours, OURS),
         seeds=seeds or (2 if quick else 10),
