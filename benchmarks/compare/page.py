@@ -89,12 +89,14 @@ def summary(problems: Sequence[Standings]) -> list[str]:
         for family in FAMILIES:
             members = [x for x in problem.rows if x.peer and PEERS[x.peer].family == family]
             best = min(members, key=lambda x: x.mean, default=None)
-            cells.append("-" if best is None else f"{best.mean:.0f} ({best.title})")
-            for x in members:
+            few = "" if best is None or best.seeds >= ours.seeds else f", {best.seeds} seeds"
+            cells.append("-" if best is None else f"{best.mean:.0f} ({best.title}{few})")
+            for x in members:  # in the mean over the seeds that both have
                 if ours.mean_difference(x) > 0.0:
                     won, of = ours.wins_against(x)
                     paired = f" (ours lower in {won} of {of} seeds)" if of else ""
-                    lost.append(f"{problem.title}: {x.title} has {x.mean:.1f} against {ours.mean:.1f}{paired}")
+                    mine = x.mean + ours.mean_difference(x)
+                    lost.append(f"{problem.title}: {x.title} has {x.mean:.1f} against {mine:.1f}{paired}")
         cells.append("-" if ours.cpu_ms is None else f"{ours.cpu_ms:.2f}")
         rows_.append(cells)
     if not rows_:

@@ -14,14 +14,14 @@ from compare import catalogue, peers
 from compare.command import main
 from compare.costs import cost_of
 from compare.edges import try_edges
-from compare.page import rows, verdicts, write_figure, write_page
+from compare.page import rows, summary, verdicts, write_figure, write_page
 from compare.plan import DEFAULT, Plan
 from compare.run import MethodRow, Standings, read, run
 from kinbandits.experiments import experiment_of
 from kinbandits.experiments.config import policy_named
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of other libraries
-HERE = catalogue.installed()
+HERE = [n for n in catalogue.installed() if catalogue.PEERS[n].library or catalogue.PEERS[n].own]
 LINEAR = [n for n in ("mabwiser-linucb", "contextualbandits", "coba") if n in HERE]
 
 
@@ -43,7 +43,7 @@ def test_a_peer_plays_and_learns(peer: str) -> None:
     """Better than chance, which pays 1 in 10, and the same again with the same seed."""
     environment = digits(horizon=200, seed=1)
     one = kb.simulate(of(peer, environment), environment)
-    assert one.final_regret < 160
+    assert one.final_regret < 170
     assert played(of(peer, environment), environment) == one["arm"].tolist()
 
 
@@ -212,6 +212,46 @@ def test_numbers_of_the_page() -> None:
     assert "is not beaten by any peer" in verdict
     never = MethodRow("Slow", "coba", "alpha 1", np.full(3, np.nan))
     assert not list(verdicts(Standings("digits", "Digits", 100, 10, (ahead, never), {})))
+
+
+def test_the_page_says_first_where_we_are_beaten() -> None:
+    told = "\n".join(summary([problem()]))
+    assert told.startswith("Our default, with nothing set, is beaten on 1 of 1 problems:")
+    assert "- Digits: Fast has 8.0 against 20.0 (ours lower in 0 of 3 seeds)" in told
+    assert "Slow" not in told.partition("Final regret")[0], "on the seeds that both have it is no better"
+    assert "| Digits | 100 | 20 | 8 (Fast) | - | - | - | 0.50 |" in told
+    ours = MethodRow(DEFAULT, None, "out of the box", np.array([1.0, 2.0]))
+    before = MethodRow("Old", "river", "alpha 1", np.empty(0), 0.2, 0.1, (3.0, 0.5, 10))
+    known = Standings("digits", "Digits", 100, 10, (ours, before), {})
+    assert summary([known])[0] == "Our default, with nothing set, is beaten on none of the 1 problems below."
+    assert rows(known)[1][2:5] == ["3.0 ± 0.5", "10*", "-"]
+
+
+def test_settings_and_means_of_earlier_runs(tmp_path) -> None:
+    """Chosen settings need no grid; a method that is not run again stands with its recorded mean."""
+    setting = {"alpha": 0.1, "ridge": 1.0, "scaling": "centred"}
+    (tmp_path / "chosen.json").write_text(json.dumps({"hidden-0.5": {"kinbandits-linucb": setting}}))
+    plan = Plan(
+        data=("hidden-0.5",), peers=("kinbandits-linucb",), ours=("Uniform",), horizon=20, seeds=1,
+        chosen=tmp_path / "chosen.json",
+    )  # fmt: skip
+    assert plan.grid("hidden-0.5") is None
+    run(plan, tmp_path, jobs=1, costs=False, stream=None)
+    old = {"title": "Old", "peer": "river", "settings": "alpha 1", "mean": 0.5, "sd": None, "seeds": 3}
+    costs = {"cpu_ms": None, "megabytes": None}
+    (tmp_path / "recorded.json").write_text(json.dumps({"hidden-0.5": [old | costs]}))
+    (found,) = read(plan, tmp_path, tmp_path / "recorded.json")
+    assert found.rows[0].title == "Old"
+    assert found.rows[1].settings == "alpha 0.1, ridge 1.0, centred"
+
+
+def test_clicks_and_what_is_only_for_them() -> None:
+    plan = Plan(data=("clicks-50-3",))
+    e = plan._make("clicks-50-3")
+    assert (len(e.arms), e.click_rate, e.horizon) == (50, 0.03, 1000)
+    assert "bayesianbandits-logistic" not in plan.left_out("clicks-50-3")
+    if "bayesianbandits-logistic" in HERE:
+        assert "0 and 1" in plan.left_out("hidden-0")["bayesianbandits-logistic"]
 
 
 def test_the_figure(tmp_path) -> None:
