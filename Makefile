@@ -74,7 +74,8 @@ compare: $(STAMP)  ## other libraries on the same streams; docs/comparison.md (s
 	@$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[compare-build]' \
 	  || echo "contextualbandits could not be built (it needs a C compiler): it will be left out"
 	$(BIN)/python benchmarks/linucb.py | tee docs/linucb.txt
-	$(BIN)/python benchmarks/compare --streams docs/paper/streams.npz --page docs/comparison.md
+	$(BIN)/python benchmarks/compare --streams docs/paper/streams.npz --horizon 2000 \
+	  --chosen benchmarks/compare/chosen.json --recorded benchmarks/compare/recorded.json --page docs/comparison.md
 
 soak: soak-service  ## all of it: the service (docs/soak-service.txt), a sweep killed at 10 random moments (docs/paper/soak.txt), a million rounds (docs/soak-budgeted.txt)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dask,ray]'
