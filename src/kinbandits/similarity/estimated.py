@@ -188,8 +188,7 @@ class _EstimatedTracker(Tracker):
                 sums[a] -= row[i]  # the pair of a row with itself stands once in G
                 G[:, a] += sums
                 own[a] += row[i]
-        self._G, self._own, self._matrix = G, own, None
-        self._counts = self._history.counts
+        self._G, self._own, self._counts, self._matrix = G, own, self._history.counts, None
 
 
 def embedding_distances(G: Matrix, counts: NDArray[Any], own: Matrix | None = None) -> Matrix:

@@ -11,7 +11,7 @@
 
 #include "loops.h"
 
-#define TEXT 7 /* changes with every change of what Python expects: an old build is not used */
+#define TEXT 8 /* changes with every change of what Python expects: an old build is not used */
 
 /* -- a lower triangle, row by row in one piece ------------------------------------------------------------------ */
 
@@ -158,15 +158,27 @@ wrong:
 
 /* -- one row ---------------------------------------------------------------------------------------------------- */
 
+/* The recent rows become columns of the strips. */
+static void flush(Bound *b, Int t, Int first) {
+    for (Int a = 0; a < b->n_arms; a++)
+        for (Int j = 0; j < b->counts[a]; j++) {
+            double *out = b->strip[a] + j * b->room;
+            const double *in = b->recent + b->index[a][j];
+            for (Int i = first; i < t; i++) out[i] = in[(i - first) * b->room];
+        }
+}
+
 /* observe(bound, t, first, arm, K_arm, values, reward, noise_after, block_noise, border): the new dual value, and
- * whether the block grew. With block_noise < 0 the new row starts with a dual value of 0, and no block grows. */
+ * whether the block grew. Where no more recent rows can be held, they become columns of the strips first. With
+ * block_noise < 0 the new row starts with a dual value of 0, and no block grows. */
 static PyObject *observe(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
     if (n_args != 10) return PyErr_Format(PyExc_TypeError, "observe takes 10 arguments, got %zd", n_args);
     Int t = PyLong_AsSsize_t(args[1]), first = PyLong_AsSsize_t(args[2]), arm = PyLong_AsSsize_t(args[3]);
     double reward = PyFloat_AsDouble(args[6]), noise = PyFloat_AsDouble(args[7]), own = PyFloat_AsDouble(args[8]);
     int border = PyObject_IsTrue(args[9]);
     if (PyErr_Occurred()) return NULL;
-    Bound *b = state(args[0], t, first, 1);
+    Int full = t - first == RECENT;
+    Bound *b = state(args[0], t, full ? t : first, 1);
     if (!b) return NULL;
     Int N = b->n_arms, room = b->room;
     if (arm < 0 || arm >= N || b->counts[arm] >= b->index_room[arm] || b->counts[arm] >= b->strip_room[arm])
@@ -181,6 +193,7 @@ static PyObject *observe(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
         PyBuffer_Release(&similarity);
         return NULL;
     }
+    if (full) flush(b, t, first), first = t;
     const Int *rows = b->index[arm];
     double *sums = b->y, *k = b->x, d = K_arm[arm * N + arm], g = 0.0, s;
     int grown = 0;

@@ -81,7 +81,7 @@ class BlocksReference(Reference):
         """Whether the block of ``arm`` can grow by a row beside ``earlier`` ones; else it waits to be rebuilt."""
         self._limits = None
         for K, before in zip(self._matrix.K_arms, self._diagonals, strict=True):
-            if (K.diagonal() != before).any():
+            if K.diagonal().tobytes() != before.tobytes():
                 self._stale.update(np.flatnonzero(K.diagonal() != before).tolist())
                 before[:] = K.diagonal()
         if arm in self._stale or self.inverses[arm].size != earlier or not earlier:

@@ -68,8 +68,6 @@ class Core:
         assert compiled.CORE is not None
         matrix, dual, blocks = self._matrix, self._dual, self._blocks
         t, n, strips = matrix.size, int(matrix.rows.counts[arm]), matrix.strips[0]
-        if t - strips.first == RECENT:
-            strips.flush()
         handle = self._bound()
         if t == len(dual.alpha) or n >= self._heights[arm]:
             matrix.reserve(arm), dual.reserve(), blocks.reserve(arm)
@@ -80,6 +78,8 @@ class Core:
             handle, t, strips.first, arm, matrix.K_arms[0], values, reward, matrix.noise_after(arm),
             float(blocks.noise[arm]), border,
         )  # fmt: skip
+        if t - strips.first == RECENT:  # the core has written them
+            strips.first = t
         matrix.rows.size += 1
         matrix.appended(arm, [float(values[-1])])
         dual.appended(reward, g)

@@ -262,7 +262,8 @@ class ArmMatrix:
         rows = self.rows[a]
         block = np.zeros((len(rows), len(rows)))
         for strips, K_arm in zip(self.strips, self.K_arms, strict=True):
-            block += K_arm[a, a] * strips.strip(a)[:, rows]
+            lower = np.tril(strips.buffers[a][: len(rows)].take(rows, axis=1))  # there, flushed or not
+            block += K_arm[a, a] * (lower + np.tril(lower, -1).T)
         return block
 
     def dense(self) -> Matrix:

@@ -50,12 +50,15 @@ class Round:
 
     def __init__(self, probe: Probe, cold: Mask, exploration: float) -> None:
         self.probe, self.cold, self.exploration = probe, cold, exploration
-        known = np.zeros((5, len(probe.prior)))  # one array: the compiled core fills it
-        self.f, self.q_low, self.q_high, self.low, self.high = known
-        self.known = known
-        self.low[:], self.high[:] = -np.inf, np.inf
+        self.known: Matrix = np.empty((5, len(probe.prior)))  # one array: the compiled core fills it
+        self.f, self.q_low, self.q_high, self.low, self.high = self.known
         self.guess: Guess | None = None
         self.leader = -1  # if the core has found it
+
+    def begin(self) -> None:
+        """Nothing is known yet."""
+        self.known[:3] = 0.0
+        self.low[:], self.high[:] = -np.inf, np.inf
 
     def narrow(self, low: Vector, high: Vector) -> None:
         """Another pair of bounds holds."""
@@ -96,6 +99,7 @@ class Ladder:
 
     def climb(self, asked: Round) -> Iterator[str]:
         """Ever narrower intervals, and the name of the rung each came from; the last may still overlap."""
+        asked.begin()
         self._residual(asked)
         yield "residual"
         steps = self._reference.steps(self._dual, asked.probe, asked.f)
