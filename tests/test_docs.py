@@ -32,8 +32,18 @@ def a_service(page: Page) -> None:
 
 
 def rows_of_a_service(page: Page) -> None:
+    """Rows of three days, and a policy that knows the first."""
     a_service(page)
-    page.command("kinbandits log export news.sqlite3 rows")
+    day = 1763078400 + 365 * 86400  # 2026-11-14
+    rows = [
+        f"{('sport', 'music')[i % 2]},{i % 3 // 2},0.{i % 7},0.{i % 5},0.5,{day + 600 * i}\n" for i in range(288)
+    ]
+    (page.folder / "days.csv").write_text("arm,reward,age,hour,p,at\n" + "".join(rows))
+    page.command(
+        "kinbandits log import days.sqlite3 days.csv --config news.toml --context age,hour --propensity p --at at"
+    )
+    page.command("kinbandits log export days.sqlite3 rows/days")
+    page.command("kinbandits fit rows --policy news.toml --out live.policy")
 
 
 def an_experiment(page: Page) -> None:
@@ -59,7 +69,7 @@ PREPARE: dict[str, Callable[[Page], None]] = {
 }
 
 
-SLOW = {"experiments", "choosing-settings", "command-line", "service", "service-operations"}
+SLOW = {"bulk", "experiments", "choosing-settings", "command-line", "service", "service-operations"}
 
 
 @pytest.mark.parametrize(

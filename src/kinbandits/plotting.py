@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ __all__ = [
     "canvas",
     "cluster_order",
     "color_bar",
+    "comparison_figure",
     "curve_figure",
     "data_uri",
     "lent_figure",
@@ -175,6 +176,38 @@ def lent_figure(parts: Sequence[tuple[str, float]], title: str) -> Any:
         ax.set_xlabel("part of the estimated reward")
         figure.suptitle(title, fontsize=9)
         return figure
+
+
+def comparison_figure(policies: Mapping[str, Sequence[Any]], more: Mapping[str, Any], logged: float) -> Any:
+    """What policies would have earned: an interval for each estimate; below, differences to the first."""
+    n = len(policies)
+    with plot_style():
+        figure, axes = canvas(1, 2 if more else 1, 5.5, 1.0 + 0.7 * n)
+        panels = axes.ravel()
+        estimators = list(dict.fromkeys(e.name for found in policies.values() for e in found))
+        for i, found in enumerate(policies.values()):
+            for e in found:
+                j = estimators.index(e.name)
+                _whisker(panels[0], e, n - 1 - i + 0.15 * (len(estimators) / 2 - j), j, e.name if not i else None)
+        panels[0].axvline(logged, color="0.6", linewidth=0.8, linestyle="--", label="the log itself")
+        panels[0].set_xlabel("reward a round")
+        panels[0].legend(ncols=len(estimators) + 1, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        panels[0].set_yticks(range(n), [_short(name) for name in reversed(list(policies))])
+        panels[0].set_ylim(-0.6, n - 0.4)
+        if more:
+            for i, e in enumerate(more.values()):
+                _whisker(panels[1], e, len(more) - 1 - i, len(estimators) - 1, None)
+            panels[1].axvline(0.0, color="0.6", linewidth=0.8)
+            panels[1].set_yticks(range(len(more)), [_short(name) for name in reversed(list(more))])
+            panels[1].set_ylim(-0.6, len(more) - 0.4)
+            panels[1].set_xlabel(f"more than {_short(next(iter(policies)))} (dr, row by row)")
+    return figure
+
+
+def _whisker(ax: Any, e: Any, height: float, number: int, label: str | None) -> None:
+    ends = [[e.value - e.low], [e.high - e.value]]
+    color = OKABE_ITO[number % len(OKABE_ITO)]
+    ax.errorbar([e.value], [height], xerr=ends, fmt="o", markersize=4, capsize=2, color=color, label=label)
 
 
 def _short(name: str) -> str:

@@ -1,6 +1,7 @@
-"""Logs larger than one machine: fit a policy, partition by partition, on this machine or a dask cluster."""
+"""Logs larger than one machine: fit policies and evaluate them, on this machine or a dask cluster."""
 
+from kinbandits.bulk.evaluating import Comparison, evaluate
 from kinbandits.bulk.fitting import Fitted, fit, fitted
 from kinbandits.bulk.table import Columns
 
-__all__ = ["Columns", "Fitted", "fit", "fitted"]
+__all__ = ["Columns", "Comparison", "Fitted", "evaluate", "fit", "fitted"]

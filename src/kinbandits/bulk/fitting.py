@@ -37,19 +37,9 @@ from kinbandits._types import Indices
 from kinbandits._version import __version__
 from kinbandits._work import finished
 from kinbandits.bulk.fold import Engine, State
+from kinbandits.bulk.rows import Checks, Rows, account, bad_rows, merge_bad_rows, read
 from kinbandits.bulk.summing import Plan, add, made, summed
-from kinbandits.bulk.table import (
-    PARTITION_ROWS,
-    Checks,
-    Columns,
-    Partition,
-    Rows,
-    Table,
-    account,
-    bad_rows,
-    merge_bad_rows,
-    read,
-)
+from kinbandits.bulk.table import PARTITION_ROWS, Columns, Partition, Table
 from kinbandits.errors import BudgetWarning, InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.policies import KMTLUCB
@@ -100,11 +90,12 @@ def fit(logs: Logs, policy: KMTLUCB, **options: Any) -> KMTLUCB:
 
 
 def fitted(
-    logs: Logs,
+    logs: Logs | Table,
     policy: KMTLUCB,
     *,
     columns: Columns | None = None,
     since: float | None = None,
+    until: float | None = None,
     points: tuple[Sequence[str | int], ArrayLike] | None = None,
     seed: int = 0,
     bad: str = "refuse",
@@ -121,7 +112,7 @@ def fitted(
         policy: untaught; or one that `fit` gave, or another with a budgeted model: then its points stay, and these
             rows are added. It is not changed.
         columns: which hold what.
-        since: rows of an earlier time (seconds since 1970) are left out.
+        since, until: rows of an earlier time (seconds since 1970), or of that time and later, are left out.
         points: arms (names) and contexts of the points; left out, drawn from a sample.
         seed: of the sample.
         bad: ``"refuse"`` bad rows (NaN, unknown arms, wrong types) before anything is learned, or ``"skip"`` them.
@@ -135,14 +126,15 @@ def fitted(
     if bad not in ("refuse", "skip"):
         raise InvalidInputError(f'bad must be "refuse" or "skip", got {bad!r}')
     taught = _taught(policy)
-    table = Table.of(logs, partition_rows)
+    table = logs if isinstance(logs, Table) else Table.of(logs, partition_rows)
     columns = table.settled(columns or Columns())
     d = policy.regression.n_features or table.n_features(columns)
-    checks = Checks(columns, tuple(policy.arms), d, policy.reward_range, since)
-    with working(work, table, policy, [repr(checks), seed, points]) as folder:
+    checks = Checks(columns, tuple(policy.arms), d, policy.reward_range, since, until)
+    with working(work, table, [policy], [repr(checks), seed, points]) as folder:
         engine = Engine(scheduler, jobs, folder, progress)
-        size = max(PILOT, SPARE * _budget(policy))
-        scanned = engine.fold("check", table, partial(scan, checks=checks, size=size, seed=seed), merge_scans(size))
+        size = sample_size(policy)
+        check = partial(scan, checks=checks, size=size, seed=seed)
+        scanned = engine.fold("check", table, check, partial(merged_scans, size=size))
         left_out = account(scanned, table, checks, bad)
         pilot, plan = planned(policy, scanned, points)
         total = engine.fold("learn", table, partial(sums, checks=checks, plan=plan), add)
@@ -156,7 +148,7 @@ def fitted(
 
 @contextlib.contextmanager
 def working(
-    folder: str | os.PathLike[str] | None, table: Table, policy: KMTLUCB, told: Sequence[Any]
+    folder: str | os.PathLike[str] | None, table: Table, policies: Sequence[KMTLUCB], told: Sequence[Any]
 ) -> Iterator[Path]:
     """The folder of a job: what an earlier start of the same job left there is used, that of another removed."""
     if folder is None:
@@ -164,10 +156,11 @@ def working(
             yield Path(temporary)
         return
     work = Path(folder)
-    data, arrays = to_data(policy)
-    job = hashlib.sha256(repr([__version__, table.stamps(), *told, {**data, "rng": None}]).encode())
-    for name, array in arrays.items():
-        job.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    job = hashlib.sha256(repr([__version__, table.stamps(), *told]).encode())
+    for data, arrays in map(to_data, policies):
+        job.update(repr({**data, "rng": None}).encode())
+        for name, array in arrays.items():
+            job.update(name.encode() + np.ascontiguousarray(array).tobytes())
     marker, name = work / "job.json", job.hexdigest()
     if marker.exists() and marker.read_text(encoding="utf-8") != name:
         shutil.rmtree(work)
@@ -203,21 +196,22 @@ def _taught(policy: KMTLUCB) -> Model | None:
     return model  # type: ignore[no-any-return]
 
 
-def _budget(policy: KMTLUCB) -> int:
+def sample_size(policy: KMTLUCB) -> int:
+    """Rows of the sample."""
     settings = policy.regression.settings
     if policy._engine == "auto" and not policy.n_observations:
         settings = budgeted_settings(settings, policy.n_arms)
-    return settings.budget
+    return max(PILOT, SPARE * settings.budget)
 
 
 # -- the first pass ---------------------------------------------------------------------------------
 
 
-def scan(partition: Partition, checks: Checks, size: int, seed: int) -> State:
-    """Bad rows, the sample, and the last rows of a partition."""
-    rows = read(partition, checks)
+def scan(partition: Partition, checks: Checks, size: int, seed: int, rows: Rows | None = None) -> State:
+    """Bad rows, the sample, and the last rows of a partition, which may have been read before."""
+    rows = read(partition, checks) if rows is None else rows
     places = rows.places[rows.good]
-    keys = _random(places, seed)
+    keys = random_numbers(places, seed)
     least = np.argsort(keys, kind="stable")[:size]
     found = {"keys": keys[least], **bad_rows(rows), "own": np.array(rows.own is not None)}
     for name, chosen in (("sample", least), ("last", np.arange(len(places))[-LAST:])):
@@ -233,7 +227,7 @@ def _taken(rows: Rows, which: Indices, name: str) -> State:
     }
 
 
-def _random(places: Indices, seed: int) -> Any:
+def random_numbers(places: Indices, seed: int) -> Any:
     """A random number of each place (SplitMix64)."""
     with np.errstate(over="ignore"):
         z = (places.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -243,12 +237,8 @@ def _random(places: Indices, seed: int) -> Any:
     return z ^ (z >> np.uint64(31))
 
 
-def merge_scans(size: int) -> Any:
+def merged_scans(a: State, b: State, size: int) -> State:
     """Of two stretches of rows, the first one first."""
-    return partial(_merged_scans, size=size)
-
-
-def _merged_scans(a: State, b: State, size: int) -> State:
     keys = np.concatenate([a["keys"], b["keys"]])
     least = np.argsort(keys, kind="stable")[:size]
     both = {name: np.concatenate([a[name], b[name]]) for name in a if name.startswith(("sample", "last"))}

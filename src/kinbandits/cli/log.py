@@ -1,4 +1,4 @@
-"""``kinbandits log``, ``backup``, ``restore`` and ``evaluate``: what can be done with the service's log."""
+"""``kinbandits log``, ``backup`` and ``restore``: what can be done with the service's log."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from kinbandits.cli.output import print_json
-from kinbandits.errors import InvalidInputError
 
 Store = Annotated[str, typer.Argument(help="The log: a file (SQLite), or postgresql://user@host/database.")]
 
@@ -23,7 +20,6 @@ def register(app: typer.Typer) -> None:
     app.add_typer(log, name="log")
     app.command()(backup)
     app.command()(restore)
-    app.command()(evaluate)
 
 
 def export(
@@ -166,65 +162,3 @@ def restore(
     print(f"{n:,} events in {target}, all in order.")
     if lost:
         print(f"The log that was here before had {lost:,} events more; they are not in this backup.")
-
-
-def evaluate(
-    store: Annotated[str, typer.Argument(help="The log: a .csv or .parquet file, or the store of a service.")],
-    config: Annotated[
-        Path | None, typer.Argument(help="TOML file with the [policy]; without it (tables only) the default.")
-    ] = None,
-    train: Annotated[float, typer.Option(help="Which part of the log, from its start, teaches the policy.")] = 0.5,
-    arm: Annotated[str, typer.Option(help="Of a table: column of the arm.")] = "arm",
-    reward: Annotated[str, typer.Option(help="Of a table: column of the reward.")] = "reward",
-    propensity: Annotated[str, typer.Option(help="Its column; empty: arms were drawn evenly.")] = "propensity",
-    context: Annotated[str, typer.Option(help="Columns of the context, with commas; empty: all others.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """What another policy would earn, told from a log: IPS, SNIPS, direct, doubly robust, with intervals.
-
-    \b
-    Examples:
-      kinbandits evaluate log.csv --arm item --reward clicked --propensity p
-      kinbandits evaluate news.sqlite3 other.toml
-      kinbandits evaluate news.sqlite3 other.toml --train 0.3 --json
-    """
-    from dataclasses import asdict, replace
-    from functools import partial
-
-    from kinbandits.environments.tables import is_table, read_table
-    from kinbandits.ope import LoggedRounds, evaluate_policy
-    from kinbandits.policies import KMTLUCB
-    from kinbandits.service.config import load_settings
-    from kinbandits.service.rounds import Logged, logged_rounds, policy_for
-    from kinbandits.service.store import open_store
-
-    if is_table(store):
-        columns = context.split(",") if context else None
-        table = read_table(store).to_native()
-        rounds = LoggedRounds.from_frame(
-            table, arm=arm, reward=reward, propensity=propensity or None, contexts=columns
-        )
-        logged = Logged(rounds, {})
-    else:
-        log = open_store(store, readonly=True)
-        try:
-            logged = logged_rounds(log)
-        finally:
-            log.close()
-    if config is None and not is_table(store):
-        raise InvalidInputError("which policy? Name its TOML file: kinbandits evaluate LOG POLICY.toml")
-    settings = None if config is None else load_settings(config)
-    limits = None if settings is None else settings.build().reward_range
-    make = (
-        partial(KMTLUCB, list(logged.rounds.candidates[0]))
-        if settings is None
-        else partial(policy_for, settings, logged.rounds)
-    )
-    found = evaluate_policy(logged.rounds, make, train=train, reward_range=limits)
-    found = replace(found, warnings=(*logged.warnings, *found.warnings))
-    if as_json:
-        print_json({**asdict(found), "left_out": logged.left_out})
-    else:
-        print(found)
-        for why, n in logged.left_out.items():
-            print(f"Left out: {n:,} decisions, {why}")

@@ -26,9 +26,10 @@ Intervals
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import number_array
 from kinbandits._html import html_table
@@ -61,6 +62,8 @@ class Evaluation:
         mean_weight: near 1 where the log supports the target; below, where part of it is missing.
         logged: mean reward of the log itself.
         warnings: in plain words.
+        clipped: rows whose weight was clipped.
+        difference: dr less that of the policy it is compared with, row by row, if there is one.
     """
 
     estimates: dict[str, Estimate]
@@ -70,6 +73,8 @@ class Evaluation:
     largest_weight: float
     logged: float
     warnings: tuple[str, ...]
+    clipped: int = 0
+    difference: Estimate | None = None
 
     def __str__(self) -> str:
         lines = [f"{'estimator':<10} {'value':>9}   95 % interval"]
@@ -96,6 +101,7 @@ def estimate(
     *,
     level: float = 0.95,
     reward_range: tuple[float, float] | None = None,
+    clip: float | None = None,
 ) -> Evaluation:
     """What the target policy would have earned per round.
 
@@ -108,6 +114,7 @@ def estimate(
         level: of the intervals.
         reward_range: (lowest, highest) possible reward; left out, those of the log. It limits what the intervals
             expect of a row that did not come.
+        clip: the largest weight; heavier rows count as if they had this one. Less variance, and a bias.
 
     Example:
         >>> log = dict(rewards=[1.0, 0.0, 1.0, 1.0], propensities=[0.5] * 4, chosen=[0, 1, 0, 1])
@@ -116,91 +123,187 @@ def estimate(
         (1.0, 2.0)
     """
     r, p, pi, played = _checked(rewards, propensities, chosen, target)
+    q = None if model is None else number_array("model", model)
+    if q is not None and q.shape != pi.shape:
+        raise InvalidInputError(f"model has shape {q.shape}, but target has {pi.shape}")
+    return evaluated(tally(terms(r, p, pi, played, q, clip)), level=level, reward_range=reward_range)
+
+
+# -- what is additive over rows ---------------------------------------------------------------------
+
+Tally = dict[str, NDArray[np.float64]]
+_W, _IPS, _R, _DIRECT, _DR, _MORE = range(6)
+
+
+class Terms(NamedTuple):
+    """What rows add to the estimators, (n,) each: w, r, direct, dr; extremes and counts of the whole."""
+
+    w: Vector
+    r: Vector
+    direct: Vector | None
+    dr: Vector | None
+    least: Vector  # of p, r
+    most: Vector  # of pi, r, w
+    counts: Vector  # rows chosen for certain, weights clipped
+    clip: float
+
+
+def terms(
+    r: Vector, p: Vector, pi: Matrix, played: Indices, q: Matrix | None = None, clip: float | None = None
+) -> Terms:
+    """What these rows add."""
+    rows = np.arange(len(r))
+    w = pi[rows, played] / p
+    clipped = 0 if clip is None else int((w > clip).sum())
+    w = w if clip is None else np.minimum(w, clip)
+    direct = dr = None
+    if q is not None:
+        direct = np.einsum("ij,ij->i", pi, q)
+        dr = direct + w * (r - q[rows, played])
+    certain = (p >= 1.0 - 1e-12).sum()
+    least, most = np.array([p.min(), r.min()]), np.array([pi.max(), r.max(), w.max()])
+    limit = np.inf if clip is None else clip
+    return Terms(w, r, direct, dr, least, most, np.array([certain, clipped], dtype=np.float64), limit)
+
+
+def tally(given: Terms, against: Terms | None = None) -> Tally:
+    """Their sums: `merged` adds those of other rows. ``against`` has the terms of another target, to compare with.
+
+    Means and sums of squares around them, never raw squares: nothing is lost where rewards are nearly equal.
+    """
+    w, r = given.w, given.r
+    nothing = np.zeros(len(r))
+    direct, dr = (nothing if v is None else v for v in (given.direct, given.dr))
+    more = nothing if against is None or against.dr is None else dr - against.dr
+    values = np.stack([w, w * r, r, direct, dr, more])
+    means = values.mean(axis=1)
+    v = w * w
+    total = float(v.sum())
+    middle = float(v @ r) / total if total else 0.0
+    return {
+        "n": np.array([float(len(r))]),
+        "means": means,
+        "squares": ((values - means[:, None]) ** 2).sum(axis=1),
+        "ratio": np.array([total, middle, float(v @ (r - middle) ** 2)]),
+        "least": given.least,
+        "most": given.most,
+        "counts": given.counts,
+        "has": np.array([given.dr is not None, against is not None], dtype=np.float64),
+        "clip": np.array([given.clip]),
+    }
+
+
+def merged(a: Tally, b: Tally) -> Tally:
+    """Of the rows of both."""
+    n, m = a["n"], b["n"]
+    apart = b["means"] - a["means"]
+    (v, x, s), (u, y, t) = a["ratio"], b["ratio"]
+    total = v + u
+    share = u / total if total else 0.0
+    return {
+        "n": n + m,
+        "means": a["means"] + apart * m / (n + m),
+        "squares": a["squares"] + b["squares"] + apart**2 * n * m / (n + m),
+        "ratio": np.array([total, x + (y - x) * share, s + t + v * share * (y - x) ** 2]),
+        "least": np.minimum(a["least"], b["least"]),
+        "most": np.maximum(a["most"], b["most"]),
+        "counts": a["counts"] + b["counts"],
+        "has": np.minimum(a["has"], b["has"]),
+        "clip": a["clip"],
+    }
+
+
+def evaluated(found: Tally, *, level: float = 0.95, reward_range: tuple[float, float] | None = None) -> Evaluation:
+    """The estimators' answers from a tally."""
     level = real("level", level)
     if not 0.0 < level < 1.0:
         raise InvalidInputError(f"level must be between 0 and 1, got {level!r}")
     from scipy.special import ndtri
 
     z = float(ndtri(0.5 + level / 2.0))
-    n = len(r)
-    rows = np.arange(n)
-    w = pi[rows, played] / p
-    W = float(pi.max() / p.min())
-    low, high = _limits(r, reward_range)
-    found = {"ips": _interval("ips", w * r, z, W * min(low, 0.0), W * max(high, 0.0))}
-    if w.sum() > 0.0:
-        found["snips"] = _snips(w, r, z, W, low, high)
-    if model is not None:
-        q = number_array("model", model)
-        if q.shape != pi.shape:
-            raise InvalidInputError(f"model has shape {q.shape}, but target has {pi.shape}")
-        direct = np.einsum("ij,ij->i", pi, q)
-        corrections = w * (r - q[rows, played])
-        ends = W * min(0.0, low - direct.mean()), W * max(0.0, high - direct.mean())
+    n, means, squares = int(found["n"][0]), found["means"], found["squares"]
+    W = min(float(found["most"][0] / found["least"][0]), float(found["clip"][0]))
+    low, high = _limits(float(found["least"][1]), float(found["most"][1]), reward_range)
+
+    def interval(name: str, value: int, spread: int, lowest: float, highest: float) -> Estimate:
+        return _interval(name, n, float(means[value]), float(squares[spread]), z, lowest, highest)
+
+    estimates = {"ips": interval("ips", _IPS, _IPS, W * min(low, 0.0), W * max(high, 0.0))}
+    if means[_W] > 0.0:
+        estimates["snips"] = _snips(found, z, W, low, high)
+    difference = None
+    if found["has"][0]:
+        direct = float(means[_DIRECT])
+        ends = W * min(0.0, low - direct), W * max(0.0, high - direct)
         # The influence function of a regular plug-in estimate is that of dr, whatever the model is made of.
-        found["direct"] = _interval("direct", direct + corrections - corrections.mean(), z, *ends)
-        found["dr"] = _interval("dr", direct + corrections, z, *ends)
-    square = float(w @ w)
-    effective = float(w.sum()) ** 2 / square if square else 0.0
+        estimates["direct"] = interval("direct", _DIRECT, _DR, *ends)
+        estimates["dr"] = interval("dr", _DR, _DR, *ends)
+        if found["has"][1]:
+            widest = max(-ends[0], ends[1])
+            difference = interval("difference", _MORE, _MORE, -widest, widest)
+    square = float(squares[_W] + n * means[_W] ** 2)
+    effective = float(n * means[_W]) ** 2 / square if square else 0.0
     return Evaluation(
-        estimates=found,
+        estimates=estimates,
         n=n,
         effective_n=effective,
-        mean_weight=float(w.mean()),
-        largest_weight=float(w.max()),
-        logged=float(r.mean()),
-        warnings=tuple(_warnings(w, p, effective, W)),
+        mean_weight=float(means[_W]),
+        largest_weight=float(found["most"][2]),
+        logged=float(means[_R]),
+        warnings=tuple(_warnings(found, effective, W)),
+        clipped=int(found["counts"][1]),
+        difference=difference,
     )
 
 
-def _limits(r: Vector, given: tuple[float, float] | None) -> tuple[float, float]:
+def _limits(least: float, most: float, given: tuple[float, float] | None) -> tuple[float, float]:
     if given is None:
-        return float(r.min()), float(r.max())
+        return least, most
     low, high = real("reward_range[0]", given[0]), real("reward_range[1]", given[1])
-    if not (low <= r.min() and r.max() <= high):
-        raise InvalidInputError(f"reward_range is ({low}, {high}), but rewards are in [{r.min()}, {r.max()}]")
+    if not (low <= least and most <= high):
+        raise InvalidInputError(f"reward_range is ({low}, {high}), but rewards are in [{least}, {most}]")
     return low, high
 
 
-def _interval(name: str, terms: Vector, z: float, lowest: float, highest: float) -> Estimate:
-    """The mean of terms; the ends as if one term more had come, the lowest or the highest there could be."""
-    n, value = len(terms), float(terms.mean())
+def _interval(name: str, n: int, value: float, squares: float, z: float, lowest: float, highest: float) -> Estimate:
+    """A mean of n terms with this sum of squares around it; the ends as if one term more had come."""
     if n == 1:
         return Estimate(name, value, -float("inf"), float("inf"), float("inf"))
-    squares = float(((terms - value) ** 2).sum()) * n / (n - 1)
+    squares *= n / (n - 1)
     ends = [
         value + (extra + sign * z * np.sqrt(squares + extra**2)) / n for extra, sign in ((lowest, -1), (highest, 1))
     ]
     return Estimate(name, value, float(ends[0]), float(ends[1]), float(np.sqrt(squares) / n))
 
 
-def _snips(w: Vector, r: Vector, z: float, W: float, low: float, high: float) -> Estimate:
+def _snips(found: Tally, z: float, W: float, low: float, high: float) -> Estimate:
     """A ratio: d snips = sum(w (r - snips)) / sum(w). The ends as in `_interval`, within the possible rewards."""
-    total = float(w.sum())
-    value = float(w @ r / total)
+    total, sums = float(found["n"][0] * found["means"][_W]), float(found["n"][0] * found["means"][_IPS])
+    weight, mean, around = (float(x) for x in found["ratio"])
+    value = sums / total
     ends = []
     for reward, sign in ((low, -1), (high, 1)):
         grown = total + W
-        middle = (w @ r + W * reward) / grown
-        error = np.sqrt(((w * (r - middle)) ** 2).sum() + (W * (reward - middle)) ** 2) / grown
+        middle = (sums + W * reward) / grown
+        error = np.sqrt(around + weight * (mean - middle) ** 2 + (W * (reward - middle)) ** 2) / grown
         ends.append(float(np.clip(middle + sign * z * error, low, high)))
-    error = float(np.sqrt(((w * (r - value)) ** 2).sum()) / total)
+    error = float(np.sqrt(around + weight * (mean - value) ** 2) / total)
     return Estimate("snips", value, min(ends[0], value), max(ends[1], value), error)
 
 
-def _warnings(w: Vector, p: Vector, effective: float, W: float) -> list[str]:
+def _warnings(tally: Tally, effective: float, W: float) -> list[str]:
     found = []
-    n = len(w)
-    certain = float((p >= 1.0 - 1e-12).mean())
+    n, mean = int(tally["n"][0]), float(tally["means"][_W])
+    certain = float(tally["counts"][0]) / n
     if certain > 0.01:
         found.append(
             f"{certain:.0%} of the rows were chosen with probability 1: where the target would have chosen "
             "otherwise the log knows nothing, and ips, snips and dr are biased. Log with epsilon above 0"
         )
-    error = w.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
-    if abs(w.mean() - 1.0) > 4.0 * error + 1e-9:
+    error = np.sqrt(tally["squares"][_W] / (n - 1) / n) if n > 1 else 0.0
+    if abs(mean - 1.0) > 4.0 * error + 1e-9 and not tally["counts"][1]:
         found.append(
-            f"the weights' mean is {w.mean():.2f}, where full support would give 1: the target plays what the log "
+            f"the weights' mean is {mean:.2f}, where full support would give 1: the target plays what the log "
             "never did, or propensities were not logged as they were"
         )
     if effective < 0.01 * n or effective < 30:
@@ -211,6 +314,11 @@ def _warnings(w: Vector, p: Vector, effective: float, W: float) -> list[str]:
         found.append(
             f"one row may weigh {W:.0f} of {n}: the log rarely plays what the target prefers, so that a few rows "
             "decide. Log more rounds, or with a larger epsilon"
+        )
+    if tally["counts"][1]:
+        found.append(
+            f"{int(tally['counts'][1])} of {n} weights were clipped: ips, snips and dr are biased towards less "
+            "change, and their intervals do not know by how much"
         )
     return found
 

@@ -60,6 +60,8 @@ def export_log(store: Store, path: Path) -> int:
         raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}, or be a new folder")
     if path.is_dir():
         raise InvalidInputError(f"{path} is there already; give a folder that is not")
+    if not path.suffix:
+        path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as part:
         return _WRITERS[path.suffix](rows(store), part)
 
