@@ -9,9 +9,9 @@ from pathlib import Path
 
 import distributed
 import pytest
+from parquet_logs import CONTEXT, rows, write
 
 import kinbandits as kb
-from bulk.logs import CONTEXT, rows, write
 from kinbandits.bulk import Columns, fitting
 
 POLICY = {

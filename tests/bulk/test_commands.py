@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parquet_logs import rows, write
 
-from bulk.logs import rows, write
 from kinbandits import cli
 
 TOML = """

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from parquet_logs import ARMS, CONTEXT, contexts, rows, write
 
 import kinbandits as kb
-from bulk.logs import ARMS, CONTEXT, contexts, rows, write
 from kinbandits.bulk import Columns, fitted
 from kinbandits.errors import InvalidInputError, MissingFileError
 

@@ -93,32 +93,39 @@ def _add_rows(total: State, model: Model, arm: int, contexts: Matrix, rewards: V
         kappa = np.einsum("pj,prj->rj", points.lending[arm][:, at], kappa)[None]
     square = (at, at) if isinstance(at, slice) else np.ix_(at, at)
     group = 0 if points.joint else arm
-    for p, left in enumerate(kappa):
-        _grow(total, "v", (arm, p, at), *product(rewards[:, None], left))
-        for q, right in enumerate(kappa):
-            _grow(total, "S", (group, p, q, *square), *product(left, right))
-    ones = np.ones((len(rewards), 1))
+    parts, paid = [_split(k) for k in kappa], _split(rewards[:, None])
+    for p, left in enumerate(parts):
+        _grow(total, "v", (arm, p, at), *_product(paid, left))
+        for q, right in enumerate(parts):
+            _grow(total, "S", (group, p, q, *square), *_product(left, right))
+    ones = _split(np.ones((len(rewards), 1)))
     for i, (term, follower) in enumerate(zip(model.settings.terms, model.followers, strict=True)):
         if isinstance(follower, EmbeddingFollower):
-            _grow(total, f"follower_{i}_Psi", arm, *product(ones, follower.features(term.select(contexts))))
+            _grow(
+                total, f"follower_{i}_Psi", arm, *_product(ones, _split(follower.features(term.select(contexts))))
+            )
 
 
 def product(A: Matrix, B: Matrix) -> tuple[Matrix, Matrix]:
     """A'B in two numbers, for at most `BLOCK` rows."""
-    high_A, low_A = _split(A)
+    first = _split(A)
+    return _product(first, first if A is B else _split(B))
+
+
+def _product(A: tuple[Matrix, Matrix], B: tuple[Matrix, Matrix]) -> tuple[Matrix, Matrix]:
+    (high, low), (other, rest) = A, B
     if A is B:
-        rest = low_A.T @ (high_A + 0.5 * low_A)
-        return high_A.T @ high_A, rest + rest.T
-    high_B, low_B = _split(B)
-    return high_A.T @ high_B, low_A.T @ B + high_A.T @ low_B
+        low = low.T @ (high + 0.5 * low)
+        return high.T @ high, low + low.T
+    return high.T @ other, low.T @ (other + rest) + high.T @ rest
 
 
 def _split(A: Matrix) -> tuple[Matrix, Matrix]:
-    top = float(np.abs(A).max(initial=0.0))
-    if not top:
-        return A, A
+    """H and L."""
+    top = max(float(A.max(initial=0.0)), -float(A.min(initial=0.0)))
     large = 1.5 * 2.0 ** (math.frexp(top)[1] + 52 - _BITS)
-    high = (A + large) - large
+    high = A + large
+    high -= large
     return high, A - high
 
 
