@@ -6,7 +6,7 @@ Equal arms are checked first.
     refactorise  the context-kernel matrix cached, one Cholesky factor of the present matrix a round, one triangular
                  solve: what a careful implementer would write
 
-Usage: python benchmarks/engine.py [--quick] [--out DIR]
+Usage: python benchmarks/engine.py [--quick] [--only TEXT ...] [--out DIR]
 
 Problems: Digits with the published settings (Estimated similarity, per_arm weights), Pendigits and Letter likewise
 (where KINBANDITS_DATA has them), the synthetic news problem with a context per arm, Known similarity with 100 arms,
@@ -350,6 +350,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="where JSON and plot go")
+    parser.add_argument("--only", nargs="*", default=[], help="problems whose name begins so, and nothing else")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     rows = []
@@ -358,6 +359,8 @@ def main() -> None:
     print(f"compiled core: {compiled.STATE}; times faster than refactorise, with the core and in NumPy alone")
     print(f"{'problem':46s} {'T':>5s} {'core':>8s} {'NumPy':>8s} {'naive':>7s} {'slope':>6s} {'differ':>12s}")
     for problem, checked, sizes in problems(arguments.quick):
+        if arguments.only and not problem.name.startswith(tuple(arguments.only)):
+            continue
         row = compare(problem, checked, sizes)
         rows.append(row)
         print(
@@ -367,6 +370,8 @@ def main() -> None:
             f"{row['naive / exact at t=400']:7.0f} {row['slope']:6.2f} {row['differ']:5d} of {row['checked']}",
             flush=True,
         )
+    if arguments.only:
+        return
     authors_streams(400 if arguments.quick else 1250, 1 if arguments.quick else 10)
     hard_updates(500 if arguments.quick else 5000)
     ratio = thousand_arms()

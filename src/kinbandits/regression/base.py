@@ -126,10 +126,6 @@ class Regression(ABC):
     def __init__(self, settings: RegressionSettings, history: History) -> None:
         self.settings = settings
         self.history = history
-        self._build()
-
-    def _build(self) -> None:  # noqa: B027 (an engine may keep no more)
-        """Everything an engine keeps besides settings and history, from these; again if learning failed."""
 
     # -- what an engine must give ---------------------------------------------------------------
 
@@ -140,10 +136,6 @@ class Regression(ABC):
     @abstractmethod
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
         """k(x~, x~') - k' M^-1 k of the points, without the cold-start rule."""
-
-    @abstractmethod
-    def _absorb(self, start: int) -> None:
-        """The history has grown; its rows from ``start`` on are new."""
 
     @property
     @abstractmethod
@@ -214,36 +206,12 @@ class Regression(ABC):
 
     # -- common to all --------------------------------------------------------------------------
 
+    @abstractmethod
     def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int = False) -> None:
         """Learn from rows. If that fails, the regression is as it was before.
 
         ``own_contexts`` says that in their rounds every candidate had a context of its own.
         """
-        memory = self.settings.memory
-        if memory is not None and memory.rows is not None and len(self.history) + len(arms) > memory.rows:
-            self._learn_window(memory.rows, arms, contexts, rewards, own_contexts)
-            return
-        start = len(self.history)
-        self.history.append(arms, contexts, rewards, own_contexts)
-        try:
-            self._absorb(start)
-        except BaseException:
-            self.history.truncate(start)
-            self._build()  # always right, whatever was done until then
-            raise
-
-    def _learn_window(self, size: int, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int) -> None:
-        """The same where only the last ``size`` rows are remembered, and some must leave."""
-        before = self.history
-        grown = before.copy()
-        grown.append(arms, contexts, rewards, own_contexts)
-        self.history = grown.recent(size)
-        try:
-            self._build()
-        except BaseException:
-            self.history = before
-            self._build()
-            raise
 
     def rebuilt(self, settings: RegressionSettings, history: History) -> Self:
         """The same engine with other settings or rows, from scratch."""

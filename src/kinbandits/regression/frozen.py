@@ -253,12 +253,9 @@ class FrozenRegression(Regression):
         """As it was when it was frozen."""
         return self._log_det
 
-    def _absorb(self, start: int) -> NoReturn:
-        raise InvalidTypeError("a frozen policy does not learn; teach the one it came from and freeze that again")
-
     def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int = False) -> NoReturn:
         """Refused."""
-        self._absorb(0)
+        raise InvalidTypeError("a frozen policy does not learn; teach the one it came from and freeze that again")
 
     def rebuilt(self, settings: RegressionSettings, history: History) -> Regression:  # type: ignore[override]
         """An ordinary engine with these rows."""

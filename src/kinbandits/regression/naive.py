@@ -11,10 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits.regression.base import Query, Regression
+from kinbandits.regression.base import Query
+from kinbandits.regression.rows import RowRegression
 
 
-class NaiveRegression(Regression):
+class NaiveRegression(RowRegression):
     """Dense, from scratch, at every call: t^3."""
 
     @property

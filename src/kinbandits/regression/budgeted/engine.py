@@ -93,9 +93,6 @@ class BudgetedRegression(Regression):
             self.model, self._next_check = before
             raise
 
-    def _absorb(self, start: int) -> None:
-        raise NotImplementedError("the budgeted engine has no history to follow")
-
     def _teach(self, arms: Indices, contexts: Matrix, rewards: Vector, forgotten: int = 0) -> None:
         if not len(arms):
             return

@@ -18,7 +18,7 @@ import numpy as np
 
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.regression import compiled
-from kinbandits.regression.base import Query, Regression, RegressionSettings, best
+from kinbandits.regression.base import Query, RegressionSettings, best
 from kinbandits.regression.exact.columns import KeptColumns
 from kinbandits.regression.exact.probe import Probe, different_arms
 from kinbandits.regression.linalg import (
@@ -30,6 +30,7 @@ from kinbandits.regression.linalg import (
     jittered,
     warn_singular,
 )
+from kinbandits.regression.rows import RowRegression
 
 _CHUNK = 8  # contenders whose widths are computed together
 _POINTS = 2**22  # kernel values held at once when many points are predicted
@@ -47,7 +48,7 @@ class Family:
         self.solved = True  # whether its part of alpha is up to date
 
 
-class AppendRegression(Regression):
+class AppendRegression(RowRegression):
     """Exact for fixed similarities and uniform weights; a new row costs n^2 of its family."""
 
     def _build(self) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from kinbandits._types import Indices, Matrix, Vector
-from kinbandits.regression.base import Query, Regression
+from kinbandits._types import Matrix, Vector
+from kinbandits.regression.base import Regression
 from kinbandits.regression.frozen import FrozenRegression
 from kinbandits.regression.linalg import Solved
+from kinbandits.regression.rows import FactorRegression
 from kinbandits.terms import TermsTracker
 
 
@@ -46,7 +47,7 @@ class GrowingGram:
         self._size = end
 
 
-class DenseRegression(Regression):
+class DenseRegression(FactorRegression):
     """Exact: t^2 kernel values kept, t^3 / 3 for a factor after each change, t^2 for each prediction."""
 
     def _build(self) -> None:
@@ -96,35 +97,8 @@ class DenseRegression(Regression):
             self._solved = Solved.of(M, self.history.rewards, overwrite=True)
         return self._solved
 
-    def _moments(self, query: Query) -> tuple[Matrix, Matrix]:
-        """Mean and k' M^-1 k of every candidate."""
-        if not len(self.history):
-            return np.zeros(query.shape), np.zeros(query.shape)
-        mean, explained = self._factor().moments(self._columns(query))
-        return mean.reshape(query.shape), explained.reshape(query.shape)
-
-    def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
-        mean, explained = self._moments(query)
-        return mean, self.settings.width(self._prior(query), explained)
-
-    def _scores(self, query: Query, exploration: Vector) -> Matrix:
-        mean, explained = self._moments(query)
-        return self._scores_of(query, mean, self._prior(query), explained, exploration)
-
-    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
-        gram = self.settings.terms.gram(self.similarity_matrices, arms, contexts, arms, contexts)
-        return self._factor().remaining(gram, self._cross(arms, contexts)) if len(self.history) else gram
-
     def frozen(self) -> Regression:
         """Laid out for reading."""
         if self.settings.memory is not None:  # every row's weight changes with the next
             return self.copy()
         return FrozenRegression(self.settings, self.history, self.similarity_matrices)
-
-    def dual(self) -> Vector:
-        """M^-1 y."""
-        return self._factor().dual() if len(self.history) else np.zeros(0)
-
-    def log_det(self) -> float:
-        """log det M - sum log noise."""
-        return self._factor().log_det() - float(np.log(self._noise()).sum()) if len(self.history) else 0.0

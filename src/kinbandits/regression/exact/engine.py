@@ -32,13 +32,14 @@ from kinbandits.regression.exact.dense import DenseRegression
 from kinbandits.regression.exact.features import FeatureRegression
 from kinbandits.regression.exact.ladder import LadderRegression
 from kinbandits.regression.frozen import FrozenRegression
+from kinbandits.regression.rows import RowRegression
 from kinbandits.similarity import RULE, SimilarityChoice
 from kinbandits.terms import TermsTracker
 
 SMALL = 100  # rows below which a fresh factor is the cheapest thing there is
 
 
-class ExactRegression(Regression):
+class ExactRegression(RowRegression):
     """Exact, by the method that fits."""
 
     _laid_out: weakref.ref[FrozenRegression] | None = None  # what was frozen last, as long as somebody reads it
@@ -56,7 +57,7 @@ class ExactRegression(Regression):
         self._tracker = TermsTracker(terms, history, self._known) if steps else None
         self._given = self._settled()
         self._coming: Coming | None = None
-        self._core: Regression = self._pick()(self._given, history)
+        self._core: RowRegression = self._pick()(self._given, history)
 
     def _settled(self) -> RegressionSettings:
         """The settings with the matrices in force for similarities that change in steps."""
@@ -64,7 +65,7 @@ class ExactRegression(Regression):
             return self.settings
         return dataclasses.replace(self.settings, terms=self.settings.terms.settled(self._tracker.matrices))
 
-    def _pick(self) -> type[Regression]:
+    def _pick(self) -> type[RowRegression]:
         if self.settings.memory is not None:  # rows leave, or their noise changes with each: nothing to reuse
             return DenseRegression
         t = len(self.history)

@@ -23,8 +23,9 @@ from scipy.linalg import cho_solve
 
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
-from kinbandits.regression.base import Query, Regression, RegressionSettings
+from kinbandits.regression.base import Query, RegressionSettings
 from kinbandits.regression.linalg import factor
+from kinbandits.regression.rows import RowRegression
 
 _RENEW = 32  # rank-one updates of a block before its inverse is computed anew
 _STEEP = 1e6  # a rank-one update that shrinks a variance by more than this would lose as many digits
@@ -32,7 +33,7 @@ _LARGEST = 256  # blocks up to this size are always worth it
 _MEMORY = 2**26  # numbers held in all blocks
 
 
-class FeatureRegression(Regression):
+class FeatureRegression(RowRegression):
     """Exact for finite feature maps and fixed similarities; flat in t."""
 
     def _build(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.kernels import cdist
 from kinbandits.regression import compiled
-from kinbandits.regression.base import Query, Regression, best
+from kinbandits.regression.base import Query, best
 from kinbandits.regression.exact.blocks import BlocksReference
 from kinbandits.regression.exact.core import Core
 from kinbandits.regression.exact.dual import Dual
@@ -25,12 +25,13 @@ from kinbandits.regression.exact.probe import Probe, different_arms
 from kinbandits.regression.exact.reference import Reference
 from kinbandits.regression.exact.rungs import Ladder, Round
 from kinbandits.regression.linalg import Solved
+from kinbandits.regression.rows import FactorRegression
 from kinbandits.terms import TermsTracker
 
 _BULK = 32  # more rows than this at once are a fresh start, not single updates
 
 
-class LadderRegression(Regression):
+class LadderRegression(FactorRegression):
     """Exact decisions at the cost of a few products; exact numbers when they are read."""
 
     def _build(self) -> None:
@@ -179,18 +180,13 @@ class LadderRegression(Regression):
 
     # -- numbers --------------------------------------------------------------------------------
 
-    def _scores(self, query: Query, exploration: Vector) -> Matrix:
-        mean, explained = self._moments(query)
-        return self._scores_of(query, mean, self._prior(query), explained, exploration)
-
     def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
         points, t = query.shape[0] * query.shape[1], len(self.history)
         if self._solved is None and query.shape[0] == 1 and t > 400 and points * 30 < t:
             refined = self._refined_posterior(query)
             if refined is not None:
                 return refined
-        mean, explained = self._moments(query)
-        return mean, self.settings.width(self._prior(query), explained)
+        return super()._posterior(query)
 
     def _refined_posterior(self, query: Query) -> tuple[Matrix, Matrix] | None:
         """Mean and width of one round by conjugate gradients, to rounding; None if they do not get there."""
@@ -213,28 +209,11 @@ class LadderRegression(Regression):
             self._solved = Solved.of(self.matrix.dense(), self.history.rewards)
         return self._solved
 
-    def _moments(self, query: Query) -> tuple[Matrix, Matrix]:
-        """Mean and k' M^-1 k of every candidate, from the fresh factor."""
-        if not len(self.history):
-            return np.zeros(query.shape), np.zeros(query.shape)
-        mean, explained = self._factor().moments(self._cross(*query.points()))
-        return mean.reshape(query.shape), explained.reshape(query.shape)
-
-    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
-        gram = self.settings.terms.gram(self.similarity_matrices, arms, contexts, arms, contexts)
-        return self._factor().remaining(gram, self._cross(arms, contexts)) if len(self.history) else gram
-
     def dual(self) -> Vector:
         """M^-1 y."""
-        if not len(self.history):
-            return np.zeros(0)
-        if self._solved is None and self.ladder.refine():
+        if len(self.history) and self._solved is None and self.ladder.refine():
             return self.dual_state.values.copy()
-        return self._factor().dual()
-
-    def log_det(self) -> float:
-        """log det M - sum log noise."""
-        return self._factor().log_det() - float(np.log(self.matrix.row_noise).sum()) if len(self.history) else 0.0
+        return super().dual()
 
     def report(self) -> dict[str, Any]:
         """What the ladder did until now."""
