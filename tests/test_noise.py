@@ -137,7 +137,7 @@ def test_numbers_given_stay() -> None:
         assert policy.rewards is None
     assert kb.KMTLUCB(4, ridge=0.2).exploration == 0.1
     assert kb.KMTLUCB(4, exploration=0.3).ridge == 0.01
-    fixed = kb.KMTLUCB(4, ridge=0.2, rewards=kb.Standardized())  # each part by itself
+    fixed = kb.KMTLUCB(4, ridge=0.2, rewards=kb.rewards.Standardized())  # each part by itself
     fixed.observe([0, 1] * 20, np.linspace(-1, 1, 40)[:, None], np.sin(np.arange(40.0)) + 9.0)
     report = fixed.engine_report()["noise"]
     assert report["ridge"] == 0.2

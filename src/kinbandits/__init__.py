@@ -8,7 +8,7 @@
 1
 
 What is not here is in a sub-package: `baselines`, `bulk`, `contrib`, `datasets`, `environments`, `errors`,
-`exploration`, `kernels`, `ope`, `presets`, `representation`, `similarity`, `theory`.
+`exploration`, `kernels`, `ope`, `presets`, `representation`, `rewards`, `similarity`, `theory`.
 """
 
 from typing import Any as _Any
@@ -27,6 +27,7 @@ from kinbandits import (
     presets,
     regression,
     representation,
+    rewards,
     similarity,
     theory,
     trace,
@@ -38,7 +39,7 @@ from kinbandits.kernels import RBF, Linear, Matern, Median, RationalQuadratic
 from kinbandits.memory import Forgetting, Window
 from kinbandits.noise import LearnedRidge
 from kinbandits.policies import KMTLUCB, Budgeted, Decision, Pending, load
-from kinbandits.rewards import OneOfN, Range, Running, Standardized
+from kinbandits.rewards import OneOfN, Range, Running
 from kinbandits.rules import UCB, InverseGap, Thompson
 from kinbandits.similarity import Adaptive, Estimated, Graph, Independent, Known, Mixed, Pooled
 from kinbandits.simulate import simulate
@@ -69,7 +70,6 @@ __all__ = [
     "Range",
     "RationalQuadratic",
     "Running",
-    "Standardized",
     "Term",
     "Thompson",
     "Window",

@@ -95,7 +95,7 @@ def as_rewards(rewards: object) -> Rewards | None:
     if rewards is None or isinstance(rewards, Rewards):
         return rewards
     raise InvalidTypeError(
-        f"rewards must be None (as they are), kb.Range(low, high), kb.Running(), kb.Standardized() or "
+        f"rewards must be None (as they are), kb.Range(low, high), kb.Running(), kb.rewards.Standardized() or "
         f"kb.OneOfN(), got {rewards!r}"
     )
 

@@ -564,7 +564,7 @@ def test_the_default_policy_is_independent_with_the_median_rule() -> None:
     policy.observe(np.arange(80) % 2, contexts, rng.random(80))
     params = policy.get_params()
     assert (params["ridge"], params["exploration"]) == (kb.LearnedRidge(), kb.exploration.Deviations())
-    assert (params["rewards"], params["weighting"]) == (kb.Standardized(), "uniform")
+    assert (params["rewards"], params["weighting"]) == (kb.rewards.Standardized(), "uniform")
     distances = [np.linalg.norm(a - b) for a, b in itertools.combinations(contexts[:60], 2)]
     (term,) = policy.regression.settings.terms
     assert term.context_kernel == kb.RationalQuadratic(length_scale=float(np.median(distances)))

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from kinbandits._types import Matrix
 from kinbandits._value import positive, real
 from kinbandits.environments.base import Drawn, Round, seeded
 from kinbandits.environments.functions import ArmFunctions
 from kinbandits.errors import InvalidInputError
+from kinbandits.kernels import cdist
 
 __all__ = ["Shop"]
 
