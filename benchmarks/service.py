@@ -139,7 +139,7 @@ def throughput(folder: Path, seconds: int, rows: int, rounds: int = 3) -> dict[s
     """Interleaved: no-op, decisions, no-op, ... ; medians of the ratios, with a model of so many rows."""
     url = str(folder / f"throughput-{rows}.sqlite3")
     fill(url, observations=rows, decisions=max(rows, 1))
-    service = Service(url, SETTINGS, folder)
+    service = Service(url, SETTINGS, folder, patience=300.0)
     port = free_port()
     other = multiprocessing.get_context("spawn").Process(target=noop_server, args=(port,), daemon=True)
     other.start()
@@ -197,7 +197,7 @@ def restart(folder: Path, events: int, observations: int) -> dict[str, float]:
     """From SIGKILL to the first decision answered, of a command that imports everything anew."""
     url = str(folder / "restart.sqlite3")
     fill(url, observations=observations, decisions=events - observations)
-    service = Service(url, SETTINGS, folder)
+    service = Service(url, SETTINGS, folder, patience=300.0)
     service.stop()
     (folder / "restart.toml").write_text(TOML)
     command = [sys.executable, "-m", "kinbandits", "serve", str(folder / "restart.toml")]

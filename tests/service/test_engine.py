@@ -14,7 +14,7 @@ from commands import Clock
 
 import kinbandits as kb
 from kinbandits.policies import defaults as usual
-from kinbandits.service.config import ServiceSettings, Settings
+from kinbandits.service.config import ServiceSettings, Settings, load_settings
 from kinbandits.service.engine import Engine
 from kinbandits.service.events import uniform_draws
 from kinbandits.service.problems import Problem
@@ -361,3 +361,22 @@ def test_a_snapshot_of_other_defaults_is_not_used(monkeypatch: pytest.MonkeyPatc
     other = usual.defaults() | {"context_kernel": kb.Median()}
     monkeypatch.setattr(usual, "defaults", lambda: other)
     assert settings.fingerprint() != before
+
+
+def test_inverse_gap_is_served_with_its_own_propensities(tmp_path: Path) -> None:
+    """From TOML, through the one parser; every candidate is played, and the log says how likely."""
+    file = tmp_path / "gap.toml"
+    file.write_text('[policy]\narms = 3\nepsilon = 0.0\nridge = 0.1\nexploration = { type = "InverseGap" }\n')
+    store = open_store(str(tmp_path / "log.sqlite3"))
+    engine = Engine(store, load_settings(file))
+    engine.start()
+    for _ in range(30):
+        told = engine.ask(Decide([0.5]))
+        engine.ask(Reward(told["id"], float(told["arm"] == 1)))
+    assert engine.wait_for(60)
+    told = engine.ask(Decide([0.5]))
+    chances = engine.serving.policy.probabilities([[[0.5]]])[0]
+    assert told["propensity"] == pytest.approx(chances[told["index"]])
+    assert 0.0 < min(chances) < 1 / 3 < max(chances) < 1.0
+    engine.stop()
+    store.close()
