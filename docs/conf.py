@@ -1,4 +1,4 @@
-"""Sphinx configuration: MyST pages, furo, nothing that needs the network."""
+"""Sphinx configuration: MyST pages and furo. Pages are read without the network, but for mathematics (MathJax)."""
 
 from kinbandits import __version__
 
@@ -7,19 +7,24 @@ author = "The kinbandits authors"
 copyright = "the kinbandits authors"
 release = version = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "sphinx_copybutton"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "paper/**"]
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
-autodoc_typehints = "none"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+copybutton_prompt_text = r">>> |\.\.\. |\$ "  # prompts and output are not copied
+copybutton_prompt_is_regexp = True
 autodoc_member_order = "bysource"
 add_module_names = False
 
 html_theme = "furo"
 html_title = f"kinbandits {__version__}"
 html_show_sphinx = False
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 
 
 def _plain_bars(app, what, name, obj, options, lines):  # type: ignore[no-untyped-def]

@@ -122,7 +122,7 @@ def test_names_are_saved_and_copied(tmp_path) -> None:
     again = kb.load(tmp_path / "p.kb")
     assert again.feature_names == policy.copy().feature_names == ("age", "hour")
     other = contexts("pandas", X[:1], ("hour", "age"))
-    np.testing.assert_array_equal(again.predict(other).mean, policy.predict(X[0]).mean)
+    np.testing.assert_array_equal(again.predict(other).mean, policy.predict(X[:1]).mean)
     taught().save(tmp_path / "q.kb")
     assert kb.load(tmp_path / "q.kb").feature_names is None
 

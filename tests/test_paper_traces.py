@@ -96,7 +96,7 @@ def test_golden_trace(path: Path, engine: str) -> None:
     regret, checked = 0.0, 0
     for t in range(T):
         if str(t) in trace["mean"] and t <= sure:
-            mean, width = policy.predict(contexts[t])
+            mean, width = (v[0] for v in policy.predict(np.atleast_2d(contexts[t])[None]))
             np.testing.assert_allclose(mean, trace["mean"][str(t)], rtol=1e-8, atol=1e-8)
             np.testing.assert_allclose(width, trace["width"][str(t)], rtol=1e-8, atol=1e-8)
             checked += 1

@@ -333,7 +333,7 @@ def transposed(self: Any, contexts: Any, arms: Any = None) -> kb.regression.Pred
 
 
 def flat(self: Any, contexts: Any, arms: Any = None) -> kb.regression.Prediction:
-    """Wrong only for two candidates with a context each."""
+    """Wrong only for rows that are rounds."""
     found = KMTL.predict(self, contexts, arms)
     return kb.regression.Prediction(*(v[:1] for v in found)) if np.ndim(contexts) == 2 else found
 
@@ -419,7 +419,7 @@ def loads_with_another_mind(self: Any, data: Any, arrays: Any, value: Any) -> No
         fault("the only candidate is 3", choose=choice_of_everyone),
         fault("gives no index of them", choose=decision_with(several, index=5, arm=3)),
         fault("decision.context is not that", choose=decision_with(several, context=np.zeros(3))),
-        fault("predict of two candidates with a context each", predict=flat),
+        fault("is not five rounds", predict=flat),
         fault("n_observations does not count", _learn=forgets_rewards),
         fault("is still pending after its reward", update=keeps_it_open),
         fault("not recognised as a repeat", update=update_twice),

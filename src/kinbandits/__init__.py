@@ -34,6 +34,7 @@ from kinbandits import (
     tuning,
 )
 from kinbandits._renamed import NAMES as _NAMES
+from kinbandits._value import meant as _meant
 from kinbandits._version import __version__
 from kinbandits.kernels import RBF, Linear, Matern, Median, RationalQuadratic
 from kinbandits.memory import Forgetting, Window
@@ -92,4 +93,5 @@ def __getattr__(name: str) -> _Any:
         return MultiTaskKernelRidge
     if name in _NAMES:
         raise AttributeError(f"kinbandits.{name} is now {_NAMES[name]}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    hint = _meant(name, [*__all__, *_NAMES, *(n for n in globals() if not n.startswith("_"))])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

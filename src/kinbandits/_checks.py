@@ -65,7 +65,8 @@ def as_int(name: str, value: object, least: int = 0) -> int:
 def rounds_of_contexts(values: Any, n_candidates: int, n_features: int | None, *, batch: bool) -> Matrix:
     """Contexts as (R, 1, d) or (R, k, d).
 
-    (d,) is one context for all candidates and (k, d) one for each, of a single round; 3-D is a batch.
+    (d,) is one context for all candidates of a single round. Two dimensions are (k, d), a context for each
+    candidate of a single round; in a ``batch`` they are (R, d), a context for each round.
     """
     if type(values) is np.ndarray and values.shape == (n_features,) and values.dtype == np.float64:
         context = values.copy()  # the usual case, at once
@@ -80,13 +81,22 @@ def rounds_of_contexts(values: Any, n_candidates: int, n_features: int | None, *
     elif contexts.ndim == 1 and contexts.size:
         rounds = contexts[None, None, :]
     elif contexts.ndim == 2 and contexts.size:
-        rounds = contexts[None, :, :]
-    else:
-        hint = ", or 3-D (rounds, 1, d) or (rounds, k, d) for a batch" if batch else ""
-        raise InvalidInputError(f"context has shape {contexts.shape}; it must be {wanted}{hint}")
-    if rounds.shape[1] not in (1, k):
+        rounds = contexts[:, None, :] if batch else contexts[None, :, :]
+    elif contexts.ndim == 3:
         raise InvalidInputError(
-            f"context has {rounds.shape[1]} rows for {k} candidate{'s' if k != 1 else ''}; it must be {wanted}"
+            f"context has shape {contexts.shape}; it must be {wanted}. For many rounds: choose_many(contexts), "
+            "predict(contexts)"
+        )
+    else:
+        hint = "; a single number x is [x]" if contexts.ndim == 0 else ""
+        many = f", or of many rounds (rounds, d) or (rounds, {k}, d)" if batch else ""
+        raise InvalidInputError(f"context has shape {contexts.shape}; it must be {wanted}{many}{hint}")
+    if rounds.shape[1] not in (1, k):
+        n, d = rounds.shape[1:]
+        each = "contexts.reshape(-1, {d})" if batch else "choose_many(contexts)"
+        raise InvalidInputError(
+            f"context has {n} rows for {k} candidate{'s' if k != 1 else ''}; it must be {wanted}. If every row is "
+            f"a round of its own: {each.format(d=d)}"
         )
     _features("context", rounds.shape[2], n_features)
     rounds.setflags(write=False)  # decisions keep and show them
@@ -97,7 +107,10 @@ def rows_of_contexts(values: Any, n_features: int | None) -> Matrix:
     """Contexts of logged rows, (n, d)."""
     contexts = number_array("contexts", values)
     if contexts.ndim != 2 or contexts.shape[1] == 0:
-        raise InvalidInputError(f"contexts must be 2-D (rows, features), got shape {contexts.shape}")
+        how = ""
+        if contexts.ndim == 1:
+            how = "; one feature: contexts.reshape(-1, 1); one row: contexts.reshape(1, -1)"
+        raise InvalidInputError(f"contexts must be 2-D (rows, features), got shape {contexts.shape}{how}")
     _features("contexts", contexts.shape[1], n_features)
     return contexts
 

@@ -6,9 +6,11 @@ Whoever writes an old spelling is told the new one; what stands in saved files i
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
+from kinbandits._value import meant
 from kinbandits.errors import InvalidTypeError
 
 P = ParamSpec("P")
@@ -24,6 +26,28 @@ ARGUMENTS: dict[str, str] = {
     "forget_after": "pending=kb.Pending(forget_after=...)",
 }
 """Arguments of policies that are gone."""
+
+GUESSED: dict[str, str] = {
+    **dict.fromkeys(("alpha", "beta"), "exploration=..., the multiplier of the width"),
+    **dict.fromkeys(("lam", "lambda_", "regularization", "l2_lambda", "noise"), "ridge=..."),
+    **dict.fromkeys(("n_arms", "actions", "n_actions", "choices"), "arms=..., how many or their names"),
+    "gamma": "context_kernel=kb.RBF(length_scale=...), where gamma = 1 / (2 length_scale ** 2)",
+    "length_scale": "context_kernel=kb.RBF(length_scale=...)",
+    "random_state": "seed=...",
+    "descriptors": "similarity=kb.Known(descriptors=...)",
+    "graph": "similarity=kb.Graph(adjacency)",
+    "window": "memory=kb.Window(size)",
+}
+"""Arguments that other libraries have, and what ours are called."""
+
+METHODS: dict[str, str] = {
+    **dict.fromkeys(("fit", "partial_fit", "learn"), "observe(arms, contexts, rewards)"),
+    "update_many": "update(decision, reward) for each, or observe(arms, contexts, rewards) for logged rows",
+    **dict.fromkeys(("select", "select_arm", "pull", "recommend", "act", "sample_action"), "choose(context)"),
+    **dict.fromkeys(("reward", "tell", "feedback"), "update(decision, reward)"),
+    **dict.fromkeys(("predict_proba", "predict_expectations"), "probabilities(contexts) or predict(contexts)"),
+}
+"""Methods that other libraries have, and what ours are called."""
 
 ENGINES: dict[str, str] = {
     "budgeted": "engine=kb.Budgeted(points=256)",
@@ -48,6 +72,10 @@ NAMES: dict[str, str] = {
     **{name: f"kb.kernels.{name}" for name in ("Constant", "Kernel")},
     **{name: f"kb.policies.{name}" for name in ("Decisions", "Explanation", "Policy")},
     **{name: f"kb.representation.{name}" for name in ("PrincipalComponents", "Represented", "RewardDirections")},
+    **dict.fromkeys(("LinTS", "LinearThompson"), "kb.baselines.LinUCB(arms, exploration=kb.Thompson())"),
+    **dict.fromkeys(("ThompsonSampling", "TS"), "kb.Thompson, as exploration=kb.Thompson()"),
+    "evaluate_policy": "kb.ope.evaluate_policy",
+    "LoggedRounds": "kb.ope.LoggedRounds",
     "ConstantExploration": "a plain number, exploration=0.1",
     "Learned": "kb.Adaptive (Learned did worse)",
     "PosteriorSampling": "kb.Thompson",
@@ -61,13 +89,18 @@ NAMES: dict[str, str] = {
 
 
 def told_new_spelling(init: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a constructor: an argument of `ARGUMENTS` is an error that says the new one."""
+    """Decorates a constructor: an argument that it does not have is an error that says what it is called here."""
+    known = set(inspect.signature(init).parameters)
 
     @functools.wraps(init)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
+            if name in known:
+                continue
             if name in ARGUMENTS:
                 raise InvalidTypeError(f"{name}= is gone; write {ARGUMENTS[name]}")
+            hint = f"; write {GUESSED[name]}" if name in GUESSED else meant(name, known)
+            raise InvalidTypeError(f"there is no argument {name}={hint}")
         return init(*args, **kwargs)
 
     return checked

@@ -14,7 +14,6 @@ that is not ours is named ``module:class`` and must have been imported. Nothing 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import math
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinbandits._renamed import modern_value
-from kinbandits._value import Value, positive
+from kinbandits._value import Value, meant, positive
 from kinbandits.errors import FormatError, InvalidInputError, InvalidTypeError, KinbanditsError
 
 __all__ = ["from_spec", "to_spec"]
@@ -156,9 +155,8 @@ def _kind(name: object, where: str) -> type[Value]:
     if colon:
         raise InvalidInputError(f"{where}.type is {name!r}, which is not known here; import {module} first")
     ours = sorted(key for key, kind in Value._registry.items() if ":" not in key and not inspect.isabstract(kind))
-    near = difflib.get_close_matches(str(name), ours, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"it is none of {', '.join(ours)}"
-    raise InvalidInputError(f"{where}.type is {name!r}, but a value of type {name!r} is not known here; {hint}")
+    hint = meant(name, ours) or f"; it is none of {', '.join(ours)}"
+    raise InvalidInputError(f"{where}.type is {name!r}, but a value of type {name!r} is not known here{hint}")
 
 
 def _callable_name(function: Any) -> str:

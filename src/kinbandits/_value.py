@@ -8,7 +8,8 @@ is registered by name, so that `kinbandits._spec` can write values into files an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -111,6 +112,16 @@ def deepened(params: dict[str, Any]) -> dict[str, Any]:
     return params | inner
 
 
+def meant(name: object, known: Iterable[str]) -> str:
+    """``"; did you mean 'ridge'?"`` where a known name is near, else nothing.
+
+    >>> meant("rigde", ["ridge", "seed"]), meant("x", ["ridge"])
+    ("; did you mean 'ridge'?", '')
+    """
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
 def changed(params: dict[str, Any], changes: Mapping[str, Any], owner: str) -> dict[str, Any]:
     """``params`` with ``changes``, where ``name__field`` changes a field of the value called ``name``."""
     params = dict(params)
@@ -119,7 +130,7 @@ def changed(params: dict[str, Any], changes: Mapping[str, Any], owner: str) -> d
         name, _, field = key.partition("__")
         if name not in params:
             has = ", ".join(params) or "no settings"
-            raise InvalidInputError(f"{owner} has no setting {name!r}; it has {has}")
+            raise InvalidInputError(f"{owner} has no setting {name!r}; it has {has}{meant(name, params)}")
         if field:
             inner.setdefault(name, {})[field] = value
         else:

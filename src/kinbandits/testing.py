@@ -245,10 +245,11 @@ def _check_candidates(policy: Policy, X: Matrix) -> None:
     _require(
         np.array_equal(decision.context, X[decision.index]), "decision.context is not that of the candidate chosen"
     )
-    mean, width = policy.predict(X[:2], arms=[last, policy.active_arms[0]])
+    mean, width = policy.predict(X[None, :2], arms=[last, policy.active_arms[0]])
     _require(
-        mean.shape == width.shape == (2,), "predict of two candidates with a context each is not of shape (2,)"
+        mean.shape == width.shape == (1, 2), "predict of two candidates with a context each is not of shape (1, 2)"
     )
+    _require(policy.predict(X[:5]).mean.shape == (5, len(policy.arms)), "predict of (5, d) is not five rounds")
 
 
 def _check_rewards(policy: Policy, X: Matrix) -> None:

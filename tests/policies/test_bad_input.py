@@ -46,7 +46,7 @@ CALLS: list[tuple[str, Callable[[kb.KMTLUCB], object], type[Exception], str]] = 
     ("empty context", lambda p: p.choose([]), ValueError, r"context has shape \(0,\); it must be \(d,\) for one"),
     ("number as context", lambda p: p.choose(1.0), ValueError, r"context has shape \(\)"),
     ("3-D context", lambda p: p.choose(np.zeros((1, 1, 3))), ValueError, r"shape \(1, 1, 3\); it must be \(d,\)"),
-    ("4-D contexts", lambda p: p.predict(np.zeros((1, 1, 1, 3))), ValueError, r"or 3-D \(rounds, 1, d\) or"),
+    ("4-D contexts", lambda p: p.predict(np.zeros((1, 1, 1, 3))), ValueError, r"of many rounds \(rounds, d\) or"),
     (
         "too few rows",
         lambda p: p.choose([X, X, X]),

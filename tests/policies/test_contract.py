@@ -32,16 +32,16 @@ def same_numbers(a: kb.KMTLUCB, b: kb.KMTLUCB, tolerance: float = 1e-10) -> None
 @engines
 def test_shared_context_is_the_same_row_for_every_arm(engine: str) -> None:
     policy = played("estimated", engine=engine)
-    shared, rows = policy.predict(X), policy.predict(np.tile(X, (4, 1)))
-    np.testing.assert_allclose(shared.mean, rows.mean, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(shared.width, rows.width, rtol=1e-7)
+    shared, rows = policy.predict(X), policy.predict(np.tile(X, (1, 4, 1)))
+    np.testing.assert_allclose(shared.mean, rows.mean[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(shared.width, rows.width[0], rtol=1e-7)
 
 
 @engines
 def test_per_arm_contexts_are_taken_in_the_order_of_the_arms(engine: str) -> None:
     policy = played(engine=engine)
     rows = np.random.default_rng(0).uniform(-1, 1, (4, 3))
-    mean, width = policy.predict(rows)
+    mean, width = (values[0] for values in policy.predict(rows[None]))
     for a in range(4):
         one = policy.predict(rows[a], arms=[a])
         assert one.mean[0] == pytest.approx(mean[a], rel=1e-9)

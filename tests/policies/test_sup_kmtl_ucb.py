@@ -202,7 +202,9 @@ def test_late_and_missing_rewards_do_not_corrupt_the_stages():
             [rows[i][1].rewards[rows[i][0].index] for i in order],
         )
         x = rng.uniform(-1, 1, (3, 1))
-        np.testing.assert_allclose(policy.base(x, stage=q), fresh.predict(x), rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(
+            policy.base(x, stage=q), fresh.choose(x, scores=True).prediction, rtol=1e-6, atol=1e-8
+        )
 
 
 # -- contract -------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def play(settings: dict[str, Any], environment: Any, rounds: int) -> tuple[list[
         decision = policy.choose(round_.context)
         policy.update(decision, float(round_.rewards[names.index(decision.arm)]))
         arms.append(decision.arm)
-    return arms, policy.engine_report(), policy.predict(round_.context).mean
+    return arms, policy.engine_report(), policy.predict(np.atleast_2d(round_.context)[None]).mean
 
 
 def both(

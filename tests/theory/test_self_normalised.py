@@ -32,7 +32,7 @@ def played(seed, form="tight", factor=1.0, horizon=30):
     theory.check_self_normalised(policy)
     worst, regret = 0.0, 0.0
     for t, round_ in enumerate(problem.rounds(), 1):
-        mean, width = policy.predict(round_.context)
+        mean, width = (v[0] for v in policy.predict(np.atleast_2d(round_.context)[None]))
         beta = factor * schedule(t, log_det=policy.log_det())
         worst = max(worst, float((np.abs(mean - round_.means) / (beta * width)).max()))
         decision = policy.choose(round_.context)

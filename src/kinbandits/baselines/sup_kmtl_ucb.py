@@ -182,11 +182,11 @@ class SupKMTLUCB(KernelPolicy):
         return self.regression(stage).log_det()
 
     def base(self, contexts: ArrayLike, stage: int, arms: Sequence[ArmName] | None = None) -> Prediction:
-        """BaseKMTL-UCB (Algorithm 2) on Psi^q: mean and width of every candidate, as ``predict`` gives them.
+        """BaseKMTL-UCB (Algorithm 2) on Psi^q: mean and width of every candidate of a round, (d,) or (k, d).
 
         ``predict`` itself, and the numbers of a decision, are those of the stage that decides the round.
         """
-        query = self._query(contexts, arms, batch=True)
+        query = self._query(contexts, arms, batch=np.ndim(contexts) == 3)
         mean, width = self.regression(stage).predict(query)
         return Prediction(mean, width) if np.ndim(contexts) == 3 else Prediction(mean[0], width[0])
 

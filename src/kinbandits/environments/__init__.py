@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from kinbandits._value import meant
 from kinbandits.environments.base import Environment, Round, StartRows, describe, no_rows
 from kinbandits.environments.check import check_environment
 from kinbandits.environments.classification import Classification
@@ -79,7 +80,9 @@ def make_environment(kind: str, **options: Any) -> Environment:
     Delayed(environment=Clicks(seed=2), mean=5.0, seed=2)
     """
     if kind not in KINDS:
-        raise InvalidInputError(f"there is no environment {kind!r}; there are {', '.join(KINDS)}")
+        raise InvalidInputError(
+            f"there is no environment {kind!r}; there are {', '.join(KINDS)}{meant(kind, KINDS)}"
+        )
     known = inspect.signature(KINDS[kind]).parameters
     inner = options.get("environment")
     if isinstance(inner, dict) and "kind" in inner:  # a variant of another, which has the same seed
@@ -88,7 +91,7 @@ def make_environment(kind: str, **options: Any) -> Environment:
         options = {name: value for name, value in options.items() if name != "seed" or name in known}
     for name in options:
         if name not in known:
-            raise InvalidInputError(f"{kind} has no option {name!r}; it has {', '.join(known)}")
+            raise InvalidInputError(f"{kind} has no option {name!r}; it has {', '.join(known)}{meant(name, known)}")
     missing = [n for n, p in known.items() if p.default is p.empty and n not in options]
     if missing:
         raise InvalidInputError(f"{kind} needs the option {missing[0]!r}")

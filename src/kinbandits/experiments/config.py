@@ -37,6 +37,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from kinbandits._renamed import ARGUMENTS
 from kinbandits._spec import from_spec
+from kinbandits._value import meant
 from kinbandits.environments import KINDS, Environment, make_environment
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.experiments.records import plain
@@ -107,7 +108,8 @@ class MethodConfig(BaseModel):
             if name in ARGUMENTS and name not in allowed:
                 raise ValueError(f"{name} is gone; write {ARGUMENTS[name]}")
             if name not in allowed:
-                raise ValueError(f"{self.policy} has no setting {name!r}; it has {', '.join(sorted(allowed))}")
+                has = f"it has {', '.join(sorted(allowed))}{meant(name, allowed)}"
+                raise ValueError(f"{self.policy} has no setting {name!r}; {has}")
         return self
 
     @property
@@ -279,7 +281,8 @@ def experiment_of(data: dict[str, Any], source: str = "experiment") -> Experimen
             place = _place(problem["loc"], data)
             text = re.sub(r"^(Value error|Assertion failed), ", "", problem["msg"])
             if problem["type"] == "extra_forbidden":
-                text = f"there is no such key; there are {', '.join(Experiment.model_fields)}"
+                known = Experiment.model_fields
+                text = f"there is no such key; there are {', '.join(known)}{meant(problem['loc'][-1], known)}"
             given = "" if problem["type"] in ("missing", "value_error") else f" (got {problem['input']!r:.60})"
             lines.append(f"  {place}: {text}{given}" if place else f"  {text}")
         raise InvalidInputError(f"{source} cannot be used:\n" + "\n".join(lines)) from None

@@ -154,13 +154,13 @@ class Policy(Parameters, ContextReader, ABC):
     ) -> Decisions:
         """Choose in many rounds at once, without learning in between.
 
-        ``contexts`` is (R, 1, d), one context a round, or (R, k, d); a table has a round in each row. The choices
-        are those that R calls of ``choose`` would have made.
+        ``contexts`` is (R, d), one context a round, or (R, k, d), one for each candidate; a table has a round in
+        each row. The choices are those that R calls of ``choose`` would have made.
 
         Example:
             >>> import kinbandits as kb
             >>> policy = kb.KMTLUCB(arms=2, tie_break="first")
-            >>> policy.choose_many([[[0.1]], [[0.9]]]).arm
+            >>> policy.choose_many([[0.1], [0.9]]).arm
             [0, 0]
         """
         candidates = self._candidates(arms, to_play=True)
@@ -181,7 +181,7 @@ class Policy(Parameters, ContextReader, ABC):
         The decisions are not entered in this policy's table: their rewards go to ``observe``.
 
         Args:
-            contexts: (R, 1, d) or (R, k, d).
+            contexts: (R, d) or (R, k, d), as in ``choose_many``.
             arms: the candidates, as in ``choose``.
             uniform: (R, 2) numbers in [0, 1), in place of the policy's random state: the first decides whether
                 a random candidate is played (epsilon), the second which, or breaks a tie.
@@ -190,7 +190,7 @@ class Policy(Parameters, ContextReader, ABC):
         Example:
             >>> import kinbandits as kb
             >>> policy = kb.KMTLUCB(arms=["red", "blue"], epsilon=0.2)
-            >>> policy.propose([[[0.2]], [[0.2]]], uniform=[[0.1, 0.7], [0.9, 0.2]]).arm
+            >>> policy.propose([[0.2], [0.2]], uniform=[[0.1, 0.7], [0.9, 0.2]]).arm
             ['blue', 'red']
             >>> policy.n_decisions
             0
@@ -207,12 +207,12 @@ class Policy(Parameters, ContextReader, ABC):
     def probabilities(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Vector:
         """The probability with which each candidate would be chosen now, (R, k). Reads only.
 
-        ``contexts`` is (R, 1, d) or (R, k, d), as in ``choose_many``. This is what off-policy evaluation needs.
+        ``contexts`` is (R, d) or (R, k, d), as in ``choose_many``. This is what off-policy evaluation needs.
 
         Example:
             >>> import kinbandits as kb
             >>> policy = kb.KMTLUCB(arms=["red", "blue"], epsilon=0.2, tie_break="first")
-            >>> policy.probabilities([[[0.2]]])
+            >>> policy.probabilities([[0.2]])
             array([[0.9, 0.1]])
         """
         candidates = self._candidates(arms, to_play=True)
@@ -230,7 +230,9 @@ class Policy(Parameters, ContextReader, ABC):
         return self.copy()
 
     def predict(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Prediction:
-        """Mean and width of every candidate: (k,) each, or (R, k) for a batch of rounds. Reads only.
+        """Mean and width of every candidate: (k,) each, or (R, k) for many rounds. Reads only.
+
+        ``contexts`` is (d,), one round; or (R, d) or (R, k, d), as in ``choose_many``.
 
         Example:
             >>> import kinbandits as kb
@@ -241,7 +243,7 @@ class Policy(Parameters, ContextReader, ABC):
             (array([0.8, 0. ]), array([0.894, 2.   ]))
         """
         mean, width = self._predict(self._query(contexts, arms, batch=True))
-        if np.ndim(contexts) < 3:
+        if np.ndim(contexts) < 2:
             return Prediction(mean[0], width[0])
         return Prediction(mean, width)
 

@@ -45,25 +45,13 @@ class ContextReader(ArmList, ABC):
     def _query(self, contexts: ArrayLike, arms: Sequence[ArmName] | None, *, batch: bool = False) -> Query:
         """Candidates to ask about, whether they may be chosen or not."""
         candidates = self._candidates(arms)
-        return Query(candidates.indices, self._checked(contexts, candidates, batch=batch, table_is_one=True))
+        return Query(candidates.indices, self._checked(contexts, candidates, batch=batch))
 
     def _checked(
-        self,
-        contexts: ArrayLike,
-        candidates: Candidates,
-        *,
-        batch: bool = False,
-        keep: bool = False,
-        table_is_one: bool = False,
+        self, contexts: ArrayLike, candidates: Candidates, *, batch: bool = False, keep: bool = False
     ) -> Matrix:
-        """Contexts, checked, as (R, 1, d) or (R, k, d).
-
-        In a ``batch`` every row of a table is a round of its own, since a table cannot be 3-D, unless
-        ``table_is_one`` round. ``keep`` remembers the names of columns.
-        """
+        """Contexts, checked, as (R, 1, d) or (R, k, d). ``keep`` remembers the names of columns."""
         array, found = self._named(contexts)
-        if found is not None and batch and not table_is_one and array.ndim == 2:
-            array = array[:, None, :]
         seen = self._features_seen
         rounds = rounds_of_contexts(array, len(candidates.names), seen or self._n_features, batch=batch)
         if seen is None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from kinbandits._value import changed, deepened
+from kinbandits._renamed import METHODS
+from kinbandits._value import changed, deepened, meant
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.terms import Terms
 
@@ -16,6 +17,16 @@ class Parameters:
     n_decisions: Any
     parameters: ClassVar[tuple[str, ...]] = ()
     """Names of the arguments; each is an attribute, but for ``arms``, ``kernel`` and ``pending``."""
+
+    if not TYPE_CHECKING:  # a checker is to see what is not there
+
+        def __getattr__(self, name: str) -> Any:
+            """Asked only for names that are not there: whoever guesses is told ours."""
+            hint = ""
+            if not name.startswith("_"):
+                public = (n for n in dir(type(self)) if not n.startswith("_"))
+                hint = f"; write {METHODS[name]}" if name in METHODS else meant(name, public)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """The settings by name, as given or defaulted; ``type(policy)(**policy.get_params())`` starts afresh.

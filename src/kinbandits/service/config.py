@@ -21,6 +21,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from kinbandits._spec import from_spec
+from kinbandits._value import meant
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.policies import KMTLUCB, load
 from kinbandits.policies.defaults import defaults_as_data
@@ -190,5 +191,6 @@ def _first_error(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        return f"there is no setting {where}; there are {', '.join(ServiceSettings.model_fields)}"
+        known = ServiceSettings.model_fields
+        return f"there is no setting {where}; there are {', '.join(known)}{meant(first['loc'][-1], known)}"
     return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r}"
