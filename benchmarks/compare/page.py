@@ -80,16 +80,17 @@ def verdicts(problem: Standings) -> Iterator[str]:
 
 def summary(problems: Sequence[Standings]) -> list[str]:
     """What a reader should know first: where our default is beaten, and the best of each family."""
-    lost, rows_ = [], []
+    lost, rows_, not_run = [], [], []
     for problem in problems:
         ours = problem.row(DEFAULT)
         if ours is None:
+            not_run.append(problem.title)
             continue
         cells = [problem.title, f"{problem.rounds:,}", f"{ours.mean:.0f}"]
         for family in FAMILIES:
             members = [x for x in problem.rows if x.peer and PEERS[x.peer].family == family]
             best = min(members, key=lambda x: x.mean, default=None)
-            few = "" if best is None or best.seeds >= ours.seeds else f", {best.seeds} seeds"
+            few = "" if best is None or best.seeds >= ours.seeds else f", {best.seeds} seed{'s' * (best.seeds > 1)}"
             cells.append("-" if best is None else f"{best.mean:.0f} ({best.title}{few})")
             for x in members:  # in the mean over the seeds that both have
                 if ours.mean_difference(x) > 0.0:
@@ -197,8 +198,9 @@ def _head(plan: Plan, command: str) -> list[str]:
         "last, as does ours with the peers' features, which shows the cost of the same choices.",
         "",
         f"Ours get none of that: *{DEFAULT}* is `kb.KMTLUCB(arms)`, nothing set; *{TUNED}* takes its",
-        "settings from `kb.tune` on the rows never played. EpsilonGreedy, UCB1 and Uniform are our own policies at",
-        "their defaults.",
+        "settings from `kb.tune` on the rows never played; *kinbandits, fixed settings* is the default before noise",
+        "was learned, `kb.KMTLUCB(arms, ridge=0.01, exploration=0.1)`. EpsilonGreedy, UCB1 and Uniform are our own",
+        "policies at their defaults.",
         "",
         "Kernel and neural rivals are written here from their papers (`projected.py` and `neural.py` in",
         "`benchmarks/compare`) and tested against the papers' formulas; they get the peers' features and a grid.",
@@ -259,13 +261,13 @@ def _panel(axis: Any, problem: Standings, titles: Sequence[str]) -> dict[str, An
     for x in problem.rows:
         if x.title == "Uniform":
             continue
-        ours = x.title in (DEFAULT, TUNED)
+        ours = x.title.startswith("kinbandits")
         colour = _OURS if ours else FAMILIES[PEERS[x.peer].family][1] if x.peer else _BASE
-        marker = "*" if ours else _MARKERS[titles.index(x.title) % len(_MARKERS)]
+        marker = "*" if x.title == DEFAULT else _MARKERS[titles.index(x.title) % len(_MARKERS)]
         hollow = x.cpu_ms is None
         handles[x.title] = axis.errorbar(
             edge if hollow else x.cpu_ms, x.mean, yerr=0.0 if math.isnan(x.sd) else x.sd, fmt=marker, color=colour,
-            ms=11 if ours else 6, mfc="none" if hollow else colour, capsize=2, lw=0.8, label=x.title,
+            ms=12 if x.title == DEFAULT else 6, mfc="none" if hollow else colour, capsize=2, lw=0.8, label=x.title,
         )  # fmt: skip
     axis.set_title(f"{problem.title}, {problem.rounds:,} rounds", fontsize=10)
     axis.set_xlabel("CPU ms a decision and update", fontsize=8)
