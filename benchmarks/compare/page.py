@@ -199,8 +199,8 @@ def _head(plan: Plan, command: str) -> list[str]:
         "",
         f"Ours get none of that: *{DEFAULT}* is `kb.KMTLUCB(arms)`, nothing set; *{TUNED}* takes its",
         "settings from `kb.tune` on the rows never played; *kinbandits, fixed settings* is the default before noise",
-        "was learned, `kb.KMTLUCB(arms, ridge=0.01, exploration=0.1)`. EpsilonGreedy, UCB1 and Uniform are our own",
-        "policies at their defaults.",
+        "was learned, `kb.KMTLUCB(arms, ridge=0.01, exploration=0.1)`. EpsilonGreedy, UCB1 and Uniform are ours too,",
+        "at their defaults.",
         "",
         "Kernel and neural rivals are written here from their papers (`projected.py` and `neural.py` in",
         "`benchmarks/compare`) and tested against the papers' formulas; they get the peers' features and a grid.",
@@ -231,7 +231,13 @@ def _table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def write_figure(path: Path, problems: Sequence[Standings]) -> None:
-    """One panel a problem: final regret against CPU a decision, ours in blue; left and low is good."""
+    """One panel a problem: final regret against CPU a decision, ours in blue; left and low is good.
+
+    Problems and methods whose CPU was not measured are left out.
+    """
+    problems = [p for p in problems if sum(x.cpu_ms is not None for x in p.rows) > 1]
+    if not problems:
+        return
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -255,19 +261,17 @@ def write_figure(path: Path, problems: Sequence[Standings]) -> None:
 
 
 def _panel(axis: Any, problem: Standings, titles: Sequence[str]) -> dict[str, Any]:
-    """The handles for the legend, by title. Methods whose CPU was not measured stand at the right edge, hollow."""
+    """The handles for the legend, by title."""
     handles = {}
-    edge = 2.0 * max((x.cpu_ms or 0.0 for x in problem.rows), default=1.0) or 1.0
     for x in problem.rows:
-        if x.title == "Uniform":
+        if x.title == "Uniform" or x.cpu_ms is None:
             continue
         ours = x.title.startswith("kinbandits")
         colour = _OURS if ours else FAMILIES[PEERS[x.peer].family][1] if x.peer else _BASE
         marker = "*" if x.title == DEFAULT else _MARKERS[titles.index(x.title) % len(_MARKERS)]
-        hollow = x.cpu_ms is None
         handles[x.title] = axis.errorbar(
-            edge if hollow else x.cpu_ms, x.mean, yerr=0.0 if math.isnan(x.sd) else x.sd, fmt=marker, color=colour,
-            ms=12 if x.title == DEFAULT else 6, mfc="none" if hollow else colour, capsize=2, lw=0.8, label=x.title,
+            x.cpu_ms, x.mean, yerr=0.0 if math.isnan(x.sd) else x.sd, fmt=marker, color=colour,
+            ms=12 if x.title == DEFAULT else 6, capsize=2, lw=0.8, label=x.title,
         )  # fmt: skip
     axis.set_title(f"{problem.title}, {problem.rounds:,} rounds", fontsize=10)
     axis.set_xlabel("CPU ms a decision and update", fontsize=8)

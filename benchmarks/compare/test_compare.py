@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -255,7 +256,12 @@ def test_clicks_and_what_is_only_for_them() -> None:
 
 
 def test_the_figure(tmp_path) -> None:
-    write_figure(tmp_path / "f.png", [problem()] * 3)
+    write_figure(tmp_path / "none.png", [problem()])
+    assert not (tmp_path / "none.png").exists(), "one cost only: there is nothing to compare"
+    priced = Standings(
+        *(list(vars(problem()).values())[:4]), tuple(replace(x, cpu_ms=0.3) for x in problem().rows), {}
+    )
+    write_figure(tmp_path / "f.png", [priced] * 3)
     assert (tmp_path / "f.png").read_bytes()[:4] == b"\x89PNG"
 
 
