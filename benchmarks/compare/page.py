@@ -139,6 +139,8 @@ def write_page(
         if done < of:
             out += [f"Of the grids of peers {done} of {of} settings were tried here.", ""]
         for peer, why in problem.left_out.items():
+            if PEERS[peer].only and not problem.name.startswith(PEERS[peer].only):
+                continue
             out += [f"{PEERS[peer].title} is not run here: {why}.", ""]
     missing = [n for n in plan.data if n not in {p.name for p in problems}]
     if missing:

@@ -190,23 +190,21 @@ def _problem(plan: Plan, name: str, directory: Path, recorded: Sequence[Mapping[
     titles = {
         setting_name(p, s): (PEERS[p].title, None if PEERS[p].own else p, setting_text(s)) for p, s in best.items()
     }
-    lines = []
+    lines, costs = [], {}
     for method in final.methods:
-        if np.isnan(found[method.name]).all():
-            continue
         shown, peer, settings = titles.get(method.name, (method.name, None, _ours_text(method.name, known)))
         cell = next(c for c in final.cells() if c.method.name == method.name)
         path = directory / "costs" / f"{cell.id}.json"
         cost = cost_of(cell, path.parent) if path.exists() else {}
-        lines.append(
-            MethodRow(shown, peer, settings, found[method.name], cost.get("cpu_ms"), cost.get("megabytes"))
-        )
+        costs[shown] = cost.get("cpu_ms"), cost.get("megabytes")
+        if not np.isnan(found[method.name]).all():
+            lines.append(MethodRow(shown, peer, settings, found[method.name], *costs[shown]))
     there = {x.title for x in lines}
     for old in recorded:
         if old["title"] not in there:
             told = old["mean"], math.nan if old["sd"] is None else old["sd"], old["seeds"]
-            costs = old["cpu_ms"], old["megabytes"]
-            lines.append(MethodRow(old["title"], old["peer"], old["settings"], np.empty(0), *costs, told))
+            cost = costs.get(old["title"], (None, None))  # of another day it would not compare
+            lines.append(MethodRow(old["title"], old["peer"], old["settings"], np.empty(0), *cost, told))
     environment = plan._make(name)
     return Standings(
         name,

@@ -239,8 +239,7 @@ def test_settings_and_means_of_earlier_runs(tmp_path) -> None:
     assert plan.grid("hidden-0.5") is None
     run(plan, tmp_path, jobs=1, costs=False, stream=None)
     old = {"title": "Old", "peer": "river", "settings": "alpha 1", "mean": 0.5, "sd": None, "seeds": 3}
-    costs = {"cpu_ms": None, "megabytes": None}
-    (tmp_path / "recorded.json").write_text(json.dumps({"hidden-0.5": [old | costs]}))
+    (tmp_path / "recorded.json").write_text(json.dumps({"hidden-0.5": [old]}))
     (found,) = read(plan, tmp_path, tmp_path / "recorded.json")
     assert found.rows[0].title == "Old"
     assert found.rows[1].settings == "alpha 0.1, ridge 1.0, centred"
