@@ -82,7 +82,8 @@ def one(shape: str, method: str, seed: int, horizon: int) -> dict[str, Any]:
 
 def table(lines: list[dict[str, Any]]) -> str:
     """Final regret, CPU milliseconds a round, dictionary; means over seeds."""
-    out = [f"{'':<26}" + "".join(f"{shape:>32}" for shape in SHAPES)]
+    rounds, seeds = lines[0]["horizon"], len({x["seed"] for x in lines})
+    out = [f"{rounds} rounds, seeds: {seeds}", f"{'':<26}" + "".join(f"{shape:>32}" for shape in SHAPES)]
     out.append(f"{'method':<26}" + f"{'regret':>14}{'CPU ms':>8}{'points':>10}" * 3)
     for method in METHODS:
         row = f"{method:<26}"
