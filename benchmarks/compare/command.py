@@ -78,7 +78,7 @@ def compare(
     figure = target.with_suffix(".png")
     if problems:
         write_figure(figure, problems)
-    command = shlex.join(["python", "benchmarks/compare", *(a for a in sys.argv[1:] if a != "--page-only")])
+    command = shlex.join(["python", "benchmarks/compare", *_told(sys.argv[1:])])
     edges = list(edges_of(plan))
     write_page(target, plan, problems, edges, command, figure.name)
     if as_json:
@@ -120,6 +120,12 @@ def compare(
         [[n, e.nan, e.unknown_arm, e.new_arm] for n, e in edges],
     )
     print(f"\nPage: {target}")
+
+
+def _told(arguments: Sequence[str]) -> list[str]:
+    """The arguments as the page tells them: not where results were kept, nor that nothing was run."""
+    kept = [a for a in arguments if a != "--page-only"]
+    return [a for i, a in enumerate(kept) if a != "--out" and (not i or kept[i - 1] != "--out")]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -106,8 +106,12 @@ def summary(problems: Sequence[Standings]) -> list[str]:
     if lost:
         told = [f"Our default, with nothing set, is beaten on {len(beaten)} of {len(rows_)} problems:", ""]
         told += [f"- {x}" for x in lost]
+        if any("of 1 seeds" in x for x in lost):
+            told += ["", "A single seed is the one on which the settings of the rival were chosen."]
     else:
         told = [f"Our default, with nothing set, is beaten on none of the {len(rows_)} problems below."]
+    if not_run:
+        told += ["", f"Not yet run with today's default: {', '.join(not_run)}."]
     columns = (
         "problem",
         "rounds",
@@ -194,10 +198,9 @@ def _head(plan: Plan, command: str) -> list[str]:
         "",
         "The libraries that one would pick instead, on the same streams, seed by seed. Peers get what helps them:",
         "features standardised (or centred with one common scale) by rows never played, divided by the root of",
-        "their number, an intercept, and the best of a small grid, chosen on "
-        f"{min(plan.grid_seeds, plan.seeds)} of the seeds that are scored: an oracle,",
-        "in their favour. MABWiser, coba and contextualbandits have the same Lin-UCB and take the settings of the",
-        "last, as does ours with the peers' features, which shows the cost of the same choices.",
+        "their number, an intercept, and the best of a small grid, chosen on one or two of the seeds that are",
+        "scored: an oracle, in their favour. MABWiser, coba and contextualbandits have the same Lin-UCB and take",
+        "the settings of the last, as does ours with the peers' features, which shows the cost of the same choices.",
         "",
         f"Ours get none of that: *{DEFAULT}* is `kb.KMTLUCB(arms)`, nothing set; *{TUNED}* takes its",
         "settings from `kb.tune` on the rows never played; *kinbandits, fixed settings* is the default before",
@@ -257,7 +260,7 @@ def write_figure(path: Path, problems: Sequence[Standings]) -> None:
     for axis in axes[len(problems) :]:
         axis.set_visible(False)
     shown = [handles[t] for t in titles if t in handles]
-    figure.legend(handles=shown, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    figure.legend(handles=shown, loc="outside lower center", ncols=across + 1, frameon=False, fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 
