@@ -200,7 +200,7 @@ def _head(plan: Plan, command: str) -> list[str]:
         "features standardised (or centred with one common scale) by rows never played, divided by the root of",
         "their number, an intercept, and the best of a small grid, chosen on one or two of the seeds that are",
         "scored: an oracle, in their favour. MABWiser, coba and contextualbandits have the same Lin-UCB and take",
-        "the settings of the last, as does ours with the peers' features, which shows the cost of the same choices.",
+        "the settings of the last, as does ours with the peers' features: it shows the cost of the same choices.",
         "",
         f"Ours get none of that: *{DEFAULT}* is `kb.KMTLUCB(arms)`, nothing set; *{TUNED}* takes its",
         "settings from `kb.tune` on the rows never played; *kinbandits, fixed settings* is the default before",
