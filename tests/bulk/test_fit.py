@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +225,20 @@ def test_goes_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(calls) == 18
     assert not work.exists()
     assert (tmp_path / "resumed").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+@pytest.mark.parametrize("weighting", ["uniform", "per_arm"])
+def test_memory_of_a_worker(tmp_path: Path, weighting: str) -> None:
+    """A partition, a block of rows at the points, and some times the sums: not more for more partitions."""
+    m, n = 64, 40_000
+    folder = write(tmp_path / "log", rows(n), group=n // 4)
+    tracemalloc.start()
+    try:
+        kb.bulk.fit(folder, untaught(weighting=weighting), partition_rows=n // 4, **QUIET)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    sums = m * m * (len(ARMS) if weighting == "per_arm" else 1)
+    partition, block = n // 4 * (len(CONTEXT) + 5), n // 4 // len(ARMS) * m
+    sample = 2000 * (2 * m + 40)  # and what is drawn from it
+    assert peak < 8 * (2 * partition + 4 * block + 8 * sums + sample)  # 10 MB; as one partition it takes 14 to 30

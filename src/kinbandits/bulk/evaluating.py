@@ -24,7 +24,7 @@ from kinbandits.bulk.fold import Engine, State
 from kinbandits.bulk.rows import Checks, Rows, account, read
 from kinbandits.bulk.summing import Plan, add, made, summed
 from kinbandits.bulk.table import PARTITION_ROWS, Columns, Partition, Table
-from kinbandits.errors import InvalidInputError
+from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.ope import Evaluation, LoggedRounds
 from kinbandits.ope.estimators import Terms, evaluated, merged, tally, terms
@@ -107,15 +107,18 @@ def evaluate(
     checks = Checks(
         columns, arms, first.regression.n_features or table.n_features(columns), limits, since, propensities=True
     )
-    known = dict(policies)
+    paths: dict[str, str] = {}
     told = (repr(checks), seed, level, clip, train, sorted(policies))
     with working(work, table, list(policies.values()), told) as folder:
         engine = Engine(scheduler, jobs, folder, progress)
         past, table = _parts(table, train, since, bool(untaught))
-        for i, (name, policy) in enumerate(untaught.items()):
-            options: dict[str, Any] = {"columns": columns, "until": since, "seed": seed, "bad": bad}
-            options |= {"scheduler": scheduler, "jobs": jobs, "progress": progress, "work": folder / f"policy-{i}"}
-            known[name] = fitted(past, policy, **options).policy
+        for i, (name, policy) in enumerate(policies.items()):
+            path = folder / f"target-{i}"
+            if name in untaught and not path.exists():
+                options: dict[str, Any] = {"columns": columns, "until": since, "seed": seed, "bad": bad}
+                options |= {"scheduler": scheduler, "jobs": jobs, "progress": progress, "work": folder / f"fit-{i}"}
+                policy = fitted(past, policy, **options).policy
+            paths[path.name] = _saved(policy, path)
         model = _model(first)
         size = sample_size(model)
         check = partial(_scan, checks=checks, size=size, seed=seed)
@@ -126,13 +129,10 @@ def evaluate(
         pilot, plan = planned(model, scanned)
         total = engine.fold("model", table, partial(_fold_sums, checks=checks, plan=plan, seed=seed), add)
         last = scanned["last_arms"], scanned["last_contexts"], scanned["last_rewards"]
-        paths: dict[str, str] = {}
         for fold in range(FOLDS):
             others = {k.removeprefix(f"{1 - fold}_"): v for k, v in total.items() if k.startswith(f"{1 - fold}_")}
             pilot.regression = BudgetedRegression(plan.settings, History(plan.n_arms), made(plan, others, last))
             paths[f"model-{fold}"] = _saved(pilot, folder / f"model-{fold}")
-        for i, policy in enumerate(known.values()):
-            paths[f"target-{i}"] = _saved(policy, folder / f"target-{i}")
         leaf = partial(_tallies, checks=checks, paths=paths, seed=seed, clip=clip)
         found = engine.fold("evaluate", table, leaf, _merge_tallies)
     evaluations = {
@@ -144,8 +144,10 @@ def evaluate(
 def _common_arms(policies: Mapping[str, KMTLUCB]) -> tuple[str | int, ...]:
     if not policies:
         raise InvalidInputError("policies is empty; give at least one, by name")
-    (name, first), *others = policies.items()
-    for other, policy in others:
+    (name, first), *_ = policies.items()
+    for other, policy in policies.items():
+        if not isinstance(policy, KMTLUCB):
+            raise InvalidTypeError(f"policies must be kb.KMTLUCB; {other} is a {type(policy).__name__}")
         if set(policy.arms) != set(first.arms):
             raise InvalidInputError(
                 f"policies must have the same arms; {name} has {first.arms}, {other} has {policy.arms}"
@@ -271,8 +273,12 @@ def _taken(rounds: LoggedRounds, which: Indices) -> LoggedRounds:
     return LoggedRounds(*([getattr(rounds, name)[i] for i in which] for name in rounds.__dataclass_fields__))
 
 
-@lru_cache(maxsize=32)
 def _policy(path: str) -> Any:
+    return _loaded(path, os.stat(path).st_mtime_ns)
+
+
+@lru_cache(maxsize=32)
+def _loaded(path: str, written: int) -> Any:
     return load(path).frozen()
 
 
