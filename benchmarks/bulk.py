@@ -1,6 +1,7 @@
 """Fit and evaluate on logs of any length: throughput, scaling, memory, kills, coverage.
 
     python benchmarks/bulk.py fit         rows a second on one and two dask workers, and one by one; memory
+    python benchmarks/bulk.py cpu         rows per CPU second of one core, in bulk and one by one; short
     python benchmarks/bulk.py kill        a worker is killed in the middle: the same bytes
     python benchmarks/bulk.py coverage    95 % intervals over 500 simulated logs with known truth, through evaluate
 
@@ -16,6 +17,7 @@ import signal
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ import pyarrow.parquet as pq
 
 import kinbandits as kb
 from kinbandits.bulk import Columns
+from kinbandits.bulk.summing import Plan, summed
 
 N, D = 50, 16
 COLUMNS = Columns(context=[f"x{i}" for i in range(D)])
@@ -74,16 +77,33 @@ def generated(folder: Path, rows: int, group: int = 2**17) -> Path:
     return path
 
 
-def one_by_one(similarity: str, points: int, rows: int = 1500) -> float:
+def one_by_one(
+    similarity: str, points: int, rows: int = 1500, clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Rows a second of ``observe``, row by row, once the dictionary is full."""
     learner = policy(similarity, points)
     found = block(0, 8 * points + rows)
     X = np.stack([found[name] for name in COLUMNS.context], axis=1)
     learner.observe(found["arm"][: 8 * points], X[: 8 * points], found["reward"][: 8 * points])
-    start = time.perf_counter()
+    start = clock()
     for i in range(8 * points, 8 * points + rows):
         learner.observe(found["arm"][i : i + 1], X[i : i + 1], found["reward"][i : i + 1])
-    return rows / (time.perf_counter() - start)
+    return rows / (clock() - start)
+
+
+def cpu(args: argparse.Namespace, folder: Path) -> None:
+    n = min(args.rows, 50_000)
+    found = block(0, n)
+    X = np.stack([found[name] for name in COLUMNS.context], axis=1)
+    chosen = np.random.default_rng(0).choice(n, args.points, replace=False)
+    for name in SIMILARITIES:
+        slow = one_by_one(name, args.points, 300, time.process_time)
+        untaught = policy(name, args.points)
+        plan = Plan(untaught.regression.settings, N, found["arm"][chosen], X[chosen], None, untaught._scale)
+        start = time.process_time()
+        summed(plan, found["arm"], X, found["reward"])
+        quick = n / (time.process_time() - start)
+        print(f"{name}: {quick:,.0f} rows per CPU second in bulk, {slow:,.0f} one by one: {quick / slow:.1f}")
 
 
 class Peak:
@@ -207,7 +227,7 @@ def coverage(args: argparse.Namespace, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["fit", "kill", "coverage"])
+    parser.add_argument("part", choices=["fit", "cpu", "kill", "coverage"])
     parser.add_argument("--rows", type=int, default=10**7)
     parser.add_argument("--rows-alone", type=int, default=0, help="rows for one worker, if fewer")
     parser.add_argument("--points", type=int, default=512)
@@ -216,8 +236,9 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=500)
     parser.add_argument("--folder", type=Path)
     args = parser.parse_args()
+    parts = {"fit": fit, "cpu": cpu, "kill": kill, "coverage": coverage}
     with tempfile.TemporaryDirectory() as temporary:
-        {"fit": fit, "kill": kill, "coverage": coverage}[args.part](args, args.folder or Path(temporary))
+        parts[args.part](args, args.folder or Path(temporary))
 
 
 if __name__ == "__main__":

@@ -232,6 +232,7 @@ def test_memory_of_a_worker(tmp_path: Path, weighting: str) -> None:
     """A partition, a block of rows at the points, and some times the sums: not more for more partitions."""
     m, n = 64, 40_000
     folder = write(tmp_path / "log", rows(n), group=n // 4)
+    kb.bulk.fit(write(tmp_path / "small", rows(300)), untaught(), **QUIET)  # loads what it needs
     tracemalloc.start()
     try:
         kb.bulk.fit(folder, untaught(weighting=weighting), partition_rows=n // 4, **QUIET)
@@ -241,4 +242,4 @@ def test_memory_of_a_worker(tmp_path: Path, weighting: str) -> None:
     sums = m * m * (len(ARMS) if weighting == "per_arm" else 1)
     partition, block = n // 4 * (len(CONTEXT) + 5), n // 4 // len(ARMS) * m
     sample = 2000 * (2 * m + 40)  # and what is drawn from it
-    assert peak < 8 * (2 * partition + 4 * block + 8 * sums + sample)  # 10 MB; as one partition it takes 14 to 30
+    assert peak < 8 * (2 * partition + 4 * block + 8 * sums + sample)  # 10 MB; as one partition per_arm takes 14
