@@ -22,7 +22,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 START, END = "<!-- numbers: made by `make readme` -->\n", "<!-- end of numbers -->"
-PROBLEMS = ("Digits", "Segment", "Pendigits", "Letter")
+PROBLEMS = {
+    "Digits": "Digits",
+    "Segment": "Segment",
+    "Hidden descriptors, similarity 0": "unrelated arms",
+    "Hidden descriptors, similarity 0.5": "related",
+    "Hidden descriptors, similarity 0.9": "closely related",
+}
+HOME = "https://github.com/kinbandits/kinbandits/blob/main/"
 METHODS = {
     "kinbandits default": "**kinbandits**, nothing set",
     "contextualbandits LinUCB": "Lin-UCB (contextualbandits)",
@@ -80,7 +87,9 @@ def text() -> str:
     )
     page = (ROOT / "docs" / "comparison.md").read_text()
     digits = re.search(r"kinbandits default: ([\d.]+) against ([\d.]+) of the best peer \((.+?)\)", page)
+    losses = re.search(r"^Our default, with nothing set, is (.+?):?$", page, flags=re.MULTILINE)
     assert digits is not None
+    beaten = f"It is {losses[1]}." if losses else ""
     lines = [
         "| | ours | without kin | printed by |",
         "|---|---|---|---|",
@@ -91,10 +100,10 @@ def text() -> str:
         f"| regret on Digits, nothing set | **{float(digits[1]):.0f}** "
         f"| {float(digits[2]):.0f} {digits[3]}, the best tuned rival | `make compare` |",
         "",
-        "Regret of the same streams, peers tuned in their favour, ours with nothing set "
-        "([all of it](https://github.com/kinbandits/kinbandits/blob/main/docs/comparison.md)):",
+        f"Regret on the same streams, peers tuned in their favour, ours with nothing set. {beaten} "
+        f"([all of it]({HOME}docs/comparison.md)):",
         "",
-        f"| | {' | '.join(PROBLEMS)} |",
+        f"| | {' | '.join(PROBLEMS.values())} |",
         f"|---|{'---|' * len(PROBLEMS)}",
         *(
             f"| {shown} | {' | '.join(regret(page, p, name) for p in PROBLEMS)} |"
