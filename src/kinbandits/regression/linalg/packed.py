@@ -10,6 +10,8 @@ import numpy as np
 from kinbandits._types import Matrix, Vector
 from kinbandits.regression import compiled
 
+_MANY = 64  # rows
+
 
 class PackedCholesky:
     """The factor L of a symmetric positive definite matrix that grows."""
@@ -40,6 +42,11 @@ class PackedCholesky:
             grown = np.empty(max(needed, 2 * len(self._rows)))
             grown[: len(self._rows)] = self._rows
             self._rows = grown
+        if not before and end > _MANY:  # LAPACK is the faster one for a whole matrix
+            L = np.linalg.cholesky(rows)
+            self._rows[:needed] = L[np.tril_indices(end)]
+            self.size, self.smallest_pivot = end, float(L.diagonal().min()) ** 2
+            return
         smallest = self.smallest_pivot
         for row in rows:
             n = self.size
