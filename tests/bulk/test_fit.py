@@ -6,6 +6,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -81,6 +82,11 @@ def test_partitions_do_not_matter(tmp_path: Path, name: str) -> None:
             assert np.abs(x - y).max() < 1e-10
         assert np.abs(one.similarity_matrix() - other.similarity_matrix()).max() < 1e-10
         assert other.choose_many(ASKED).arm == one.copy().choose_many(ASKED).arm
+
+
+def test_processes_of_a_fit_are_not_those_of_joblib(tmp_path: Path) -> None:
+    kb.bulk.fit(write(tmp_path / "one", rows()), untaught(), **{**QUIET, "scheduler": "loky", "jobs": 2})
+    assert joblib.Parallel(n_jobs=2, backend="loky")(joblib.delayed(abs)(-i) for i in range(3)) == [0, 1, 2]
 
 
 def test_any_order_with_fixed_points(tmp_path: Path) -> None:

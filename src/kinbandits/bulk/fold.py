@@ -105,9 +105,12 @@ class Engine:
 
         jobs = self.jobs or int(cpu_count())
         if self.scheduler == "loky":
-            from joblib.externals.loky import get_reusable_executor
+            from joblib.externals.loky import (
+                ProcessPoolExecutor,
+            )  # of our own: joblib keeps the reusable one for itself
 
-            yield {"scheduler": "processes", "pool": get_reusable_executor(jobs), "num_workers": jobs}
+            with ProcessPoolExecutor(jobs) as pool:
+                yield {"scheduler": "processes", "pool": pool, "num_workers": jobs}
         else:
             yield {"scheduler": self.scheduler or "threads", "num_workers": jobs}
 

@@ -74,7 +74,7 @@ class DecisionRequest(Strict):
         if self.task is None:
             return context, self.arms
         if self.arms is not None or not isinstance(context[0], list):
-            raise Problem(422, "task", "with task, context has a row for each candidate, and arms is left out")
+            raise Problem(409, "task", "with task, context has a row for each candidate, and arms is left out")
         return context, [self.task] * len(context)
 
 
