@@ -105,7 +105,7 @@ class Engine:
 
         jobs = self.jobs or int(cpu_count())
         if self.scheduler == "loky":
-            from joblib.externals.loky import (
+            from joblib.externals.loky import ProcessPoolExecutor  # the reusable one is joblib's own
                 ProcessPoolExecutor,
             )  # of our own: joblib keeps the reusable one for itself
 
