@@ -106,8 +106,6 @@ class Engine:
         jobs = self.jobs or int(cpu_count())
         if self.scheduler == "loky":
             from joblib.externals.loky import ProcessPoolExecutor  # the reusable one is joblib's own
-                ProcessPoolExecutor,
-            )  # of our own: joblib keeps the reusable one for itself
 
             with ProcessPoolExecutor(jobs) as pool:
                 yield {"scheduler": "processes", "pool": pool, "num_workers": jobs}
