@@ -79,7 +79,7 @@ def test_a_saved_exact_policy_beyond_the_change_comes_back_ready(monkeypatch, tm
     policy = kb.KMTLUCB(3, context_kernel=kb.RBF(), ridge=0.1, engine=kb.Budgeted(40, after=100))
     for low in range(0, 200, 20):
         policy.observe(np.arange(20) % 3, X[low : low + 20], f[low : low + 20, 0])
-    assert policy.regression.changes_within(2)
+    assert policy.regression.one_by_one(2)
     policy.save(tmp_path / "p.zip")
     again = kb.load(tmp_path / "p.zip")
     again.observe([0], X[:1], [0.5])

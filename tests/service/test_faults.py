@@ -23,6 +23,7 @@ from kinbandits.errors import FormatError
 from kinbandits.service.clock import SteadyClock
 from kinbandits.service.config import ServiceSettings, Settings, load_settings
 from kinbandits.service.engine import Engine
+from kinbandits.service.events import Event
 from kinbandits.service.learner import Learner, follow
 from kinbandits.service.problems import Problem
 from kinbandits.service.requests import AddArm, Decide, RetireArm, Reward
@@ -250,6 +251,27 @@ def test_the_last_two_arms_are_not_both_retired(postgres_url: str) -> None:
     for engine, store in zip(engines, stores, strict=True):
         engine.stop()
         store.close()
+
+
+def test_a_dictionary_learns_alike_in_slices_of_any_size() -> None:
+    """Rows leave a dictionary as others come, and the noise is learned from those that are left."""
+    import numpy as np
+
+    similarity, engine = {"type": "Mixed", "mu": 0.3}, {"type": "Budgeted", "points": 64}
+    options = Settings(policy={**POLICY, "arms": 4, "similarity": similarity, "engine": engine})
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(4, size=420).tolist(), rng.normal(size=(420, 2)).tolist(), (rng.random(420) < 0.5).tolist()
+    events = [
+        Event(i, "reward", f"0-{i}", 0.0, {"arm": arm, "context": x, "reward": float(y), "delay": 0.0}, "")
+        for i, (arm, x, y) in enumerate(zip(*drawn, strict=True), 1)
+    ]
+    found = []
+    for step in (37, 256):
+        learner = Learner(options)
+        for low in range(0, 420, step):
+            learner.apply(events[low : low + step])
+        found.append(learner.policy.predict([0.3, 0.3]).mean)
+    np.testing.assert_allclose(*found, rtol=1e-9)
 
 
 @pytest.mark.parametrize("engine", ["exact", {"type": "Budgeted", "points": 45, "after": 50}])

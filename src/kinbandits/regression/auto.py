@@ -117,8 +117,8 @@ class AutoRegression(ExactRegression):
             found.observe(arms, contexts, rewards, own_contexts)
             self.ready, self._change = found, None
 
-    def changes_within(self, more: int) -> bool:
-        """Whether these many rows more take part in a change; each is a piece of it if it is learned alone."""
+    def one_by_one(self, more: int) -> bool:
+        """Whether these rows take part in a change: each is a piece of it if it is learned alone."""
         beyond = len(self.history) + more > self.changeover
         return beyond and self.settings.memory is None and self.grows and not (self._stays or self._hurried(more))
 

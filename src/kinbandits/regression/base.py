@@ -315,8 +315,8 @@ class Regression(ABC):
         """
         return self.copy()
 
-    def changes_within(self, more: int) -> bool:
-        """Whether another engine takes over, row by row, while it learns so many rows."""
+    def one_by_one(self, more: int) -> bool:
+        """Whether so many rows are better learned one by one: together they would come to something else."""
         return False
 
     def _cold(self, arms: Indices) -> Mask:

@@ -116,7 +116,7 @@ class Learner:
 
     def _learn(self, rows: Sequence[Row]) -> bool:
         """Teach the policy rows of one kind that follow each other; whether there were any that it took."""
-        if len(rows) > 1 and self.policy.regression.changes_within(len(rows)):
+        if len(rows) > 1 and self.policy.regression.one_by_one(len(rows)):
             return sum([self._learn([row]) for row in rows]) > 0
         _, arms, contexts, rewards, own = zip(*rows, strict=True)
         try:

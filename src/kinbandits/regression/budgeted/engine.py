@@ -93,6 +93,14 @@ class BudgetedRegression(Regression):
             self.model, self._next_check = before
             raise
 
+    def _as_block(self, rows: int) -> bool:
+        """Whether so many rows, the first ones, are learned all at once."""
+        return self.model is None and rows > max(2 * self.settings.budget, 256)
+
+    def one_by_one(self, more: int) -> bool:
+        """Yes: rows leave as others come, so that noise learned with many at once would see other rows."""
+        return not self._as_block(more)
+
     def _teach(self, arms: Indices, contexts: Matrix, rewards: Vector, forgotten: int = 0) -> None:
         if not len(arms):
             return
@@ -100,7 +108,7 @@ class BudgetedRegression(Regression):
         if model is None:
             model = Model(self.settings, self._n_arms, contexts.shape[1])
             model.tally.n = forgotten
-            if len(arms) > max(2 * self.settings.budget, 256):  # all at once
+            if self._as_block(len(arms)):
                 last = slice(0 if model.window is None else max(0, len(arms) - model.window), None)
                 model.tally.n += last.start
                 model.tally.squares += float(rewards[: last.start] @ rewards[: last.start])
