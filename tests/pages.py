@@ -41,6 +41,7 @@ NOT_RUN = {  # how a command begins: why it is only looked at
     "useradd": "changes the machine",
     "make ": "calls these tests, or takes minutes",
     "python benchmarks/": "takes minutes to hours",
+    "python examples/peptides.py": "needs the measurements; tests/test_examples.py runs it",
     "kinbandits demo": "takes minutes; .ci/run runs it",
     "kinbandits paper": "takes minutes to hours; tests/experiments has small ones",
     "kinbandits theory": "takes a minute; tests/cli runs it",

@@ -232,3 +232,34 @@ def test_the_real_sets(name):
 
         assert np.array_equal(d.paper, load_digits().data)
         assert np.array_equal(d.y, load_digits().target)
+
+
+def test_peptides_are_read_from_a_copy_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KINBANDITS_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(DatasetError, match="there is no mhc1_binding.npz"):
+        datasets.peptides()
+    file = tmp_path / "mhc1_binding.npz"
+    file.write_bytes(b"not a file of arrays")
+    with pytest.raises(DatasetError, match="damaged"):
+        datasets.peptides()
+    columns = {
+        "peptide": np.array([b"AAAAAAAAA", b"CCCCCCCCC", b"AAAAAAAAA"]),
+        "task": np.array([0, 0, 1]),
+        "affinity_nM": np.array([1.0, 5e4, 1e9], dtype=np.float32),
+        "allele": np.array(["HLA-X", "HLA-Y"]),
+        "pseudosequence": np.array([b"AC", b"CA"]),
+    }
+    np.savez(file, **columns)
+    found = datasets.peptides()
+    assert found.reward.round(6).tolist() == [1.0, 0.0, 0.0]
+    assert found.most_measured(1) == ["HLA-X"]
+    names, X, rewards = found.of("X")
+    assert (names, X.shape, len(rewards)) == (["HLA-X"] * 2, (2, 180), 2)
+    X, rewards = found.block("X", "Y")
+    assert (X.shape, rewards.tolist()) == ((1, 180), [[1.0, 0.0]])
+    with pytest.raises(DatasetError, match="there is no allele 'Z'"):
+        found.of("Z")
+    np.savez(file, **{**columns, "task": np.array([0, 0, 2])})
+    with pytest.raises(DatasetError, match="do not fit together"):
+        datasets.peptides()
