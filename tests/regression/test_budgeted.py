@@ -508,3 +508,17 @@ def test_a_frozen_dictionary_reads_the_same_by_arm(similarity):
         arms = [5, 0, 3, 1] if shape[1] == 4 else [5, 2, 0]
         for found, wanted in zip(frozen.predict(X, arms), policy.predict(X, arms), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-10)
+
+
+def test_a_frozen_dictionary_leaves_a_refresh_under_way_alone():
+    """Copying it would do all its pieces again, at every copy that is published meanwhile."""
+
+    class UnderWay:
+        def __deepcopy__(self, memo):
+            raise AssertionError("copied")
+
+    policy = kb.KMTLUCB(2, context_kernel=kb.RBF(), engine=kb.Budgeted(points=8), ridge=0.1)
+    policy.observe([0, 1], [[0.0], [1.0]], [0.0, 1.0])
+    policy.regression.model.refreshing = under_way = UnderWay()
+    assert policy.frozen().predict([0.5]).mean.shape == (2,)
+    assert policy.regression.model.refreshing is under_way

@@ -145,7 +145,17 @@ class BudgetedRegression(Regression):
 
     def frozen(self) -> Regression:
         """A copy that only reads, with its points in order of their arms."""
-        other = self.copy()
+        model = self.model
+        if model is None:
+            return self.copy()
+        under_way, model.refreshing = (
+            model.refreshing,
+            None,
+        )  # a copy would do its pieces again, and has no use for it
+        try:
+            other = self.copy()
+        finally:
+            model.refreshing = under_way
         other._by_arm = ByArm.of(other.model)
         return other
 
