@@ -237,7 +237,7 @@ def test_the_real_sets(name):
 def test_peptides_are_read_from_a_copy_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KINBANDITS_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(DatasetError, match="there is no mhc1_binding.npz"):
+    with pytest.raises(DatasetError, match=r"there is no mhc1_binding\.npz"):
         datasets.peptides()
     file = tmp_path / "mhc1_binding.npz"
     file.write_bytes(b"not a file of arrays")
