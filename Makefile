@@ -68,6 +68,7 @@ paper: $(STAMP)  ## the whole paper on the reference streams; tables and figures
 	$(BIN)/kinbandits paper --streams docs/paper/streams.npz --out runs/paper-reference
 	$(BIN)/kinbandits report runs/paper-reference --out docs/paper/report
 	cp runs/paper-reference/results.csv docs/paper/results.csv
+	$(BIN)/python tools/paper_tables.py
 	$(BIN)/python benchmarks/paper_time.py runs/paper-reference | tee docs/paper/time.txt
 
 compare: $(STAMP)  ## other libraries on the same streams; docs/comparison.md (stop and go on as you like)

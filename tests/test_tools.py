@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -30,3 +32,17 @@ def test_what_was_left_out_is_said_in_one_line(tmp_path: Path) -> None:
     (last,) = (line for line in said.splitlines()[-2:] if line.startswith("left out"))
     assert last.startswith("left out: 1 need data sets (KINBANDITS_DATA=FOLDER make test"), said
     assert "1 need Chromium (make browser test)" in last
+
+
+def test_tables_on_pages_are_those_of_the_committed_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python tools/paper_tables.py` after a new run of `make paper`."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import paper_tables
+
+    for page in paper_tables.PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert paper_tables.MARKS.search(text)
+        assert paper_tables.filled(text) == text
+    changed = text.replace("| 325.2 ", "| 325.3 ")
+    assert changed != text
+    assert paper_tables.filled(changed) == text

@@ -90,6 +90,7 @@ def sweep_figure(points: Sequence[SweepPoint]) -> Any:
             ticks = sorted({p.multiplier for p in here})
             ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
             ax.set_xticks([], minor=True)
+            ax.set_xlim(0.08, 1.25)
             ax.set_xlabel("exploration multiplier")
             ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             ax.yaxis.set_major_formatter(ScalarFormatter())

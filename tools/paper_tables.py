@@ -1,0 +1,135 @@
+"""The tables about the paper on pages of the documentation, from the CSV files of `make paper` in docs/paper.
+
+python tools/paper_tables.py            # writes them into the pages, between their marks
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1] / "docs"
+REPORT = DOCS / "paper" / "report"
+TEN = DOCS / "paper" / "ten-streams"  # an earlier sweep of Digits and Segment, on all ten streams
+PAGES = [DOCS / f"{name}.md" for name in ("reproducing", "similarity", "idea", "choosing-settings")]
+MARKS = re.compile(r"(<!-- table: ([a-z-]+) -->\n)(.*?)(<!-- end -->\n)", re.S)
+
+
+def tables() -> dict[str, str]:
+    """Every table by name, as Markdown."""
+    return {
+        "reference": _table(("data", "method", "mean regret", "reference", "off by", "runs equal"), _reference()),
+        "summary": _table(("data", "method", "mean", "sd", "best in"), _summary()),
+        "claims": _table(
+            ("data", "claim", "paper", "holds in", "verdict", "difference (95 %)", "p", "Holm"), _claims()
+        ),
+        "counts": _table(("data", "correlation with counts alone"), _counts()),
+        "sweep": _sweep(REPORT),
+        "sweep-ten": _sweep(TEN),
+        "points": _points(REPORT),
+        "points-digits": _points(TEN, "Digits"),
+        "effect": _effect(),
+    }
+
+
+def filled(text: str) -> str:
+    """A page with its tables as they are now."""
+    found = tables()
+    return MARKS.sub(lambda m: f"{m.group(1)}\n{found[m.group(2)]}\n\n{m.group(4)}", text)
+
+
+def _rows(name: str, place: Path = REPORT) -> list[dict[str, str]]:
+    with (place / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def _reference() -> Iterator[list[str]]:
+    for r in _rows("reference"):
+        equal = f"{r['equal']} of {r['runs']}" if r["equal"] else "not listed"
+        numbers = _number(r["mean"]), _number(r["reference"])
+        yield [r["environment"], r["method"], *numbers, f"{float(r['off']):+.2f} %", equal]
+
+
+def _summary() -> Iterator[list[str]]:
+    for r in _rows("summary"):
+        runs = len(r["per_seed"].split())
+        yield [r["environment"], r["method"], _number(r["mean"]), _number(r["sd"]), f"{r['best_in']} of {runs}"]
+
+
+def _claims() -> Iterator[list[str]]:
+    for r in _rows("claims"):
+        says = r["says"] + ("" if r["source"] == "paper" else " (our check)")
+        tests = _p(r["p"]), _p(r["adjusted"])
+        yield [
+            r["where"],
+            says,
+            r["claimed"],
+            f"{r['holds']} of {r['runs']}",
+            f"**{r['verdict']}**",
+            _gap(r),
+            *tests,
+        ]
+
+
+def _counts() -> Iterator[list[str]]:
+    for r in _rows("counts"):
+        yield [r["where"], f"{float(r['correlation']):.2f}"]
+
+
+def _sweep(place: Path) -> str:
+    columns = ("data", "multiplier", "runs", "Est", "against", "", "difference (95 %)", "better / equal / worse")
+    rows = []
+    for r in _rows("sweep", place):
+        runs = f"{r['wins']} / {r['ties']} / {r['losses']}"
+        means = _number(r["first_mean"]), r["second"], _number(r["second_mean"])
+        rows.append([r["where"], f"{float(r['multiplier']):g}", r["runs"], *means, _gap(r), runs, _p(r["equal"])])
+    return _table((*columns, "p of equality"), rows)
+
+
+def _points(place: Path, only: str | None = None) -> str:
+    rows = [r for r in _rows("sweep-points", place) if only in (None, r["where"])]
+    methods = list(dict.fromkeys(r["method"] for r in rows))
+    at = {(r["where"], float(r["multiplier"]), r["method"]): r for r in rows}
+    lines = []
+    for where, multiplier in dict.fromkeys((w, x) for w, x, _ in at):
+        found = [at.get((where, multiplier, m)) for m in methods]
+        cells = ["–" if r is None else f"{_number(r['mean'])} ± {_number(r['half'])}" for r in found]
+        lines.append([*([] if only else [where]), f"{multiplier:g}", *cells])
+    return _table((*([] if only else ["data"]), "multiplier", *methods), lines)
+
+
+def _effect() -> str:
+    """Regret against the true similarity, from the page on the theory."""
+    found = {r["what"]: r["value"] for r in _rows("numbers", DOCS / "paper" / "theory")}
+    mus = ("0", "0.25", "0.5", "0.75", "1")
+    names = {"KMTL-UCB that knows μ": "KMTL-UCB", "independent arms": "Independent"}
+    rows = ([name, *(_number(found[f"regret at mu = {mu}: {key}"]) for mu in mus)] for name, key in names.items())
+    return _table(("true similarity μ of any two arms", *mus), rows)
+
+
+def _number(text: str) -> str:
+    value = float(text)
+    return "–" if value != value else f"{value:,.1f}"
+
+
+def _gap(r: dict[str, str]) -> str:
+    if float(r["difference"]) != float(r["difference"]):
+        return "–"
+    return f"{float(r['difference']):+.1f} ({float(r['low']):.1f} to {float(r['high']):.1f})"
+
+
+def _p(text: str) -> str:
+    value = float(text)
+    return "–" if value != value else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _table(columns: tuple[str, ...], rows: Iterable[list[str]]) -> str:
+    head = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
