@@ -1,6 +1,6 @@
 """Noise: eleven problems with and without it, against the best rule of the study that asked for a learned ridge.
 
-    python benchmarks/noise.py --seeds 10 > docs/noise.txt
+    python benchmarks/noise.py --seeds 10
     python benchmarks/noise.py --problems "clicks,clicks rare" --methods "default;LinUCB, constant" --seeds 20
     python benchmarks/noise.py --cost
 
