@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    seeds: Annotated[int, typer.Option(help="Shops that are played, each by every policy.", min=1)] = 4,
+    seeds: Annotated[int, typer.Option(help="Shops that are played, each by every policy.", min=1)] = 6,
     horizon: Annotated[int | None, typer.Option(help="Customers of each shop (default: 1,000).", min=40)] = None,
     jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 2,
     out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("report"),

@@ -124,7 +124,7 @@ class Story:
         return write_page(out, "What sharing is worth", self.answer, sections, command=command)
 
 
-def tell(seeds: int = 4, horizon: int | None = None, jobs: int = 2, progress: bool | Told | None = None) -> Story:
+def tell(seeds: int = 6, horizon: int | None = None, jobs: int = 2, progress: bool | Told | None = None) -> Story:
     """Play the shop and look at what was learned."""
     shop = Shop() if horizon is None else Shop(horizon=horizon)
     comparison = kb.compare(POLICIES, shop, seeds=seeds, jobs=jobs, progress=progress)
