@@ -32,18 +32,24 @@ def a_service(page: Page) -> None:
 
 
 def rows_of_a_service(page: Page) -> None:
-    """Rows of three days, and a policy that knows the first."""
+    """Rows of two days, and a policy that knows them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from kinbandits.bulk import fit
+    from kinbandits.service.config import load_settings
+
     a_service(page)
-    day = 1763078400 + 365 * 86400  # 2026-11-14
-    rows = [
-        f"{('sport', 'music')[i % 2]},{i % 3 // 2},0.{i % 7},0.{i % 5},0.5,{day + 600 * i}\n" for i in range(288)
-    ]
-    (page.folder / "days.csv").write_text("arm,reward,age,hour,p,at\n" + "".join(rows))
-    page.command(
-        "kinbandits log import days.sqlite3 days.csv --config news.toml --context age,hour --propensity p --at at"
-    )
-    page.command("kinbandits log export days.sqlite3 rows/days")
-    page.command("kinbandits fit rows --policy news.toml --out live.policy")
+    n, day = 288, 1794614400.0  # 2026-11-14
+    log = {"arm": ["sport", "music"] * (n // 2), "context": [f"[{i % 7 / 10}, {i % 5 / 10}]" for i in range(n)]}
+    log |= {
+        "learned": [float(i % 3 // 2) for i in range(n)],
+        "propensity": [0.5] * n,
+        "at": [day + 600 * i for i in range(n)],
+    }
+    (page.folder / "rows").mkdir()
+    pq.write_table(pa.table(log), page.folder / "rows" / "days.parquet")
+    fit("rows", load_settings("news.toml").untaught(), progress=False).save("live.policy")
 
 
 def an_experiment(page: Page) -> None:

@@ -46,5 +46,9 @@ def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         address = cluster.scheduler_address
         work = tmp_path / "work"
         kb.bulk.fit(folder, kb.KMTLUCB(**POLICY), scheduler=address, work=work, **options).save(tmp_path / "there")
+        live = kb.load(tmp_path / "here")
+        there = kb.bulk.evaluate(folder, {"live": live}, scheduler=address, **options).evaluations["live"]
+    here_too = kb.bulk.evaluate(folder, {"live": live}, scheduler="sync", **options).evaluations["live"]
+    assert there == here_too
     assert (tmp_path / "died").exists()
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()

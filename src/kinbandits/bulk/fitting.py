@@ -153,6 +153,7 @@ def working(
     """The folder of a job: what an earlier start of the same job left there is used, that of another removed."""
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="kinbandits-") as temporary:
+            atomic_write(Path(temporary) / "job.json", temporary.encode())
             yield Path(temporary)
         return
     work = Path(folder)

@@ -103,7 +103,11 @@ def read(partition: Partition, checks: Checks) -> Rows:
         if low < partition.high and low + piece.rows > partition.low:
             tables.append(_piece(piece, wanted, extra).slice(max(0, partition.low - low), partition.high - low))
         low += piece.rows
-    table = pa.concat_tables(tables, promote_options="permissive").slice(0, partition.rows)
+    try:
+        table = pa.concat_tables(tables, promote_options="permissive").slice(0, partition.rows)
+    except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+        names = ", ".join(piece.path for piece in partition.pieces)
+        raise InvalidInputError(f"columns have other types in some of the files {names} ({error})") from error
     return _checked(table, np.arange(partition.low, partition.high), checks)
 
 

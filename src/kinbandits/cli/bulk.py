@@ -118,6 +118,10 @@ def evaluate(
     scheduler: Scheduler = None,
     jobs: Jobs = None,
     bad: Bad = "refuse",
+    work: Annotated[
+        Path | None,
+        typer.Option(help="With --policy: a folder for finished partitions, seen by all workers of a cluster."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """What other policies would earn, told from a log: IPS, SNIPS, direct, doubly robust, with intervals.
@@ -158,6 +162,7 @@ def evaluate(
             bad=bad,
             scheduler=scheduler,
             jobs=jobs,
+            work=work,
         )
     if figure is not None:
         from kinbandits.plotting import save_figure

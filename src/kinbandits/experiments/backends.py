@@ -125,7 +125,7 @@ def check_workers(client: Any, scheduler: str, marker: Path) -> None:
     for worker, content in client.run(_read, str(marker)).items():
         if content != marker.read_text(encoding="utf-8"):
             raise InvalidInputError(
-                f"the dask worker {worker} does not see {marker.parent.resolve()}; put --out on a file system "
+                f"the dask worker {worker} does not see {marker.parent.resolve()}; put it on a file system "
                 "that all workers share, under the same path"
             )
 
