@@ -186,6 +186,14 @@ def test_wrong_types(tmp_path: Path) -> None:
         kb.bulk.fit(write(tmp_path / "log", found), untaught(), **QUIET)
 
 
+def test_files_of_other_types(tmp_path: Path) -> None:
+    for name, context in (("a", [[0.1], [0.2]]), ("b", ["[0.1]", "[0.2]"])):
+        log = {"arm": ["a", "b"], "reward": [0.0, 1.0], "context": context}
+        pq.write_table(pa.table(log), tmp_path / f"{name}.parquet")
+    with pytest.raises(InvalidInputError, match="columns have other types"):
+        kb.bulk.fit(tmp_path, untaught(), progress=False, scheduler="sync")
+
+
 def test_bad_arguments(tmp_path: Path) -> None:
     folder = write(tmp_path / "log", rows(300))
     with pytest.raises(MissingFileError, match="no file or folder"):
