@@ -101,7 +101,7 @@ def text() -> str:
         f"| {float(digits[2]):.0f} {digits[3]}, the best tuned rival | `make compare` |",
         "",
         f"Regret on the same streams, peers tuned in their favour, ours with nothing set. {beaten} "
-        f"([all of it]({HOME}docs/comparison.md)):",
+        f"[All problems and peers]({HOME}docs/comparison.md).",
         "",
         f"| | {' | '.join(PROBLEMS.values())} |",
         f"|---|{'---|' * len(PROBLEMS)}",
