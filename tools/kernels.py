@@ -17,6 +17,11 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from processors import PROCESSORS, can_run, own  # noqa: E402
 
+LIKE = {
+    "Prescott": "Nehalem is an SSE processor too",
+    "Sandybridge": "between Nehalem and Haswell; saved policies are still tried on it",
+}
+
 
 def leg(name: str, environment: dict[str, str], arguments: list[str]) -> bool:
     command = [sys.executable, "-m", "pytest", "tests", "-m", "numerical", "-n", "auto", *arguments]
@@ -33,8 +38,8 @@ def main() -> int:
     for processor in PROCESSORS:
         if reason := can_run(processor):
             print(f"== {processor.name}: left out, {reason}")
-        elif processor.name == "Prescott" and "--all" not in sys.argv:
-            print(f"== {processor.name}: left out, Nehalem is an SSE processor too; --all runs it")
+        elif processor.name in LIKE and "--all" not in sys.argv:
+            print(f"== {processor.name}: left out, {LIKE[processor.name]}; --all runs it")
         elif processor == here:
             print(f"== {processor.name}: this machine's own, as in `make test`")
         else:
