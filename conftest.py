@@ -1,8 +1,8 @@
-"""Modules whose optional package is not installed are left out when pytest reads the docstrings of src/."""
+"""Modules whose optional package is not installed are left out when pytest reads docstrings."""
 
 from __future__ import annotations
 
 import importlib.util
 
-_NEEDS = {"coba": "src/kinbandits/adapters/coba.py", "river": "src/kinbandits/adapters/river.py"}
+_NEEDS = {"torch": "benchmarks/compare/neural.py"}
 collect_ignore = [path for package, path in _NEEDS.items() if importlib.util.find_spec(package) is None]

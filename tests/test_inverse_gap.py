@@ -127,7 +127,7 @@ def test_candidates_with_contexts_of_their_own() -> None:
     policy = taught(similarity=kb.Pooled(), cold_start="borrow")
     items = np.random.default_rng(2).normal(size=(7, 3))
     p = policy.probabilities(items[None], [0] * 7)[0]
-    mean, width = policy.predict(items, [0] * 7)
+    mean, width = (each[0] for each in policy.predict(items[None], [0] * 7))
     wanted = literal(mean + math.sqrt(0.3) * width, 20.0 * 7 * 5.0)
     np.testing.assert_allclose(p, wanted, rtol=1e-9)
     assert policy.choose(items, [0] * 7).propensity in p

@@ -11,14 +11,13 @@ What is not here is in a sub-package: `baselines`, `bulk`, `contrib`, `datasets`
 `exploration`, `kernels`, `ope`, `presets`, `representation`, `rewards`, `similarity`, `theory`.
 """
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from kinbandits import (
     baselines,
-    bulk,
     contrib,
-    datasets,
-    environments,
     errors,
     exploration,
     kernels,
@@ -46,6 +45,11 @@ from kinbandits.similarity import Adaptive, Estimated, Graph, Independent, Known
 from kinbandits.simulate import simulate
 from kinbandits.terms import Term
 from kinbandits.tuning import tune
+
+if _TYPE_CHECKING:
+    from kinbandits import bulk, datasets, environments
+
+_LATER = ("bulk", "datasets", "environments")  # not needed to play: imported when they are asked for
 
 __all__ = [
     "KMTLUCB",
@@ -83,6 +87,8 @@ __all__ = [
 
 def __getattr__(name: str) -> _Any:
     """Old names say where they are now; what needs more than the main path is imported when it is asked for."""
+    if name in _LATER:
+        return _import_module(f"kinbandits.{name}")
     if name == "compare":
         from kinbandits.report.comparing import compare
 

@@ -42,7 +42,7 @@ def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     )
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
         address = cluster.scheduler_address
         work = tmp_path / "work"
         kb.bulk.fit(folder, kb.KMTLUCB(**POLICY), scheduler=address, work=work, **options).save(tmp_path / "there")

@@ -207,7 +207,7 @@ def test_a_dask_cluster_with_other_versions_is_refused(tmp_path, monkeypatch):
     distributed = pytest.importorskip(
         "distributed", reason="distributed is not installed: pip install 'kinbandits[dask]'"
     )
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster:
         address = cluster.scheduler_address
         run_experiment(small(), tmp_path / "out", backend_name="dask", scheduler=address)
         assert len(files(tmp_path / "out")) == 4
