@@ -21,7 +21,6 @@ from kinbandits import (
     errors,
     exploration,
     kernels,
-    ope,
     policies,
     presets,
     regression,
@@ -47,9 +46,9 @@ from kinbandits.terms import Term
 from kinbandits.tuning import tune
 
 if _TYPE_CHECKING:
-    from kinbandits import bulk, datasets, environments
+    from kinbandits import bulk, datasets, environments, ope
 
-_LATER = ("bulk", "datasets", "environments")  # not needed to play: imported when they are asked for
+_LATER = ("bulk", "datasets", "environments", "ope")  # not needed to play: imported when they are asked for
 
 __all__ = [
     "KMTLUCB",

@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike
 
 from kinbandits._types import Vector
 from kinbandits._value import positive
-from kinbandits.environments import SyntheticNews
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF, Median
 from kinbandits.similarity import Estimated, Independent, Known, Pooled
@@ -141,6 +140,8 @@ def method_settings(method: str, chosen: Precisions, descriptors: ArrayLike | No
                 "KMTL-UCB needs a known similarity, which only the synthetic problem has; use KMTL-UCB-Est, or "
                 "give precisions with known="
             )
+        from kinbandits.environments import SyntheticNews  # with all the others: not needed to play
+
         known = SyntheticNews().descriptors if descriptors is None else descriptors
         similarity = Known(RBF.from_precision(chosen.known), known)
     return {

@@ -15,15 +15,17 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kinbandits._checks import as_int
 from kinbandits._version import __version__
-from kinbandits.environments.base import Environment, Round, describe
 from kinbandits.errors import InvalidInputError, SimulationWarning
 from kinbandits.policies.base import Policy
 from kinbandits.progress import Told, telling
 from kinbandits.trace import COLUMNS, Trace
+
+if TYPE_CHECKING:
+    from kinbandits.environments.base import Environment, Round
 
 __all__ = ["play", "simulate"]
 
@@ -95,6 +97,8 @@ def simulate(
     The policy itself is changed: play a fresh one for every run, or ``sklearn.base.clone(policy)``. One that has
     learned before (in an earlier run, say) is played with a `SimulationWarning`, unless ``trained=True``.
     """
+    from kinbandits.environments.base import describe  # with all environments: not needed to import kinbandits
+
     settings = _settings(policy)
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     with telling(progress, "rounds") as tell:
