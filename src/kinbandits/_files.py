@@ -11,9 +11,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from kinbandits.errors import InvalidTypeError, MissingFileError
+from kinbandits.errors import InvalidInputError, InvalidTypeError, MissingFileError
 
-__all__ = ["atomic_write", "replacing", "write_arrays"]
+__all__ = ["atomic_write", "locked", "replacing", "write_arrays"]
 
 
 def write_arrays(stream: IO[bytes], arrays: Mapping[str, Any], *, compressed: bool = False) -> None:
@@ -64,3 +64,22 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextlib.contextmanager
+def locked(lock: Path, directory: Path) -> Iterator[None]:
+    """One process at a time in ``directory``. The lock, a file, dies with the process, however that ends."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InvalidInputError(
+                f"another run is working in {directory}; wait for it, or choose another directory"
+            ) from None
+        yield

@@ -14,6 +14,7 @@ import pytest
 from parquet_logs import ARMS, CONTEXT, contexts, rows, write
 
 import kinbandits as kb
+from kinbandits._files import locked
 from kinbandits.bulk import Columns, fitted
 from kinbandits.errors import InvalidInputError, MissingFileError
 
@@ -87,6 +88,14 @@ def test_partitions_do_not_matter(tmp_path: Path, name: str) -> None:
 def test_processes_of_a_fit_are_not_those_of_joblib(tmp_path: Path) -> None:
     kb.bulk.fit(write(tmp_path / "one", rows()), untaught(), **{**QUIET, "scheduler": "loky", "jobs": 2})
     assert joblib.Parallel(n_jobs=2, backend="loky")(joblib.delayed(abs)(-i) for i in range(3)) == [0, 1, 2]
+
+
+def test_one_job_in_a_folder(tmp_path: Path) -> None:
+    folder, work = write(tmp_path / "one", rows()), tmp_path / "work"
+    with locked(tmp_path / "work.lock", work), pytest.raises(InvalidInputError, match="another run is working"):
+        kb.bulk.fit(folder, untaught(), work=work, **QUIET)
+    kb.bulk.fit(folder, untaught(), work=work, **QUIET)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["one"]  # nothing is left behind
 
 
 def test_any_order_with_fixed_points(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinbandits._files import atomic_write
+from kinbandits._files import atomic_write, locked
 from kinbandits._types import Indices
 from kinbandits._version import __version__
 from kinbandits._work import finished
@@ -163,14 +163,17 @@ def working(
         for name, array in arrays.items():
             job.update(name.encode() + np.ascontiguousarray(array).tobytes())
     marker, name = work / "job.json", job.hexdigest()
-    if marker.exists() and marker.read_text(encoding="utf-8") != name:
+    lock = work.with_name(work.name + ".lock")
+    with locked(lock, work):
+        if marker.exists() and marker.read_text(encoding="utf-8") != name:
+            shutil.rmtree(work)
+        elif work.exists() and not marker.exists() and any(work.iterdir()):
+            raise InvalidInputError(f"{work} holds other files; give a folder that is new, or of an earlier start")
+        work.mkdir(parents=True, exist_ok=True)
+        atomic_write(marker, name.encode())
+        yield work
         shutil.rmtree(work)
-    elif work.exists() and not marker.exists() and any(work.iterdir()):
-        raise InvalidInputError(f"{work} holds other files; give a folder that is new, or of an earlier start")
-    work.mkdir(parents=True, exist_ok=True)
-    atomic_write(marker, name.encode())
-    yield work
-    shutil.rmtree(work)
+        lock.unlink(missing_ok=True)
 
 
 def _taught(policy: KMTLUCB) -> Model | None:

@@ -23,7 +23,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kinbandits._files import atomic_write
+from kinbandits._files import atomic_write, locked
 from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.experiments.config import FORMAT, Cell, Experiment
 from kinbandits.experiments.records import changed_keys
@@ -170,19 +170,6 @@ class CellStore:
         atomic_write(path, stream.getvalue().encode())
         return path
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """One driver at a time. The lock dies with the process, however that ends."""
-        try:
-            import fcntl
-        except ImportError:  # not on Windows
-            yield
-            return
-        with (self.directory / "lock").open("w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise InvalidInputError(
-                    f"another run is working in {self.directory}; wait for it, or choose another directory"
-                ) from None
-            yield
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """One driver at a time."""
+        return locked(self.directory / "lock", self.directory)
