@@ -40,7 +40,7 @@ test: $(STAMP)  ## all tests
 test-quick: $(STAMP)  ## the tests that take no time
 	$(BIN)/python -m pytest -n auto -m 'not slow'
 
-test-kernels: $(STAMP)  ## the numerical tests as on other processors, and with two BLAS threads
+test-kernels: $(STAMP)  ## the numerical tests as on other processors
 	$(BIN)/python tools/kernels.py
 
 test-oldest: $(STAMP)  ## quick tests with the least versions that pyproject.toml allows

@@ -95,8 +95,7 @@ def try_it(name: str, file: Path, folder: Path, more: dict[str, str]) -> None:
     here.mkdir()
     (here / "experiment.toml").write_text(EXPERIMENT)
     (here / "service.toml").write_text(SERVICE)
-    (example, *_) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    call(python, "-W", "error", "-c", example, cwd=here)
+    call(python, "-W", "error", "-m", "doctest", str(ROOT / "README.md"), cwd=here)
     kinbandits = str(Path(python).with_name("kinbandits"))
     for arguments in ("--help", "--version", "doctor", "run --help", "data list"):
         call(kinbandits, *arguments.split(), cwd=here)
