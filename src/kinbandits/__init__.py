@@ -98,5 +98,5 @@ def __getattr__(name: str) -> _Any:
         return MultiTaskKernelRidge
     if name in _NAMES:
         raise AttributeError(f"kinbandits.{name} is now {_NAMES[name]}")
-    hint = _meant(name, [*__all__, *_NAMES, *(n for n in globals() if not n.startswith("_"))])
+    hint = _meant(name, [*__all__, *_LATER, *_NAMES, *(n for n in globals() if not n.startswith("_"))])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

@@ -13,7 +13,7 @@ import numpy as np
 
 from kinbandits.errors import InvalidInputError, InvalidTypeError, MissingFileError
 
-__all__ = ["atomic_write", "locked", "replacing", "write_arrays"]
+__all__ = ["atomic_write", "hold", "locked", "replacing", "write_arrays"]
 
 
 def write_arrays(stream: IO[bytes], arrays: Mapping[str, Any], *, compressed: bool = False) -> None:
@@ -69,17 +69,24 @@ def _flush(path: Path) -> None:
 @contextlib.contextmanager
 def locked(lock: Path, directory: Path) -> Iterator[None]:
     """One process at a time in ``directory``. The lock, a file, dies with the process, however that ends."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as stream:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            hold(stream.fileno())
         except OSError:
             raise InvalidInputError(
                 f"another run is working in {directory}; wait for it, or choose another directory"
             ) from None
         yield
+
+
+def hold(descriptor: int) -> None:
+    """Lock a file for this process, or raise OSError; the system lets go when the process ends."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kinbandits._files import atomic_write
+from kinbandits._files import atomic_write, hold
 from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.service import tables
 from kinbandits.service.events import Head
@@ -97,7 +97,7 @@ class SQLiteStore(Store):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         stream = self.path.with_name(self.path.name + ".lock").open("a")
         try:
-            _hold(stream.fileno())
+            hold(stream.fileno())
         except OSError:
             stream.close()
             raise StoreLockedError(
@@ -254,15 +254,3 @@ def read_head(log: Path) -> Head | None:
         return Head(int(seq), mark)
     except (OSError, ValueError):
         return None
-
-
-def _hold(descriptor: int) -> None:
-    """Lock a file for this process, or raise OSError; the system lets go when the process ends."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
-    else:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
