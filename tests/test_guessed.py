@@ -21,7 +21,6 @@ from kinbandits.experiments.config import experiment_of
         (lambda: kb.KMTLUCB(3, xyzzy=0.1), "no argument xyzzy="),
         (lambda: kb.LinTS, r"kb.baselines.LinUCB\(arms, exploration=kb.Thompson\(\)\)"),
         (lambda: kb.Indepedent, "did you mean 'Independent'"),
-        (lambda: kb.enviroments, "did you mean 'environments'"),
         (lambda: kb.KMTLUCB(3).partial_fit, r"write observe\(arms, contexts, rewards\)"),
         (lambda: kb.KMTLUCB(3).update_many, r"write update\(decision, reward\) for each"),
         (lambda: kb.KMTLUCB(3).choos, "did you mean 'choose'"),

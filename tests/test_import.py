@@ -63,6 +63,17 @@ print(json.dumps(sorted(sys.modules)))
     assert sorted({name.split(".")[0] for name in loaded} & set(HEAVY)) == []
 
 
+def test_rooms_that_are_imported_later_are_guessed_too() -> None:
+    code = """
+import kinbandits as kb
+try:
+    kb.enviroments
+except AttributeError as error:
+    print(error)
+"""
+    assert "did you mean 'environments'" in run(code)
+
+
 @pytest.mark.slow
 def test_import_takes_less_than_six_tenths_of_a_second() -> None:
     """The best of several fresh processes; on a machine too busy for that, less than twice NumPy and SciPy."""
