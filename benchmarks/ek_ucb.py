@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import kinbandits as kb
-from kinbandits.environments import LineActions
+from line_actions import LineActions
 
 SHAPES = ("bump", "squares", "diagonal")
 KERNEL = {"length_scale": 0.1, "arm_length_scale": 0.1, "ridge": 1.0, "exploration": 0.1, "scaling": "raw"}

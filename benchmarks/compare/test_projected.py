@@ -7,6 +7,7 @@ import pytest
 
 import kinbandits as kb
 from compare.projected import BKB, EKUCB, BatchBKB
+from line_actions import LineActions
 
 N, D = 3, 2
 COMMON = {"length_scale": 0.8, "ridge": 0.5, "exploration": 0.7}
@@ -104,7 +105,7 @@ def test_they_learn_actions_on_a_line(policy: str) -> None:
     """Clearly less regret than a random policy, with the paper's kernel over context and action."""
     from compare import projected
 
-    e = kb.environments.LineActions("squares", horizon=100)
+    e = LineActions("squares", horizon=100)
     knobs = {"length_scale": 0.1, "arm_length_scale": 0.1, "ridge": 0.1, "exploration": 0.1, "scaling": "raw"}
     peer = getattr(projected, policy).for_environment(e, seed=0, **knobs)
     random = kb.simulate(kb.baselines.Uniform(e.arms), e).final_expected_regret

@@ -1,21 +1,22 @@
-"""Tables and columns of any library (pandas, polars, pyarrow and others, through narwhals) as arrays.
+"""Tables and columns of any library (pandas, polars, pyarrow and others, through narwhals) and files, as arrays.
 
 Nothing is imported until such a table is met, and it is known by the module that its class comes from.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits.errors import InvalidInputError, MissingPackageError
-
-__all__ = ["categories", "column", "column_names", "is_frame", "listed_column", "narwhals", "numbers", "ordered"]
+from kinbandits.errors import DatasetError, InvalidInputError, MissingPackageError
 
 _LIBRARIES = frozenset(("pandas", "polars", "pyarrow", "modin", "cudf", "narwhals", "duckdb"))
+_BACKENDS = ("polars", "pandas", "pyarrow")  # that read files
 _PLAIN = (np.ndarray, list, tuple, float, int)
 
 
@@ -26,6 +27,11 @@ def narwhals() -> Any:
     except ImportError as error:
         raise MissingPackageError("tables need narwhals; try: pip install 'kinbandits[experiments]'") from error
     return found
+
+
+def as_table(frame: Any) -> Any:
+    """A table of any library as a narwhals table."""
+    return narwhals().from_native(frame, eager_only=True, pass_through=False)
 
 
 def is_frame(values: object) -> bool:
@@ -44,7 +50,7 @@ def column_names(values: object) -> list[str] | None:
     if isinstance(values, Mapping):
         return [str(name) for name in values]
     if is_frame(values):
-        return list(_table(values).columns)
+        return list(as_table(values).columns)
     index = getattr(values, "index", None) if _from_library(values) else None
     if index is not None and not callable(index) and len(index) and all(isinstance(name, str) for name in index):
         return list(index)
@@ -64,7 +70,7 @@ def ordered(values: Any, names: Sequence[str], found: Sequence[str]) -> NDArray[
             f"the contexts {what}; this policy has seen the columns {', '.join(map(str, names[:12]))}"
         )
     if is_frame(values):
-        return numbers(_table(values), names)
+        return numbers(as_table(values), names)
     row = {str(name): value for name, value in values.items()}
     for name in names:
         if isinstance(row[name], str | bytes):
@@ -72,21 +78,25 @@ def ordered(values: Any, names: Sequence[str], found: Sequence[str]) -> NDArray[
     return np.array([row[name] for name in names], dtype=np.float64)
 
 
-def listed_column(values: Any) -> list[Any] | None:
-    """The entries of a column of some library (categories by name), or None if it is none."""
+def _series(values: Any) -> Any:
+    """A column of some library; None if it is none."""
     if not _from_library(values) or is_frame(values):
         return None
-    series = narwhals().from_native(values, series_only=True, strict=False)
+    return narwhals().from_native(values, series_only=True, strict=False)
+
+
+def listed_column(values: Any) -> list[Any] | None:
+    """The entries of a column of some library (categories by name), or None if it is none."""
+    series = _series(values)
     return list(series.to_list()) if hasattr(series, "to_list") else None
 
 
 def categories(values: Any) -> list[Any] | None:
     """All categories of a categorical column, in their order; None for any other."""
-    if not _from_library(values) or is_frame(values):
+    series = _series(values)
+    if series is None:
         return None
-    nw = narwhals()
-    series = nw.from_native(values, series_only=True, strict=False)
-    kind = getattr(series, "dtype", None)
+    nw, kind = narwhals(), getattr(series, "dtype", None)
     if kind not in (nw.Categorical, nw.Enum) and not isinstance(kind, nw.Enum):
         return None
     return list(series.cat.get_categories().to_list())
@@ -118,5 +128,22 @@ def numbers(table: Any, columns: Sequence[str]) -> NDArray[np.float64]:
     return np.stack(arrays, axis=1)
 
 
-def _table(frame: Any) -> Any:
-    return narwhals().from_native(frame, eager_only=True, pass_through=False)
+def is_table(path: str) -> bool:
+    """Whether this names a file that `read_table` reads."""
+    return Path(path).suffix.lower() in (".csv", ".parquet")
+
+
+def read_table(path: str) -> Any:
+    """A CSV or Parquet file as a narwhals table, read by polars, pandas or pyarrow, whichever is there."""
+    nw = narwhals()
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise DatasetError(f"there is no file {path}")
+    backend = next((name for name in _BACKENDS if importlib.util.find_spec(name)), None)
+    if backend is None:
+        raise MissingPackageError(f"reading {path} needs polars, pandas or pyarrow; try: pip install polars")
+    read = nw.read_parquet if file.suffix.lower() == ".parquet" else nw.read_csv
+    try:
+        return read(str(file), backend=backend)
+    except Exception as error:  # every library has its own
+        raise DatasetError(f"cannot read {path} ({type(error).__name__}: {error})") from error

@@ -182,6 +182,21 @@ def positive(name: str, value: float, *, zero: bool = False) -> float:
     return number
 
 
+def part(name: str, value: float, *, ends: bool = True) -> float:
+    """``value`` as a float, refused unless between 0 and 1; without ``ends``, 0 and 1 are refused too."""
+    number = real(name, value)
+    if not 0.0 <= number <= 1.0 or (number in (0.0, 1.0) and not ends):
+        raise InvalidInputError(f"{name} must be between 0 and 1, got {value!r}")
+    return number
+
+
+def one_of(name: str, value: object, *allowed: str) -> None:
+    """Raise unless ``value`` is one of these words."""
+    if value not in allowed:
+        words = " or ".join(", ".join(f'"{word}"' for word in allowed).rsplit(", ", 1))
+        raise InvalidInputError(f"{name} must be {words}, got {value!r}")
+
+
 def real(name: str, value: float) -> float:
     """``value`` as a finite float."""
     if isinstance(value, bool | str | bytes) or value is None:

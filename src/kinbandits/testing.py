@@ -12,8 +12,7 @@ They are what the tests of this library run, too.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinbandits._types import Matrix
-from kinbandits.environments import check_environment
+from kinbandits.environments.check import check_environment, require
 from kinbandits.errors import (
     ContractError,
     KinbanditsError,
@@ -51,23 +50,23 @@ def check_kernel(kernel: object, contexts: ArrayLike | None = None) -> None:
     k = as_kernel(kernel)
     X = _rows(contexts)
     K = k(X, X)
-    _require(isinstance(K, np.ndarray), f"k(A, B) must be an array, got {type(K).__name__}")
-    _require(K.shape == (len(X), len(X)), f"k(A, B) of {len(X)} and {len(X)} rows has shape {K.shape}")
-    _require(bool(np.isfinite(K).all()), "k(A, B) holds NaN or infinity")
+    require(isinstance(K, np.ndarray), f"k(A, B) must be an array, got {type(K).__name__}")
+    require(K.shape == (len(X), len(X)), f"k(A, B) of {len(X)} and {len(X)} rows has shape {K.shape}")
+    require(np.isfinite(K).all(), "k(A, B) holds NaN or infinity")
     scale = max(float(np.abs(K).max()), np.finfo(float).tiny)
     part = k(X[:2], X[1:])
-    _require(part.shape == (2, len(X) - 1), f"k(A, B) of 2 and {len(X) - 1} rows has shape {part.shape}")
-    _require(_near(K, K.T, scale), "k(A, A) is not symmetric")
-    _require(_near(part, K[:2, 1:], scale), "an entry of k(A, B) depends on rows other than its own two")
-    _require(_near(k(X, X), K, scale), "k(A, B) differs when it is called again")
+    require(part.shape == (2, len(X) - 1), f"k(A, B) of 2 and {len(X) - 1} rows has shape {part.shape}")
+    require(_near(K, K.T, scale), "k(A, A) is not symmetric")
+    require(_near(part, K[:2, 1:], scale), "an entry of k(A, B) depends on rows other than its own two")
+    require(_near(k(X, X), K, scale), "k(A, B) differs when it is called again")
     smallest = float(np.linalg.eigvalsh((K + K.T) / 2.0)[0])
-    _require(
+    require(
         smallest >= -1e-8 * scale,
         f"k(A, A) is not positive semidefinite: its smallest eigenvalue is {smallest:.6g}",
     )
     diagonal = k.diag(X)
-    _require(np.shape(diagonal) == (len(X),), f"diag of {len(X)} rows has shape {np.shape(diagonal)}")
-    _require(_near(diagonal, np.diag(K), scale), "diag(A) is not the diagonal of k(A, A)")
+    require(np.shape(diagonal) == (len(X),), f"diag of {len(X)} rows has shape {np.shape(diagonal)}")
+    require(_near(diagonal, np.diag(K), scale), "diag(A) is not the diagonal of k(A, A)")
 
 
 def check_similarity(similarity: Similarity, n_arms: int = 4, contexts: ArrayLike | None = None) -> None:
@@ -81,7 +80,7 @@ def check_similarity(similarity: Similarity, n_arms: int = 4, contexts: ArrayLik
     Its matrix must be (N, N), finite, symmetric and positive semidefinite to 1e-8 of its largest entry; `fixed`
     must be true only if the history does not matter; `tracker` must follow the definition row by row.
     """
-    _require(isinstance(similarity, Similarity), f"{similarity!r} is no Similarity")
+    require(isinstance(similarity, Similarity), f"{similarity!r} is no Similarity")
     similarity.check_arms(n_arms)
     X = _rows(contexts)
     arms = np.arange(len(X)) % max(n_arms - 1, 1)
@@ -92,17 +91,15 @@ def check_similarity(similarity: Similarity, n_arms: int = 4, contexts: ArrayLik
     for t in range(len(X) + 1):
         K = similarity.matrix(history)
         when = f"after {t} rows"
-        _require(K.shape == (n_arms, n_arms), f"matrix of {n_arms} arms has shape {K.shape} {when}")
-        _require(bool(np.isfinite(K).all()), f"matrix holds NaN or infinity {when}")
+        require(K.shape == (n_arms, n_arms), f"matrix of {n_arms} arms has shape {K.shape} {when}")
+        require(np.isfinite(K).all(), f"matrix holds NaN or infinity {when}")
         scale = max(float(np.abs(K).max()), np.finfo(float).tiny)
-        _require(_near(K, K.T, scale), f"matrix is not symmetric {when}")
+        require(_near(K, K.T, scale), f"matrix is not symmetric {when}")
         smallest = float(np.linalg.eigvalsh((K + K.T) / 2.0)[0])
-        _require(
-            smallest >= -1e-8 * scale, f"matrix is not positive semidefinite {when}: eigenvalue {smallest:.6g}"
-        )
-        _require(_near(similarity.matrix(history), K, scale), f"matrix differs when it is asked again {when}")
-        _require(not similarity.fixed or _near(K, first, scale), f"fixed is true, but the matrix changed {when}")
-        _require(_near(tracker.matrix, K, scale), f"tracker is not the definition {when}")
+        require(smallest >= -1e-8 * scale, f"matrix is not positive semidefinite {when}: eigenvalue {smallest:.6g}")
+        require(_near(similarity.matrix(history), K, scale), f"matrix differs when it is asked again {when}")
+        require(not similarity.fixed or _near(K, first, scale), f"fixed is true, but the matrix changed {when}")
+        require(_near(tracker.matrix, K, scale), f"tracker is not the definition {when}")
         if t < len(X):
             history.append(arms[t : t + 1], X[t : t + 1], rewards[t : t + 1])
             tracker.observe(t)
@@ -121,11 +118,11 @@ def check_policy(policy: Policy, contexts: ArrayLike | None = None, *, saves: bo
     refused; bad input is refused and changes nothing; `choose_many` is many times `choose`; a copy is independent;
     a retired arm is not chosen; a loaded policy goes on as the saved one.
     """
-    _require(isinstance(policy, Policy), f"{policy!r} is no Policy")
-    _require(len(policy.active_arms) >= 2, "the check needs a policy with at least two active arms")
+    require(isinstance(policy, Policy), f"{policy!r} is no Policy")
+    require(len(policy.active_arms) >= 2, "the check needs a policy with at least two active arms")
     d = policy._n_features or 3
     X = _rows(contexts, d)
-    _require(len(X) >= 8, f"the check needs at least 8 contexts, got {len(X)}")
+    require(len(X) >= 8, f"the check needs at least 8 contexts, got {len(X)}")
     _check_predict(policy.copy(), X)
     _check_copy(policy, X)
     _check_choose(policy.copy(), X)
@@ -174,52 +171,48 @@ def _check_predict(policy: Policy, X: Matrix) -> None:
     before = _State(policy, X)
     k = len(policy.active_arms)
     mean, width = policy.predict(X[0])
-    _require(mean.shape == width.shape == (k,), f"predict of {k} candidates has shapes {mean.shape}, {width.shape}")
+    require(mean.shape == width.shape == (k,), f"predict of {k} candidates has shapes {mean.shape}, {width.shape}")
     batch = policy.predict(X[:, None, :])
-    _require(
+    require(
         batch.mean.shape == (len(X), k),
         f"predict of {len(X)} rounds and {k} candidates has shape {batch.mean.shape}",
     )
-    _require(
-        bool(np.isfinite(batch.mean).all() and np.isfinite(batch.width).all()), "predict gives NaN or infinity"
-    )
-    _require(bool((batch.width >= 0.0).all()), "predict gives a negative width")
+    require(bool(np.isfinite(batch.mean).all() and np.isfinite(batch.width).all()), "predict gives NaN or infinity")
+    require(bool((batch.width >= 0.0).all()), "predict gives a negative width")
     scale = max(1.0, float(np.abs(batch.mean).max()), float(batch.width.max()))
-    _require(
+    require(
         _near(batch.mean[0], mean, scale) and _near(batch.width[0], width, scale),
         "predict of a batch is not that of its rounds",
     )
-    _require(_State(policy, X) == before, "predict changes the policy")
+    require(_State(policy, X) == before, "predict changes the policy")
 
 
 def _check_choose(policy: Policy, X: Matrix) -> None:
     for x in X:
         twin, before = policy.copy(), _State(policy, X)
         decision = policy.choose(x)
-        _require(decision.candidates == tuple(policy.active_arms), "the candidates are not the active arms")
-        _require(
+        require(decision.candidates == tuple(policy.active_arms), "the candidates are not the active arms")
+        require(
             0 <= decision.index < len(decision.candidates) and decision.arm == decision.candidates[decision.index],
             f"decision.arm {decision.arm!r} is not candidate number {decision.index}",
         )
-        _require(0.0 < decision.propensity <= 1.0, f"propensity must be in (0, 1], got {decision.propensity}")
+        require(0.0 < decision.propensity <= 1.0, f"propensity must be in (0, 1], got {decision.propensity}")
         shares = twin.probabilities(x[None, None, :])[0]
-        _require(abs(shares.sum() - 1.0) < 1e-9, f"probabilities add up to {shares.sum()}")
-        _require(
+        require(abs(shares.sum() - 1.0) < 1e-9, f"probabilities add up to {shares.sum()}")
+        require(
             abs(shares[decision.index] - decision.propensity) < 1e-9,
             f"propensity {decision.propensity} is not the probability {shares[decision.index]} of the choice",
         )
-        _require(
-            policy.pending() == [*before.pending, decision.id], "choose does not open exactly its own decision"
-        )
-        _require(_State(policy, X).knows(before), "choose changes what the policy predicts")
+        require(policy.pending() == [*before.pending, decision.id], "choose does not open exactly its own decision")
+        require(_State(policy, X).knows(before), "choose changes what the policy predicts")
         again = twin.choose(x)
-        _require(
+        require(
             (again.arm, again.index, again.id) == (decision.arm, decision.index, decision.id),
             "choose from the same state and random numbers gives another decision",
         )
         mean, width = decision.prediction
         wanted = mean + decision.exploration * width
-        _require(
+        require(
             _near(decision.scores, wanted, max(1.0, float(np.abs(wanted).max()))), "score is not mean + b * width"
         )
 
@@ -228,28 +221,28 @@ def _check_choose_many(policy: Policy, X: Matrix) -> None:
     twin = policy.copy()
     many = policy.choose_many(X[:, None, :])
     single = [twin.choose(x) for x in X]
-    _require(many.arm == [s.arm for s in single], "choose_many is not many times choose")
-    _require(list(many.id) == [s.id for s in single], "choose_many numbers decisions otherwise than choose")
-    _require(policy.pending() == twin.pending(), "choose_many opens other decisions than choose")
+    require(many.arm == [s.arm for s in single], "choose_many is not many times choose")
+    require(list(many.id) == [s.id for s in single], "choose_many numbers decisions otherwise than choose")
+    require(policy.pending() == twin.pending(), "choose_many opens other decisions than choose")
 
 
 def _check_candidates(policy: Policy, X: Matrix) -> None:
     last = policy.active_arms[-1]
     for x in X:
         decision = policy.choose(x, arms=[last])
-        _require(decision.arm == last, f"the only candidate is {last!r}, but {decision.arm!r} was chosen")
+        require(decision.arm == last, f"the only candidate is {last!r}, but {decision.arm!r} was chosen")
     decision = policy.choose(X[:3], arms=[last, last, last])
-    _require(
+    require(
         decision.arm == last and decision.index in (0, 1, 2), "one arm with three contexts gives no index of them"
     )
-    _require(
+    require(
         np.array_equal(decision.context, X[decision.index]), "decision.context is not that of the candidate chosen"
     )
     mean, width = policy.predict(X[None, :2], arms=[last, policy.active_arms[0]])
-    _require(
+    require(
         mean.shape == width.shape == (1, 2), "predict of two candidates with a context each is not of shape (1, 2)"
     )
-    _require(policy.predict(X[:5]).mean.shape == (5, len(policy.arms)), "predict of (5, d) is not five rounds")
+    require(policy.predict(X[:5]).mean.shape == (5, len(policy.arms)), "predict of (5, d) is not five rounds")
 
 
 def _check_rewards(policy: Policy, X: Matrix) -> None:
@@ -257,18 +250,18 @@ def _check_rewards(policy: Policy, X: Matrix) -> None:
     rows = policy.n_observations
     policy.update(second.id, 1.0)
     policy.update(first, 0.0)
-    _require(policy.n_observations == rows + 2, "n_observations does not count the rewards learned")
-    _require(
+    require(policy.n_observations == rows + 2, "n_observations does not count the rewards learned")
+    require(
         not {first.id, second.id} & set(policy.pending()),
         "a decision is still pending after its reward was learned",
     )
     before = _State(policy, X)
     policy.update(first, 0.0)
-    _require(_State(policy, X) == before, "the same reward again is not recognised as a repeat")
+    require(_State(policy, X) == before, "the same reward again is not recognised as a repeat")
     _refuses(policy, X, RewardConflictError, lambda: policy.update(first, 1.0), "a second reward of another value")
     third = policy.choose(X[2])
     policy.cancel(third)
-    _require(third.id not in policy.pending(), "a cancelled decision is still pending")
+    require(third.id not in policy.pending(), "a cancelled decision is still pending")
     _refuses(
         policy, X, UnknownDecisionError, lambda: policy.update(third, 1.0), "a reward for a cancelled decision"
     )
@@ -285,7 +278,7 @@ def _check_order(policy: Policy, X: Matrix) -> None:
         twin.update(ids[3 - i], rewards[3 - i])
     one, two = policy.predict(X[:, None, :]), twin.predict(X[:, None, :])
     scale = max(1.0, float(one.width.max()))
-    _require(
+    require(
         bool(np.abs(one.mean - two.mean).max() < 1e-6 * scale),
         "the order in which rewards arrive changes the means",
     )
@@ -316,17 +309,17 @@ def _check_retire(policy: Policy, X: Matrix) -> None:
     arm = policy.active_arms[0]
     policy.retire_arm(arm)
     chosen = policy.choose_many(X[:, None, :]).arm
-    _require(arm not in chosen, f"the retired arm {arm!r} was chosen")
+    require(arm not in chosen, f"the retired arm {arm!r} was chosen")
 
 
 def _check_copy(policy: Policy, X: Matrix) -> None:
     before = _State(policy, X)
     other = policy.copy()
-    _require(_State(other, X) == before, "a copy does not know the same as the policy")
+    require(_State(other, X) == before, "a copy does not know the same as the policy")
     decision = other.choose(X[0])
     other.update(decision, 1.0)
     other.observe([other.active_arms[0]], X[:1], [0.5])
-    _require(_State(policy, X) == before, "what a copy does changes the policy it came from")
+    require(_State(policy, X) == before, "what a copy does changes the policy it came from")
 
 
 def _check_save(policy: Policy, X: Matrix) -> None:
@@ -336,33 +329,25 @@ def _check_save(policy: Policy, X: Matrix) -> None:
         path = Path(folder) / "policy.kb"
         policy.save(path)
         loaded = load(path)
-    _require(
-        _State(loaded, X).resumes(_State(policy, X)), "a loaded policy does not know the same as the saved one"
-    )
+    require(_State(loaded, X).resumes(_State(policy, X)), "a loaded policy does not know the same as the saved one")
     for x, late in zip(X[4:], opened[2:], strict=False):
         for one in (policy, loaded):
             one.update(late.id, 0.5)
-        _require(
+        require(
             policy.choose(x).arm == loaded.choose(x).arm, "a loaded policy decides otherwise than the saved one"
         )
 
 
 def _refuses(policy: Policy, X: Matrix, error: type[Exception], attempt: Callable[[], object], what: str) -> None:
     before = _State(policy, X)
-    with _expected(error, what):
-        attempt()
-    _require(_State(policy, X) == before, f"{what} is refused, but changes the policy")
-
-
-@contextmanager
-def _expected(error: type[Exception], what: str) -> Iterator[None]:
     try:
-        yield
+        attempt()
     except error:
-        return
+        require(_State(policy, X) == before, f"{what} is refused, but changes the policy")
     except Exception as other:
         raise ContractError(f"{what} gives {type(other).__name__}, not {error.__name__}: {other}") from other
-    raise ContractError(f"{what} is accepted; it must raise {error.__name__}")
+    else:
+        raise ContractError(f"{what} is accepted; it must raise {error.__name__}")
 
 
 def _rows(contexts: ArrayLike | None, d: int = 3) -> Matrix:
@@ -372,15 +357,10 @@ def _rows(contexts: ArrayLike | None, d: int = 3) -> Matrix:
         X[5] = X[2]
     else:
         X = np.array(contexts, dtype=np.float64)
-        _require(X.ndim == 2 and len(X) >= 3, f"contexts must be (n, d) with n >= 3, got shape {X.shape}")
+        require(X.ndim == 2 and len(X) >= 3, f"contexts must be (n, d) with n >= 3, got shape {X.shape}")
     X.setflags(write=False)
     return X
 
 
 def _near(a: ArrayLike, b: ArrayLike, scale: float) -> bool:
     return np.shape(a) == np.shape(b) and bool(np.allclose(a, b, rtol=1e-9, atol=1e-9 * scale))
-
-
-def _require(condition: bool, complaint: str) -> None:
-    if not condition:
-        raise ContractError(complaint)

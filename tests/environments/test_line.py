@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kinbandits.environments import LineActions, check_environment, make_environment
+from kinbandits.environments import check_environment
+from line_actions import LineActions
 
 
 @pytest.mark.parametrize("shape", ["bump", "squares", "diagonal"])
 def test_contract(shape) -> None:
     e = LineActions(shape, seed=3, horizon=20)
     check_environment(e)
-    assert make_environment("line-actions", shape=shape, seed=3, horizon=20) == e
     means = np.array([r.means for r in e.rounds()])
     assert means.shape == (20, 10)
     assert 0.0 <= means.min() < means.max()

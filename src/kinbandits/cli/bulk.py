@@ -232,7 +232,7 @@ def _in_memory(
     from dataclasses import replace
     from functools import partial
 
-    from kinbandits.environments.tables import is_table, read_table
+    from kinbandits._frames import is_table, read_table
     from kinbandits.ope import LoggedRounds, evaluate_policy
     from kinbandits.policies import KMTLUCB
     from kinbandits.service.config import load_settings

@@ -12,17 +12,13 @@ from typing import Any
 from kinbandits._value import meant
 from kinbandits.environments.base import Environment, Round, StartRows, describe, no_rows
 from kinbandits.environments.check import check_environment
-from kinbandits.environments.classification import Classification
-from kinbandits.environments.clicks import Clicks
+from kinbandits.environments.clicks import Clicks, Shop
 from kinbandits.environments.hidden import HiddenDescriptors
-from kinbandits.environments.line import LineActions
+from kinbandits.environments.labelled import Classification, Streams
 from kinbandits.environments.replay import Log, Replay
 from kinbandits.environments.rkhs import RKHSProblem
-from kinbandits.environments.shop import Shop
-from kinbandits.environments.streams import Streams
 from kinbandits.environments.synthetic import SyntheticNews
-from kinbandits.environments.tasks import MeasuredTasks, Tasks
-from kinbandits.environments.users import Users
+from kinbandits.environments.tasks import MeasuredTasks, Tasks, Users
 from kinbandits.environments.variants import Delayed, Misspecified, Rescaled
 from kinbandits.errors import InvalidInputError
 
@@ -33,7 +29,6 @@ __all__ = [
     "Delayed",
     "Environment",
     "HiddenDescriptors",
-    "LineActions",
     "Log",
     "MeasuredTasks",
     "Misspecified",
@@ -61,7 +56,6 @@ KINDS: dict[str, type[Any]] = {
     "hidden-descriptors": HiddenDescriptors,
     "rkhs": RKHSProblem,
     "shop": Shop,
-    "line-actions": LineActions,
     "users": Users,
     "tasks": Tasks,
     "clicks": Clicks,

@@ -1,24 +1,18 @@
-"""Clicks: every item is an arm that pays 1 or 0, more often 0.
-
-Notation (N arms, contexts x ~ N(0, I_d))
-    f_a    functions of variance 1, linear or not
-    means  sigmoid(intercept + strength f_a(x)), with the intercept that gives the click rate
-"""
+"""Clicks: every item is an arm that pays 1 or 0, with probability sigmoid(intercept + strength f_a(x))."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import positive, real
-from kinbandits.environments.base import Drawn, Round, seeded
-from kinbandits.environments.functions import ArmFunctions
+from kinbandits._value import part, positive, real
+from kinbandits.environments.base import ArmFunctions, Drawn, Round, seeded
 from kinbandits.errors import InvalidInputError
-
-__all__ = ["Clicks"]
+from kinbandits.kernels import cdist
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,13 +46,11 @@ class Clicks(Drawn):
 
     def __post_init__(self) -> None:
         self._count("n_arms", "n_features", "horizon")
-        self._set(click_rate=real("click_rate", self.click_rate))
-        if not 0.0 < self.click_rate < 1.0:
-            raise InvalidInputError(f"click_rate must be between 0 and 1, such as 0.03, got {self.click_rate!r}")
+        self._set(click_rate=part("click_rate", self.click_rate, ends=False))
         if self.length_scale is not None:
             self._set(length_scale=positive("length_scale", self.length_scale))
-        for field in ("strength", "drift"):
-            self._set(**{field: positive(field, getattr(self, field), zero=True)})
+        self._set(strength=positive("strength", self.strength, zero=True))
+        self._set(drift=positive("drift", self.drift, zero=True))
 
     @property
     def name(self) -> str:
@@ -93,6 +85,77 @@ class Clicks(Drawn):
             rate = weights @ _sigmoid(middle + self.strength * nodes) / weights.sum()
             low, high = (middle, high) if rate < self.click_rate else (low, middle)
         return 0.5 * (low + high)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Shop(Drawn):
+    """A shop: items that resemble each other, new ones as time goes by, and customers who click or do not.
+
+    Items near each other in descriptors have like functions of the customer.
+
+    Args:
+        seed: of everything that is drawn.
+        n_arms: N, how many items there are in the end.
+        new: the part of the items that come later, one after the other, in the first three quarters of the time.
+        horizon: how many customers.
+        n_features: d, what is known of a customer.
+        kinship: length scale over descriptors, which are uniform in the unit square: larger is more alike.
+        strength: standard deviation of the log odds of a click.
+        intercept: log odds of a click on an average item.
+
+    Example:
+        >>> shop = Shop(n_arms=4, new=0.5, horizon=40)
+        >>> rounds = list(shop.rounds())
+        >>> rounds[0].candidates, rounds[-1].candidates
+        (['item 0', 'item 1'], ['item 0', 'item 1', 'item 2', 'item 3'])
+    """
+
+    seed: int = 0
+    n_arms: int = 120
+    new: float = 0.5
+    horizon: int = 1000
+    n_features: int = 3
+    kinship: float = 0.3
+    strength: float = 1.5
+    intercept: float = -2.0
+
+    def __post_init__(self) -> None:
+        self._count("n_arms", "horizon", "n_features")
+        self._set(new=part("new", self.new), intercept=real("intercept", self.intercept))
+        if self.new == 1.0:
+            raise InvalidInputError("new must be below 1: there must be items to begin with")
+        self._set(kinship=positive("kinship", self.kinship), strength=positive("strength", self.strength))
+
+    @property
+    def name(self) -> str:
+        return f"shop, {self.n_arms - self.on_sale(0)} of {self.n_arms} items new"
+
+    @property
+    def arms(self) -> list[Any]:
+        return [f"item {i}" for i in range(self.n_arms)]
+
+    @property
+    def descriptors(self) -> Matrix:
+        """What a shop knows of its items, (N, 2): say, style and price."""
+        return seeded(self.seed, 5)[0].random((self.n_arms, 2))
+
+    def on_sale(self, t: int) -> int:
+        """How many items there are in round ``t``: the first so many."""
+        later = int(self.new * self.n_arms)
+        return self.n_arms - later + min(later, int(later * t / (0.75 * self.horizon)))
+
+    def rounds(self) -> Iterator[Round]:
+        _, features, weights, customers, luck = seeded(self.seed, 5)
+        K = np.exp(-0.5 * (cdist(self.descriptors, self.descriptors) / self.kinship) ** 2)
+        functions = ArmFunctions.draw(features, weights, K, self.n_features, 1.0, 300)
+        X = customers.uniform(-1.0, 1.0, (self.horizon, self.n_features))
+        f = functions.features(X) @ functions.weights.T
+        means = 1.0 / (1.0 + np.exp(-self.intercept - self.strength * f))
+        clicks = (luck.random(means.shape) < means).astype(np.float64)
+        names = self.arms
+        for t, x in enumerate(X):
+            n = self.on_sale(t)
+            yield Round(x, clicks[t, :n], means[t, :n], names[:n])
 
 
 def _sigmoid(values: Vector) -> Vector:

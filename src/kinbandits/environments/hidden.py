@@ -3,7 +3,7 @@
 Notation
     z      (N, p)    descriptors of the arms, uniform in [0, 1]^p, not shown to the policy
     K_arm  (N, N)    exp(-||z_a - z_b||^2 / (2 ell^2))
-    f      (n, N)    arm functions, drawn from a Gaussian process with kernel K_arm times RBF (`ArmFunctions`)
+    f      (n, N)    arm functions (`ArmFunctions`)
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kinbandits._types import Matrix
-from kinbandits._value import positive, real
-from kinbandits.environments.base import Drawn, Round, StartRows, seeded
-from kinbandits.environments.functions import ArmFunctions
-from kinbandits.errors import InvalidInputError
+from kinbandits._value import part, positive
+from kinbandits.environments.base import ArmFunctions, Drawn, Round, StartRows, seeded
 from kinbandits.kernels import cdist
 
 _UNIT = 0.2  # length scale over descriptors in the middle of the dial
@@ -61,11 +59,8 @@ class HiddenDescriptors(Drawn):
 
     def __post_init__(self) -> None:
         self._count("n_arms", "horizon", "descriptor_size", "n_features", "fourier_features")
-        self._set(similarity=real("similarity", self.similarity))
-        if not 0.0 <= self.similarity <= 1.0:
-            raise InvalidInputError(f"similarity must be between 0 (none) and 1 (total), got {self.similarity!r}")
+        self._set(similarity=part("similarity", self.similarity), noise=positive("noise", self.noise, zero=True))
         self._set(length_scale=positive("length_scale", self.length_scale))
-        self._set(noise=positive("noise", self.noise, zero=True))
 
     @property
     def name(self) -> str:
@@ -79,7 +74,7 @@ class HiddenDescriptors(Drawn):
     @property
     def descriptors(self) -> Matrix:
         """z, (N, p). For policies that are to know them, and for judging those that are not."""
-        return self._generators()[0].random((self.n_arms, self.descriptor_size))
+        return seeded(self.seed, 5)[0].random((self.n_arms, self.descriptor_size))
 
     @property
     def similarity_matrix(self) -> Matrix:
@@ -105,12 +100,9 @@ class HiddenDescriptors(Drawn):
     def _n_start(self) -> int:
         return self.n_arms if self.start else 0
 
-    def _generators(self) -> list[np.random.Generator]:
-        return seeded(self.seed, 5)  # descriptors, features, weights, contexts, noise
-
     def _draws(self) -> tuple[Matrix, Matrix, Matrix]:
         """Contexts (n, d), arm functions (n, N) and noise (n, N), start rows first."""
-        _, features, weights, contexts, noise = self._generators()
+        _, features, weights, contexts, noise = seeded(self.seed, 5)
         n = self.horizon + self._n_start
         functions = ArmFunctions.draw(
             features, weights, self.similarity_matrix, self.n_features, self.length_scale, self.fourier_features

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import as_int, number_array, rows_of_contexts
-from kinbandits._frames import categories, column, listed_column, narwhals, numbers
+from kinbandits._frames import as_table, categories, column, listed_column, numbers, read_table
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value
 from kinbandits.environments.base import Round, StartRows, no_rows, seeded
-from kinbandits.environments.tables import read_table
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 
@@ -98,12 +97,11 @@ class Log(Value):
         Without ``contexts`` all columns that are not named otherwise are the context. A categorical column of arms
         names all arms, played or not.
         """
-        table = narwhals().from_native(frame, eager_only=True, pass_through=False)
+        table = as_table(frame)
         named = {arm, reward, propensity}
         features = [c for c in table.columns if c not in named] if contexts is None else list(contexts)
-        choices = column(table, "arm", arm)
         return cls.of(
-            choices,
+            column(table, "arm", arm),
             numbers(table, features),
             numbers(table, [reward])[:, 0],
             arms=categories(table[arm]),

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import positive, real
+from kinbandits._value import one_of, positive, real
 from kinbandits.environments.base import Drawn, Round, StartRows, no_rows, seeded
 from kinbandits.errors import InvalidInputError
 
@@ -61,8 +61,7 @@ class SyntheticNews(Drawn):
 
     def __post_init__(self) -> None:
         self._count("n_arms", "horizon")
-        if self.reward not in ("text", "scripts"):
-            raise InvalidInputError(f'reward must be "text" or "scripts", got {self.reward!r}')
+        one_of("reward", self.reward, "text", "scripts")
         try:
             low, high = self.angles
         except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""A task is given, and one of many candidates is chosen for it: tasks that are alike, drawn or measured.
+"""A task (or a user) is given, and one of many candidates is chosen for it; tasks are alike, drawn or measured.
 
 Notation (N tasks with m candidates in d dimensions each)
     K_task  (N, N)  (1 - mu) I + mu K, with K = 11', or a kernel on descriptors z
@@ -16,13 +16,10 @@ from numpy.typing import NDArray
 
 from kinbandits._checks import as_int, number_array
 from kinbandits._types import Matrix
-from kinbandits._value import Value, frozen_array, positive, real
-from kinbandits.environments.base import Drawn, Round, StartRows, no_rows, seeded
-from kinbandits.environments.functions import ArmFunctions
+from kinbandits._value import Value, frozen_array, part, positive
+from kinbandits.environments.base import ArmFunctions, Drawn, Round, StartRows, no_rows, seeded
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF
-
-__all__ = ["MeasuredTasks", "Tasks"]
 
 _KIN = RBF(0.3)  # of descriptors, which are uniform in [0, 1]^p
 
@@ -74,12 +71,8 @@ class Tasks(Drawn):
         as_int("descriptor_size", self.descriptor_size)
         if self.on_offer > self.n_candidates:
             raise InvalidInputError(f"on_offer is {self.on_offer}, but a task has {self.n_candidates} candidates")
-        self._set(mu=real("mu", self.mu))
-        if not 0.0 <= self.mu <= 1.0:
-            raise InvalidInputError(f"mu must be between 0 (nothing in common) and 1 (all), got {self.mu!r}")
-        self._set(length_scale=positive("length_scale", self.length_scale))
-        for field in ("noise", "drift"):
-            self._set(**{field: positive(field, getattr(self, field), zero=True)})
+        self._set(mu=part("mu", self.mu), length_scale=positive("length_scale", self.length_scale))
+        self._set(noise=positive("noise", self.noise, zero=True), drift=positive("drift", self.drift, zero=True))
 
     @property
     def name(self) -> str:
@@ -207,3 +200,91 @@ class MeasuredTasks(Value):
         number = {task: i for i, task in enumerate(self.arms)}
         of = np.array([number[task] for task in self.tasks])
         return [np.flatnonzero(of == i) for i in range(len(number))]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Users(Drawn):
+    """A user comes, and one of some items on offer is to be chosen: the game of Gang of Bandits, CLUB and COFIBA.
+
+    The arms are the users; the candidates of a round are one user with several items (`Round.candidates`). Users of
+    one cluster have one linear model; models and items are of norm 1.
+
+    Args:
+        seed: of everything that is drawn.
+        n_users: N.
+        n_clusters: of users.
+        n_items: size of the catalogue.
+        on_offer: k, items on offer in a round.
+        n_features: d.
+        noise: standard deviation of the normal noise on rewards.
+        graph_noise: the graph links users of one cluster; each pair is drawn wrong with this probability.
+        horizon: how many rounds.
+
+    Example:
+        >>> environment = Users(seed=0, n_users=4, n_clusters=2, on_offer=3, horizon=2)
+        >>> [(round.candidates, round.context.shape) for round in environment.rounds()]
+        [([3, 3, 3], (3, 5)), ([3, 3, 3], (3, 5))]
+    """
+
+    seed: int = 0
+    n_users: int = 20
+    n_clusters: int = 4
+    n_items: int = 30
+    on_offer: int = 10
+    n_features: int = 5
+    noise: float = 0.1
+    graph_noise: float = 0.0
+    horizon: int = 1000
+
+    def __post_init__(self) -> None:
+        self._count("n_users", "n_clusters", "n_items", "on_offer", "n_features", "horizon")
+        if self.on_offer > self.n_items:
+            raise InvalidInputError(f"on_offer is {self.on_offer}, but the catalogue has n_items={self.n_items}")
+        self._set(noise=positive("noise", self.noise, zero=True), graph_noise=part("graph_noise", self.graph_noise))
+
+    @property
+    def name(self) -> str:
+        return f"users in {self.n_clusters} clusters"
+
+    @property
+    def n_arms(self) -> int:  # type: ignore[override]
+        return self.n_users
+
+    @property
+    def clusters(self) -> NDArray[np.intp]:
+        """The planted cluster of each user, (N,)."""
+        return np.arange(self.n_users) % self.n_clusters
+
+    @property
+    def items(self) -> Matrix:
+        """The catalogue, (m, d)."""
+        return _unit(seeded(self.seed, 4)[0], self.n_items, self.n_features)
+
+    @property
+    def theta(self) -> Matrix:
+        """The model of each cluster, (C, d)."""
+        return _unit(seeded(self.seed, 4)[1], self.n_clusters, self.n_features)
+
+    @property
+    def graph(self) -> Matrix:
+        """Who is linked to whom, (N, N)."""
+        alike = self.clusters[:, None] == self.clusters[None, :]
+        wrong = np.triu(seeded(self.seed, 4)[2].random(alike.shape) < self.graph_noise, 1)
+        linked = (alike ^ (wrong | wrong.T)).astype(np.float64)
+        np.fill_diagonal(linked, 0.0)
+        return np.asarray(linked)
+
+    def rounds(self) -> Iterator[Round]:
+        rng = seeded(self.seed, 4)[3]
+        items, likes = self.items, self.items @ self.theta[self.clusters].T  # (m, N)
+        for _ in range(self.horizon):
+            user = int(rng.integers(self.n_users))
+            offer = rng.permutation(self.n_items)[: self.on_offer]
+            means = likes[offer, user]
+            candidates: list[Any] = [user] * self.on_offer
+            yield Round(items[offer], means + self.noise * rng.standard_normal(len(offer)), means, candidates)
+
+
+def _unit(rng: np.random.Generator, rows: int, d: int) -> Matrix:
+    X = rng.standard_normal((rows, d))
+    return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,11 +15,9 @@ from kinbandits._value import Value, positive, real
 from kinbandits.environments.base import Environment, Round, StartRows, seeded
 from kinbandits.errors import InvalidTypeError
 
-__all__ = ["Delayed", "Misspecified", "Rescaled", "Variant"]
-
 
 class Variant(Value):
-    """Base: the rounds of another environment, changed one by one."""
+    """Base: the rounds of another environment, changed one by one; arms and the rest are as they were."""
 
     environment: Any
 
@@ -29,32 +26,19 @@ class Variant(Value):
             raise InvalidTypeError(f"environment must be an environment, got {self.environment!r}")
 
     @property
-    @abstractmethod
-    def name(self) -> str:
-        """For tables and figures."""
-
-    @property
     def arms(self) -> list[Any]:
-        """As in the environment."""
         return self.environment.arms  # type: ignore[no-any-return]
 
     @property
     def horizon(self) -> int:
-        """As in the environment."""
         return int(self.environment.horizon)
 
     @property
     def descriptors(self) -> Matrix | None:
-        """As in the environment."""
         return getattr(self.environment, "descriptors", None)
 
     def start_rows(self) -> StartRows:
-        """As in the environment."""
         return self.environment.start_rows()  # type: ignore[no-any-return]
-
-    @abstractmethod
-    def rounds(self) -> Iterator[Round]:
-        """Those of the environment, changed."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
