@@ -4,10 +4,19 @@ Each has a short signature of its own and takes, besides, anything that `KMTLUCB
 """
 
 from kinbandits.baselines.beta_thompson import BetaThompson
-from kinbandits.baselines.gaussian import CGPUCB, GPUCB
-from kinbandits.baselines.goblin import GOBLin
-from kinbandits.baselines.linear import KernelUCB, LinUCB, SupKernelUCB, SupLinUCB
-from kinbandits.baselines.means import UCB1, EpsilonGreedy, GaussianThompson, Uniform
+from kinbandits.baselines.special_cases import (
+    CGPUCB,
+    GPUCB,
+    UCB1,
+    EpsilonGreedy,
+    GaussianThompson,
+    GOBLin,
+    KernelUCB,
+    LinUCB,
+    SupKernelUCB,
+    SupLinUCB,
+    Uniform,
+)
 from kinbandits.baselines.sup_kmtl_ucb import SupKMTLUCB
 
 __all__ = [

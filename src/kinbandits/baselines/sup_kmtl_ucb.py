@@ -36,7 +36,7 @@ from kinbandits.policies.regression_policy import KernelPolicy
 from kinbandits.policies.tie_breaking import TieBreak
 from kinbandits.regression import Prediction, Query, Regression, RegressionSettings, make_regression
 from kinbandits.similarity import Independent, Similarity
-from kinbandits.terms import Term, Terms, as_terms
+from kinbandits.terms import Term, Terms
 from kinbandits.theory.conditions import probability
 
 
@@ -108,14 +108,8 @@ class SupKMTLUCB(KernelPolicy):
         self.candidates = self.n_arms if candidates is None else as_int("candidates", candidates, 1)
         self.engine = engine
         name, points, after = engine_name(engine)
-        if kernel is not None and (context_kernel is not None or similarity is not None):
-            raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
-        if kernel is None:
-            kernel = Term(
-                Independent() if similarity is None else similarity,
-                RBF() if context_kernel is None else context_kernel,
-            )
-        self.terms = _fixed(as_terms(kernel), self.n_arms)
+        self.terms = self._as_terms(kernel, similarity, context_kernel, (Independent(), RBF()))
+        _check_fixed(self.terms)
         # BaseKMTL-UCB is the unweighted estimator, and every arm has the ordinary posterior.
         settings = RegressionSettings(self.terms, self.ridge, "uniform", "borrow", None, points, after)
         # line 3: Psi^q <- empty for all q
@@ -255,9 +249,7 @@ class SupKMTLUCB(KernelPolicy):
     # -- learning: line 17, when the reward has come ------------------------------------------------
 
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
-        if not isinstance(
-            notes[0], dict
-        ):  # logged rows: stage 1 can take them, its rounds depend on contexts alone
+        if not isinstance(notes[0], dict):  # logged rows: stage 1 takes them, its rounds depend on contexts alone
             self._regressions[0].observe(arms, contexts, rewards)
             return
         for i, note in enumerate(notes):
@@ -270,10 +262,6 @@ class SupKMTLUCB(KernelPolicy):
     def _features_seen(self) -> int | None:
         seen = (r.history.n_features for r in self._regressions)
         return next((n for n in seen if n is not None), None)
-
-    def _check_features(self, n_features: int) -> None:
-        for term in self.terms:
-            term.check_features(n_features)
 
     # -- saving and copies ------------------------------------------------------------------------
 
@@ -323,10 +311,9 @@ def _best_of(scores: Matrix, among: Mask, tolerance: float) -> Mask:
     return np.asarray(among & (scores >= top - slack))
 
 
-def _fixed(terms: Terms, n_arms: int) -> Terms:
-    """``terms``, refused if their values depend on the data: Theorem 1 needs a known kernel."""
+def _check_fixed(terms: Terms) -> None:
+    """Refuse terms whose values depend on the data: Theorem 1 needs a known kernel."""
     for term in terms:
-        term.similarity.check_arms(n_arms)
         if not term.similarity.fixed:
             raise InvalidInputError(
                 f"similarity must be known beforehand (Theorem 1 assumes it), but {term.similarity!r} follows the "
@@ -337,4 +324,3 @@ def _fixed(terms: Terms, n_arms: int) -> Terms:
                 f"context_kernel must be known beforehand, but {term.context_kernel!r} follows the data; give "
                 "kb.RBF(length_scale=...), for example kb.RBF.median(contexts)"
             )
-    return terms

@@ -1,7 +1,6 @@
 """What is outside the paper and not needed daily: users in clusters that are found while playing."""
 
-from kinbandits.contrib.club import CLUB
-from kinbandits.contrib.clusters import OnlineClusters
+from kinbandits.contrib.clusters import CLUB, OnlineClusters
 from kinbandits.contrib.cofiba import COFIBA
 from kinbandits.similarity import Clustered
 

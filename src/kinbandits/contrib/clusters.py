@@ -1,4 +1,4 @@
-"""Clusters of arms (or tasks) that CLUB finds while it plays.
+"""CLUB: clusters of arms (users, tasks) that are found while playing, and one linear model for each cluster.
 
 Notation
     A_a       (d, d)    ridge I + sum of phi phi' over the rows of arm a;  b_a = sum of reward * phi
@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kinbandits._types import Indices, Mask, Matrix
 from kinbandits._value import positive
+from kinbandits.baselines.special_cases import Arms, LinUCB, filled
 from kinbandits.errors import InvalidInputError
+from kinbandits.exploration import LogExploration
 from kinbandits.history import History
 from kinbandits.similarity import ArmInfo, Graph, Judging, Tracker
 
@@ -142,6 +145,37 @@ class _ClusterTracker(Tracker):
             same = same_component(edges)
             self._same = self._same if np.array_equal(same, self._same) else same
         self._sums, self._w, self._counts, self._edges = sums, w, counts, edges
+
+
+class CLUB(LinUCB):
+    """CLUB (Gentile, Li and Zappella, 2014): users of one cluster have one linear model; clusters are found.
+
+    `LinUCB` with `OnlineClusters(confidence, graph)`, ridge 1.
+
+    Args:
+        arms: the users: how many, or their names.
+        confidence: alpha_2; less divides sooner.
+        graph: edges to begin with; complete if left out.
+        settings: as for `LinUCB`. ``exploration`` is `LogExploration()`, alpha sqrt(log(t + 1)) with alpha = 1.
+
+    Example:
+        >>> policy = CLUB(arms=3, confidence=0.5)
+        >>> policy.observe([0, 1, 2] * 20, [[1.0]] * 60, [1.0, 1.0, -1.0] * 20)
+        >>> policy.similarity_matrix()[0]
+        array([1., 1., 0.])
+    """
+
+    def __init__(
+        self,
+        arms: Arms,
+        *,
+        confidence: float = 1.0,
+        graph: ArrayLike | None = None,
+        **settings: Any,
+    ) -> None:
+        clusters = OnlineClusters(confidence, graph)
+        values = {"similarity": clusters, "exploration": LogExploration(), "cold_start": "borrow"}
+        super().__init__(arms, **filled(settings, **values))
 
 
 def same_component(edges: Mask) -> Matrix:
