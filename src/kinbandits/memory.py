@@ -6,32 +6,32 @@ trusts a row the less the older it is. Age is counted in rows learned, of whatev
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 
+from kinbandits._checks import as_int
 from kinbandits._types import Vector
 from kinbandits._value import Value, positive
-from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits.errors import InvalidTypeError
 
 __all__ = ["Forgetting", "Memory", "Window"]
 
 LEAST_WEIGHT = 1e-12  # a row's weight never falls below this: its noise stays finite
 
 
-class Memory(Value, ABC):
+class Memory(Value):
     """What becomes of old rows."""
 
     @property
-    @abstractmethod
     def rows(self) -> int | None:
         """How many rows are remembered; None for no limit."""
+        return None
 
     @property
-    @abstractmethod
     def decay(self) -> float:
         """What a row's weight is multiplied by with each later row."""
+        return 1.0
 
     def weights(self, n: int) -> Vector:
         """The weight of each of the last ``n`` rows, oldest first."""
@@ -51,20 +51,11 @@ class Window(Memory):
     size: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.size, bool) or not isinstance(self.size, int | np.integer):
-            raise InvalidTypeError(f"size of a Window must be a whole number of rows, got {self.size!r}")
-        if self.size < 1:
-            raise InvalidInputError(f"size of a Window must be at least 1, got {self.size!r}")
-        object.__setattr__(self, "size", int(self.size))
+        self._set(size=as_int("size of a Window", self.size, 1))
 
     @property
     def rows(self) -> int:
         return self.size
-
-    @property
-    def decay(self) -> float:
-        """None: rows count fully until they leave."""
-        return 1.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,15 +72,10 @@ class Forgetting(Memory):
     half_life: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "half_life", positive("half_life", self.half_life))
-
-    @property
-    def rows(self) -> None:
-        return
+        self._set(half_life=positive("half_life", self.half_life))
 
     @property
     def decay(self) -> float:
-        """0.5 ** (1 / half_life)."""
         return float(0.5 ** (1.0 / self.half_life))
 
 

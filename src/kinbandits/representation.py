@@ -7,7 +7,6 @@ The paper leaves representation learning to the future. Here it is a value: a ru
 from __future__ import annotations
 
 import copy
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import Value, frozen_array, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.kernels import DEFAULT_KERNEL, RBF, Kernel, KernelRule, as_kernel_or_rule
+from kinbandits.similarity import milestones
 
 __all__ = ["OnFeatures", "PrincipalComponents", "Projection", "Represented", "RewardDirections", "Stretch"]
 
@@ -176,10 +176,7 @@ class Represented(KernelRule):
 
     def milestone(self, rows: int) -> int:
         """The last size of the history at which features are learned; 0 before the first."""
-        last, n = 0, self.first
-        while n <= min(rows, self.until):
-            last, n = n, max(n + 1, math.ceil(n * self.growth))
-        return last
+        return max(milestones(self.first, self.growth, min(rows, self.until)), default=0)
 
     def refits(self, before: int, after: int) -> bool:
         """When a milestone is passed, and while the kernel on top follows the rows."""

@@ -20,6 +20,7 @@ by a matrix product), so that a matrix grown row by row equals one computed at o
 from kinbandits.kernels.algebra import Foreign, Kernel, Product, Scaled, Sum, as_kernel
 from kinbandits.kernels.functions import (
     RBF,
+    ArcCosine,
     Constant,
     Linear,
     Matern,
@@ -28,7 +29,6 @@ from kinbandits.kernels.functions import (
     cdist,
     median_distance,
 )
-from kinbandits.kernels.networks import ArcCosine
 from kinbandits.kernels.rules import DEFAULT_KERNEL, Combined, KernelRule, Median, as_kernel_or_rule
 
 __all__ = [

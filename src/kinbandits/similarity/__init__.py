@@ -15,11 +15,18 @@ Notation
 from kinbandits.similarity.adaptive import Adaptive
 from kinbandits.similarity.base import ArmInfo, Judging, Regressor, Similarity, Tracker, Weighting
 from kinbandits.similarity.clusters import Clustered, block_graph, macro_graph
-from kinbandits.similarity.counts import CountOnly
-from kinbandits.similarity.estimated import Estimated, embedding_distances, nearest_similarity
+from kinbandits.similarity.estimated import CountOnly, Estimated, embedding_distances, nearest_similarity
 from kinbandits.similarity.evidence import Evidence, FitData
 from kinbandits.similarity.given import Graph, Independent, Known, Mixed, Pooled, Settled, check_psd
-from kinbandits.similarity.stepwise import RULE, SAMPLE, SimilarityChoice, StepTracker, Stepwise, takes_force
+from kinbandits.similarity.stepwise import (
+    RULE,
+    SAMPLE,
+    SimilarityChoice,
+    StepTracker,
+    Stepwise,
+    milestones,
+    takes_force,
+)
 
 __all__ = [
     "RULE",
@@ -49,6 +56,7 @@ __all__ = [
     "check_psd",
     "embedding_distances",
     "macro_graph",
+    "milestones",
     "nearest_similarity",
     "takes_force",
 ]

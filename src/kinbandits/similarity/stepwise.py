@@ -23,10 +23,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from kinbandits._checks import as_int
 from kinbandits._types import Matrix
 from kinbandits._value import real
 from kinbandits._work import Work, finished
-from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.similarity.base import Judging, Tracker
 from kinbandits.similarity.evidence import Evidence
@@ -99,12 +100,8 @@ class Stepwise(Judging):
 
     def __post_init__(self) -> None:
         for name in ("first", "until"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer):
-                raise InvalidTypeError(f"{name} must be a whole number of rows, got {value!r}")
-            if value < 2:
-                raise InvalidInputError(f"{name} must be at least 2 rows, got {value!r}")
-        object.__setattr__(self, "growth", real("growth", self.growth))
+            as_int(name, getattr(self, name), 2)
+        self._set(growth=real("growth", self.growth))
         if not self.growth > 1.0:
             raise InvalidInputError(f"growth must be greater than 1, such as 1.3, got {self.growth!r}")
 
@@ -117,10 +114,7 @@ class Stepwise(Judging):
         >>> list(Adaptive().milestones(100))
         [30, 39, 51, 67, 88]
         """
-        n = self.first
-        while n <= min(rows, self.until):
-            yield n
-            n = max(n + 1, math.ceil(n * self.growth))
+        return milestones(self.first, self.growth, min(rows, self.until))
 
     def milestone(self, rows: int) -> int:
         """The last one up to ``rows``; 0 before the first."""
@@ -160,6 +154,14 @@ class Stepwise(Judging):
         ``known`` is a choice that was made from these rows before, and need not be made again.
         """
         return StepTracker(self, history, known)
+
+
+def milestones(first: int, growth: float, last: int) -> Iterator[int]:
+    """Sizes of a history: ``first``, then each time it has grown by the factor ``growth``, up to ``last``."""
+    n = first
+    while n <= last:
+        yield n
+        n = max(n + 1, math.ceil(n * growth))
 
 
 def takes_force(n: int) -> int:
