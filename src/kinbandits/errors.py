@@ -16,13 +16,9 @@ class InvalidTypeError(KinbanditsError, TypeError):
 class UnknownArmError(KinbanditsError, LookupError):
     """An arm that this policy does not have (any more)."""
 
-    __str__ = Exception.__str__
-
 
 class UnknownDecisionError(KinbanditsError, LookupError):
     """A decision that this policy never made, has forgotten, or has declared void."""
-
-    __str__ = Exception.__str__
 
 
 class RewardConflictError(KinbanditsError, ValueError):
@@ -52,19 +48,15 @@ class FormatError(KinbanditsError, ValueError):
 class MissingFileError(FormatError, FileNotFoundError):
     """There is no such file, or no such folder to write to."""
 
-    __str__ = Exception.__str__
+    __str__ = Exception.__str__  # the message alone, without errno
 
 
 class MissingPackageError(KinbanditsError, LookupError, ImportError):
     """Something was asked for that needs a package which is not installed."""
 
-    __str__ = Exception.__str__
-
 
 class DatasetError(KinbanditsError, LookupError):
     """A data set could not be found, or what was found is damaged."""
-
-    __str__ = Exception.__str__
 
 
 class ContractError(KinbanditsError, ValueError):

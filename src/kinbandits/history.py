@@ -145,19 +145,14 @@ class History:
 
     def head(self, size: int) -> History:
         """The first ``size`` rows, as a history of its own."""
-        head = History.of(self.n_arms, self.arms[:size], self.contexts[:size], self.rewards[:size])
-        head.marks = self.marks.cut(slice(0, size))
-        return head
+        return self._part(slice(0, size), self.marks.cut(slice(0, size)), 0)
 
     def recent(self, size: int) -> History:
         """The last ``size`` rows, as a history of its own that knows how many it has forgotten."""
         if len(self) <= size:
             return self.copy()
         rows = slice(len(self) - size, len(self))
-        recent = History.of(self.n_arms, self.arms[rows], self.contexts[rows], self.rewards[rows])
-        recent.forgotten = self.forgotten + len(self) - size
-        recent.marks = self.marks.cut(rows)
-        return recent
+        return self._part(rows, self.marks.cut(rows), self.forgotten + len(self) - size)
 
     def sample(self, size: int, most: int) -> History:
         """At most about ``most`` of the first ``size`` rows, spread evenly over time; all of them if they are few.
@@ -167,17 +162,17 @@ class History:
         """
         if size <= most:
             return self.head(size)
-        sample = self.taken(np.flatnonzero(golden(size) < most / size))
-        sample.forgotten = size - len(sample)
-        sample.marks = self.marks.cut(slice(0, size)).anywhere()
-        return sample
+        rows = np.flatnonzero(golden(size) < most / size)
+        return self._part(rows, self.marks.cut(slice(0, size)).anywhere(), size - len(rows))
 
     def taken(self, rows: Indices) -> History:
         """These rows, in this order."""
-        taken = History.of(self.n_arms, self.arms[rows], self.contexts[rows], self.rewards[rows])
-        taken.forgotten = self.forgotten + len(self) - len(rows)
-        taken.marks = self.marks.anywhere()
-        return taken
+        return self._part(rows, self.marks.anywhere(), self.forgotten + len(self) - len(rows))
+
+    def _part(self, rows: slice | Indices, marks: Marks, forgotten: int) -> History:
+        part = History.of(self.n_arms, self.arms[rows], self.contexts[rows], self.rewards[rows])
+        part.marks, part.forgotten = marks, forgotten
+        return part
 
     def without_arm(self, arm: int) -> History:
         """The rows of all other arms; arms above ``arm`` move down by one."""

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kinbandits._value import Value, positive
+from kinbandits._value import Value, one_of, positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import Median
@@ -69,8 +69,7 @@ class MultiTaskKernelRidge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: ArrayLike, y: ArrayLike, tasks: Any = None) -> Self:
         """Learn rows X (n, d) with answers y (n,), of ``tasks`` (n,) names; all of one task if left out."""
         rows, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        if self.weighting not in ("per_arm", "uniform"):
-            raise InvalidInputError(f'weighting must be "per_arm" or "uniform", got {self.weighting!r}')
+        one_of("weighting", self.weighting, "per_arm", "uniform")
         names = _names(tasks, len(rows))
         self.tasks_, arms = np.unique(names, return_inverse=True)
         similarity = Estimated(1.0, None) if self.similarity is None else self.similarity

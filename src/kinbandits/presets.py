@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,13 +31,7 @@ MULTIPLIER = 0.1
 Method = Literal[
     "KMTL-UCB", "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool", "Kernel-UCB-Ind at Est's settings"
 ]
-METHODS: tuple[Method, ...] = (
-    "KMTL-UCB",
-    "KMTL-UCB-Est",
-    "Kernel-UCB-Ind",
-    "Kernel-UCB-Pool",
-    "Kernel-UCB-Ind at Est's settings",
-)
+METHODS: tuple[Method, ...] = get_args(Method)
 
 
 def grid() -> Vector:

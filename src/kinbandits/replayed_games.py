@@ -15,72 +15,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kinbandits._types import Matrix, Vector
-from kinbandits.exploration import Deviations
-from kinbandits.kernels import Kernel, Median
-from kinbandits.noise import LearnedRidge
+from kinbandits._types import Indices, Matrix, Vector
+from kinbandits.kernels import Kernel
 from kinbandits.policies import KMTLUCB
 from kinbandits.similarity import Similarity, Weighting
 
-
-class Player(Protocol):
-    """Plays a game through rows in an order: the places in that order that counted, and the rewards received."""
-
-    def __call__(
-        self, order: NDArray[np.intp], kernel: Kernel, ridge: float, exploration: float
-    ) -> tuple[NDArray[np.intp], Vector]: ...
+Player = Callable[[Indices, Any, Any, Any], tuple[Indices, Vector]]
+"""Plays through rows in an order, given kernel, ridge and exploration: the places that counted, the rewards."""
 
 
-class Substitution:
-    """Independent arms by forward substitution (`play_independent`); keeps the values of one kernel."""
+def by_substitution(X: Matrix, Y: Matrix) -> Player:
+    """Independent arms by forward substitution; keeps the values of one kernel."""
 
-    def __init__(self, X: Matrix, Y: Matrix) -> None:
-        self._X, self._Y = X, Y
-        self._known: tuple[Kernel, Matrix] | None = None
+    @lru_cache(maxsize=1)
+    def values(kernel: Kernel) -> Matrix:
+        return kernel(X, X)
 
-    def __call__(
-        self, order: NDArray[np.intp], kernel: Kernel, ridge: float, exploration: float
-    ) -> tuple[NDArray[np.intp], Vector]:
-        if self._known is None or self._known[0] != kernel:
-            self._known = kernel, kernel(self._X, self._X)
-        return play_independent(self._known[1][np.ix_(order, order)], self._Y[order], ridge, exploration)
+    def player(order: Indices, kernel: Kernel, ridge: float, exploration: float) -> tuple[Indices, Vector]:
+        return play_independent(values(kernel)[np.ix_(order, order)], Y[order], ridge, exploration)
+
+    return player
 
 
-@dataclass(frozen=True)
-class Policies:
+def by_policy(X: Matrix, Y: Matrix, similarity: Similarity, weighting: Weighting) -> Player:
     """`KMTLUCB` itself, with any similarity and weights."""
 
-    X: Matrix
-    Y: Matrix
-    similarity: Similarity
-    weighting: Weighting
-
-    def __call__(
-        self,
-        order: NDArray[np.intp],
-        kernel: Kernel | Median,
-        ridge: float | LearnedRidge,
-        exploration: float | Deviations,
-    ) -> tuple[NDArray[np.intp], Vector]:
-        policy = KMTLUCB(
-            self.Y.shape[1],
-            context_kernel=kernel,
-            similarity=self.similarity,
-            weighting=self.weighting,
-            ridge=ridge,
-            exploration=exploration,
-            tie_break="first",
-        )
+    def player(order: Indices, kernel: Any, ridge: Any, exploration: Any) -> tuple[Indices, Vector]:
+        settings = {"context_kernel": kernel, "ridge": ridge, "exploration": exploration}
+        policy = KMTLUCB(Y.shape[1], similarity=similarity, weighting=weighting, tie_break="first", **settings)
         played, received = [], []
         for i, row in enumerate(order):
-            decision = policy.choose(self.X[row])
-            reward = float(self.Y[row, decision.index])
+            decision = policy.choose(X[row])
+            reward = float(Y[row, decision.index])
             if math.isnan(reward):
                 policy.cancel(decision)
                 continue
@@ -88,6 +59,8 @@ class Policies:
             played.append(i)
             received.append(reward)
         return np.array(played, dtype=np.intp), np.array(received)
+
+    return player
 
 
 def play_independent(
@@ -98,7 +71,7 @@ def play_independent(
     *,
     given: Sequence[int] = (),
     rule: Callable[[Vector, Vector, int], Vector] | None = None,
-) -> tuple[NDArray[np.intp], Vector]:
+) -> tuple[Indices, Vector]:
     """Play independent arms through the rows in order: the rounds that counted, and the rewards received.
 
     ``Y`` (n, N) holds every arm's reward, NaN where it is not known: a round in which the choice is not known is

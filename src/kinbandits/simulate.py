@@ -65,7 +65,12 @@ def play(
     arms = list(environment.arms)
     _check_arms(policy, arms)
     if not (trained or getattr(policy, "n_observations", 0) == 0):  # peers of the comparison need not say
-        _warn_trained(policy)
+        warnings.warn(
+            f"the policy has already learned {policy.n_observations} rows, so this run starts from them; play a "
+            "fresh one, such as sklearn.base.clone(policy), or say trained=True if that is meant",
+            SimulationWarning,
+            stacklevel=2,
+        )
     candidates = None if policy.active_arms == arms else arms
     names, contexts, rewards = environment.start_rows()
     if len(names):
@@ -99,7 +104,8 @@ def simulate(
     """
     from kinbandits.environments.base import describe  # with all environments: not needed to import kinbandits
 
-    settings = _settings(policy)
+    params: dict[str, Any] = getattr(policy, "get_params", dict)()
+    settings = {"repr": repr(policy), "params": {name: _plain(value) for name, value in params.items()}}
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     with telling(progress, "rounds") as tell:
         told = tell if progress else None
@@ -181,21 +187,6 @@ def _check_arms(policy: Policy, arms: list[Any]) -> None:
             f"the environment has an arm {missing!r}, which the policy does not have (or has retired); make the "
             "policy with arms=environment.arms"
         )
-
-
-def _warn_trained(policy: Policy) -> None:
-    warnings.warn(
-        f"the policy has already learned {policy.n_observations} rows, so this run starts from them; play a fresh "
-        "one, such as sklearn.base.clone(policy), or say trained=True if that is meant",
-        SimulationWarning,
-        stacklevel=3,
-    )
-
-
-def _settings(policy: Policy) -> dict[str, Any]:
-    get = getattr(policy, "get_params", None)
-    params = {name: _plain(value) for name, value in get().items()} if get is not None else {}
-    return {"repr": repr(policy), "params": params}
 
 
 def _plain(value: Any) -> Any:

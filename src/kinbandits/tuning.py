@@ -26,7 +26,7 @@ from kinbandits.kernels import DEFAULT_KERNEL, Median, Stationary, median_distan
 from kinbandits.noise import LearnedRidge, Noise
 from kinbandits.policies import KMTLUCB
 from kinbandits.progress import Told, telling
-from kinbandits.replayed_games import Player, Policies, Substitution
+from kinbandits.replayed_games import Player, by_policy, by_substitution
 from kinbandits.similarity import Independent, Similarity, Weighting
 from kinbandits.terms import Term, as_terms
 
@@ -89,11 +89,8 @@ class Tuned:
 
     def __str__(self) -> str:
         lines = [self._title, "length_scale     ridge  exploration        loss"]
-        for t in self.table[:10]:
-            lines.append(
-                f"{t.length_scale:12.4g}  {t.ridge:8.3g}  {t.exploration:11.4g}  {t.loss:.4f} +- {t.error:.4f}"
-            )
-        return "\n".join(lines)
+        row = "{0.length_scale:12.4g}  {0.ridge:8.3g}  {0.exploration:11.4g}  {0.loss:.4f} +- {0.error:.4f}"
+        return "\n".join(lines + [row.format(t) for t in self.table[:10]])
 
     @property
     def _title(self) -> str:
@@ -190,24 +187,18 @@ def tune(
         for value in values:
             positive(name, value, zero=name == "widths")
     orders = as_int("orders", orders, 1)
-    player: Player
-    if similarity in (None, Independent()) and weighting == "uniform":
-        player = Substitution(X, rows.Y)
-    else:
-        KMTLUCB(
-            rows.Y.shape[1], similarity=similarity, weighting=weighting
-        )  # says what does not fit, before any game
-        player = Policies(X, rows.Y, similarity or Independent(), weighting)
+    KMTLUCB(rows.Y.shape[1], similarity=similarity, weighting=weighting)  # says what does not fit, before any game
+    itself = by_policy(X, rows.Y, similarity or Independent(), weighting)
+    alone = similarity in (None, Independent()) and weighting == "uniform"
+    player = by_substitution(X, rows.Y) if alone else itself
     unit = median_distance(X)
-    points = [
-        (kernel.replace(length_scale=float(c) * unit * _number(kernel)), r) for c in length_scales for r in ridges
-    ]
-    grid = [(k, float(r), float(w) * math.sqrt(r) * noise.unit) for k, r in points for w in widths]
+    kernels = [kernel.replace(length_scale=float(c) * unit * _number(kernel)) for c in length_scales]
+    points = [(k, r, w) for k in kernels for r in ridges for w in widths]
+    grid = [(k, float(r), float(w) * math.sqrt(r) * noise.unit) for k, r, w in points]
     rng = np.random.default_rng(seed)
     games = [rng.permutation(len(X)) for _ in range(orders)]
     tried, total = [], (len(grid) + 1) * orders
     with telling(progress, "games") as tell:
-        itself = Policies(X, rows.Y, similarity or Independent(), weighting)
         default = _played(itself, rows, (DEFAULT_KERNEL, LearnedRidge(), Deviations()), games)
         for i, point in enumerate(grid):
             tried.append(_played(player, rows, point, games))
@@ -217,7 +208,13 @@ def tune(
     error = CAUTION * math.hypot(_error(rows, best, orders), _error(rows, default, orders)) if rows.is_log else 0.0
     kept = not best.loss < default.loss - error
     if kept and rows.is_log:
-        _warn_kept(best, default, rows)
+        warnings.warn(
+            f"only {best.rounds:.0f} of {len(X)} rows could be scored in a game, and the best setting tried (loss "
+            f"{best.loss:.4f}) is not clearly better than the default settings (loss {default.loss:.4f}), which "
+            "are kept; a longer log would tell more",
+            TuningWarning,
+            stacklevel=2,
+        )
     return Tuned(default if kept else best, table, default, len(X), kept, noise)
 
 
@@ -246,16 +243,6 @@ def _played(player: Player, rows: Rows, point: tuple[Any, Any, Any], games: list
 def _error(rows: Rows, tried: Tried, orders: int) -> float:
     """Standard error of a loss: games in other orders score other rows, but there are no more rows than these."""
     return float(np.nanstd(rows.Y)) / math.sqrt(max(min(tried.rounds * orders, len(rows.Y)), 1.0))
-
-
-def _warn_kept(best: Tried, default: Tried, rows: Rows) -> None:
-    warnings.warn(
-        f"only {best.rounds:.0f} of {len(rows.X)} rows could be scored in a game, and the best setting tried (loss "
-        f"{best.loss:.4f}) is not clearly better than the default settings (loss {default.loss:.4f}), which are "
-        "kept; a longer log would tell more",
-        TuningWarning,
-        stacklevel=3,
-    )
 
 
 def _number(kernel: Stationary | Median) -> float:

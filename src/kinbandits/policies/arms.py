@@ -1,16 +1,21 @@
-"""Arms: their names, checked, and the list of them that a policy keeps."""
+"""Arms and contexts as a policy takes them: names and numbers of arms, any array or table as contexts, checked."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from kinbandits._frames import categories, listed_column
-from kinbandits._types import Indices
+from kinbandits._checks import rounds_of_contexts
+from kinbandits._frames import categories, column_names, listed_column, ordered
+from kinbandits._types import Indices, Matrix
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownArmError
 from kinbandits.policies.decision import ArmName
+from kinbandits.policies.ledger import Ledger
+from kinbandits.regression import Query
 
 
 class Candidates(NamedTuple):
@@ -34,7 +39,7 @@ def arm_names(arms: int | Iterable[ArmName]) -> list[ArmName]:
     if not names:
         raise InvalidInputError("arms is empty; there must be at least one arm")
     for name in names:
-        check_arm_name(name)
+        _check_arm_name(name)
     if len(set(names)) < len(names):
         twice = next(n for i, n in enumerate(names) if n in names[:i])
         raise InvalidInputError(f"duplicate arm {twice!r}; names must differ")
@@ -55,16 +60,9 @@ def listed(name: str, values: object) -> list[Any]:
     return [v.item() if isinstance(v, np.generic) else v for v in values]
 
 
-def check_arm_name(name: object) -> None:
-    """Raise unless it is a str or an int."""
+def _check_arm_name(name: object) -> None:
     if isinstance(name, bool) or not isinstance(name, str | int):
         raise InvalidTypeError(f"an arm name must be a str or an int, got {name!r}")
-
-
-def shorten(names: Sequence[ArmName], most: int = 8) -> str:
-    """The names, or the first few of many."""
-    shown = ", ".join(repr(n) for n in names[:most])
-    return f"{shown}, ... ({len(names)} in all)" if len(names) > most else shown
 
 
 class ArmList:
@@ -115,27 +113,19 @@ class ArmList:
         return Candidates(indices, tuple(names))
 
     def _arm_indices(self, names: Sequence[ArmName]) -> Indices:
-        try:
-            if not all(
-                issubclass(kind, str | int | np.integer) and kind is not bool for kind in set(map(type, names))
-            ):
-                raise TypeError  # True and 1.0 would find arm 1
-            return np.array([self._index[name] for name in names], dtype=np.intp)
-        except (KeyError, TypeError):
-            unknown = next(
-                n
-                for n in names
-                if isinstance(n, bool) or not isinstance(n, str | int | np.integer) or n not in self._index
-            )
-            raise UnknownArmError(
-                f"unknown arm {unknown!r}; the arms are {shorten(self.arms)}. add_arm() adds one"
-            ) from None
+        kinds = {k for k in set(map(type, names)) if issubclass(k, str | int | np.integer)} - {bool}
+        indices = [self._index.get(n) if type(n) in kinds else None for n in names]  # True and 1.0 would find arm 1
+        if None in indices:
+            unknown, shown = names[indices.index(None)], ", ".join(map(repr, self.arms[:8]))
+            more = f", ... ({self.n_arms} in all)" if self.n_arms > 8 else ""
+            raise UnknownArmError(f"unknown arm {unknown!r}; the arms are {shown}{more}. add_arm() adds one")
+        return np.array(indices, dtype=np.intp)
 
     def _number(self, arm: ArmName) -> int:
         return int(self._arm_indices([arm])[0])
 
     def _check_new_arm(self, arm: ArmName) -> None:
-        check_arm_name(arm)
+        _check_arm_name(arm)
         if arm in self._index:
             state = " (retired)" if arm in self.retired else ""
             raise InvalidInputError(f"there is an arm {arm!r} already{state}; choose another name")
@@ -157,3 +147,52 @@ class ArmList:
         self.retired.discard(arm)
         self._index = {name: i for i, name in enumerate(self.arms)}
         self._active = None
+
+
+class ContextReader(ArmList, ABC):
+    """Knows how many columns contexts have, and what they are called."""
+
+    _ledger: Ledger
+
+    def __init__(self, arms: int | Iterable[ArmName]) -> None:
+        super().__init__(arms)
+        self.feature_names: tuple[str, ...] | None = None  # of the first table seen; later ones are put in order
+
+    @property
+    @abstractmethod
+    def _features_seen(self) -> int | None:
+        """Columns of the contexts learned from."""
+
+    @property
+    def _n_features(self) -> int | None:
+        """Columns of a context, as far as data or open decisions have settled it."""
+        seen = self._features_seen
+        return self._ledger.n_features if seen is None else seen
+
+    def _check_features(self, n_features: int) -> None:
+        """Raise if contexts with this many columns do not fit the kernel."""
+
+    def _query(self, contexts: ArrayLike, arms: Sequence[ArmName] | None, *, batch: bool = False) -> Query:
+        """Candidates to ask about, whether they may be chosen or not."""
+        candidates = self._candidates(arms)
+        return Query(candidates.indices, self._checked(contexts, candidates, batch=batch))
+
+    def _checked(
+        self, contexts: ArrayLike, candidates: Candidates, *, batch: bool = False, keep: bool = False
+    ) -> Matrix:
+        """Contexts, checked, as (R, 1, d) or (R, k, d). ``keep`` remembers the names of columns."""
+        array, found = self._named(contexts)
+        seen = self._features_seen
+        rounds = rounds_of_contexts(array, len(candidates.names), seen or self._n_features, batch=batch)
+        if seen is None:
+            self._check_features(rounds.shape[2])
+        if keep and found is not None:
+            self.feature_names = self.feature_names or found
+        return rounds
+
+    def _named(self, contexts: Any) -> tuple[Any, tuple[str, ...] | None]:
+        """Contexts as an array with columns in the order learned, and their names if they have any."""
+        found = column_names(contexts)
+        if found is None:
+            return contexts, None
+        return ordered(contexts, self.feature_names or found, found), tuple(found)

@@ -18,10 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from kinbandits._checks import as_int, number, number_array, rows_of_contexts
 from kinbandits._renamed import told_new_spelling
 from kinbandits._types import Indices, Mask, Matrix, Vector
-from kinbandits._value import real
+from kinbandits._value import one_of, part
 from kinbandits.errors import InvalidInputError, InvalidTypeError
-from kinbandits.policies.arms import Candidates, listed
-from kinbandits.policies.contexts import ContextReader
+from kinbandits.policies.arms import Candidates, ContextReader, listed
 from kinbandits.policies.decision import ArmName, Batch, Decision, Decisions
 from kinbandits.policies.ledger import Ledger, Pending
 from kinbandits.policies.parameters import Parameters
@@ -62,11 +61,8 @@ class Policy(Parameters, ContextReader, ABC):
         pending: Pending | None = None,
     ) -> None:
         super().__init__(arms)
-        self.epsilon = real("epsilon", epsilon)
-        if not 0.0 <= self.epsilon <= 1.0:
-            raise InvalidInputError(f"epsilon must be between 0 and 1, got {epsilon!r}")
-        if tie_break not in ("random", "first"):
-            raise InvalidInputError(f'tie_break must be "random" or "first", got {tie_break!r}')
+        self.epsilon = part("epsilon", epsilon)
+        one_of("tie_break", tie_break, "random", "first")
         self.tie_break = tie_break
         self.seed = int(seed) if isinstance(seed, int | np.integer) else None
         self.rng = np.random.default_rng(seed)

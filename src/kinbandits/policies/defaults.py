@@ -9,7 +9,7 @@ from kinbandits.exploration import Deviations
 from kinbandits.kernels import DEFAULT_KERNEL
 from kinbandits.noise import LearnedRidge
 from kinbandits.rewards import Rewards, Standardized
-from kinbandits.rules import UCB, Exploration, Rule, as_rule
+from kinbandits.rules import Exploration, Rule, as_rule
 from kinbandits.similarity import Adaptive, Independent
 
 RIDGE = 0.01  # with an exploration that is given as a number
@@ -33,8 +33,7 @@ def defaults(
             exploration is a number (or a schedule), which is meant for rewards as they are.
     """
     about_all = rewards is not None and rewards.about_all_arms
-    rule = None if exploration is None else as_rule(exploration)
-    numbers = isinstance(rule, UCB) and not isinstance(rule.exploration, Deviations)
+    numbers = exploration is not None and as_rule(exploration).in_units_of_rewards
     if ridge is None:
         ridge = RIDGE if numbers or about_all else LearnedRidge()
     learned = isinstance(ridge, LearnedRidge)

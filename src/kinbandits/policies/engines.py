@@ -27,8 +27,7 @@ class Budgeted(Value):
     after: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "points", as_int("points", self.points, 1))
-        object.__setattr__(self, "after", as_int("after", self.after, 0))
+        self._set(points=as_int("points", self.points, 1), after=as_int("after", self.after))
 
 
 Engine = str | Budgeted

@@ -40,7 +40,7 @@ from kinbandits.regression.budgeted import MOST_SUMS
 from kinbandits.rewards import Rewards, RewardScale, Standardized, as_rewards
 from kinbandits.rules import Answer, Exploration, Rule, as_rule
 from kinbandits.similarity import Adaptive, ArmInfo, Settled, Similarity, Weighting
-from kinbandits.terms import Term, Terms, as_terms
+from kinbandits.terms import Term, Terms
 
 
 class KMTLUCB(RegressionPolicy):
@@ -123,16 +123,8 @@ class KMTLUCB(RegressionPolicy):
             exploration=exploration,
         )
         self.rewards: Rewards | None = usual["rewards"]
-        if kernel is not None and (context_kernel is not None or similarity is not None):
-            raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
-        if kernel is None:
-            kernel = Term(
-                usual["similarity"] if similarity is None else similarity,
-                usual["context_kernel"] if context_kernel is None else context_kernel,
-            )
-        self.terms = as_terms(kernel)
-        for term in self.terms:
-            term.similarity.check_arms(self.n_arms)
+        unsaid = usual["similarity"], usual["context_kernel"]
+        self.terms = self._as_terms(kernel, similarity, context_kernel, unsaid)
         ridge = usual["ridge"]
         self.ridge = ridge if isinstance(ridge, LearnedRidge) else positive("ridge", ridge)
         self.exploration = usual["exploration"]
@@ -144,7 +136,8 @@ class KMTLUCB(RegressionPolicy):
         learns = isinstance(self.ridge, LearnedRidge) or isinstance(self.rewards, Standardized)
         self._noise = Noise.of(self.ridge) if learns else None
         self._own_contexts = 0  # whether candidates have had contexts of their own; `GIVEN`: always for one arm
-        self._start(self.terms, History(self.n_arms))
+        nothing = History(self.n_arms)
+        self.regression = make_regression(self._engine, self._settings(self.terms.fitted(nothing)), nothing)
 
     def _can_learn_similarity(self) -> bool:
         """Whether all rows stay, or the engine has room for the sums of each arm."""
@@ -222,13 +215,11 @@ class KMTLUCB(RegressionPolicy):
             self._scale = self._scale.restored(data["rewards"])
 
     def copy(self) -> Self:
-        """An independent copy: same knowledge, same open decisions, same random state."""
         other = super().copy()
         other.regression = self.regression.copy()
         return other
 
     def frozen(self) -> Self:
-        """What is known now, laid out for being read often and from other threads."""
         other = super().copy()
         other._ledger = Ledger(self._ledger.pending)
         other.regression = self.regression.frozen()
@@ -256,10 +247,6 @@ class KMTLUCB(RegressionPolicy):
         return html_repr(self)
 
     # -- the machinery --------------------------------------------------------------------------
-
-    def _start(self, terms: Terms, history: History) -> None:
-        settings = self._settings(terms.fitted(history))
-        self.regression = make_regression(self._engine, settings, history)
 
     def _same_kernels(self, terms: Terms, change: Callable[[Settled], Similarity]) -> Terms:
         """Other arms, same kernels: those read off the data stay as they are, and so do settled similarities."""
@@ -370,10 +357,6 @@ class KMTLUCB(RegressionPolicy):
     @property
     def _features_seen(self) -> int | None:
         return self.regression.n_features
-
-    def _check_features(self, n_features: int) -> None:
-        for term in self.terms:
-            term.check_features(n_features)
 
 
 def _one_of(name: str, value: object, allowed: Sequence[str]) -> None:

@@ -36,9 +36,9 @@ class Pending(Value):
     forget_after: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "most", as_int("most", self.most, 1))
+        self._set(most=as_int("most", self.most, 1))
         if self.forget_after is not None:
-            object.__setattr__(self, "forget_after", as_int("forget_after", self.forget_after, 1))
+            self._set(forget_after=as_int("forget_after", self.forget_after, 1))
 
 
 class Ticket(NamedTuple):

@@ -23,13 +23,29 @@ from kinbandits.regression import Regression
 from kinbandits.rewards import RewardScale
 from kinbandits.rules import covariance_root
 from kinbandits.similarity import Similarity
-from kinbandits.terms import Terms
+from kinbandits.terms import Term, Terms, as_terms
 
 
 class KernelPolicy(Policy, ABC):
     """A policy whose kernel is a sum of terms."""
 
     terms: Terms
+
+    def _as_terms(self, kernel: Any, similarity: Any, context_kernel: Any, usual: tuple[Any, Any]) -> Terms:
+        """The terms given by ``kernel``, or by the two others, with the usual values where they are left out."""
+        if kernel is not None and (context_kernel is not None or similarity is not None):
+            raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
+        if kernel is None:
+            similarity = usual[0] if similarity is None else similarity
+            kernel = Term(similarity, usual[1] if context_kernel is None else context_kernel)
+        terms = as_terms(kernel)
+        for term in terms:
+            term.similarity.check_arms(self.n_arms)
+        return terms
+
+    def _check_features(self, n_features: int) -> None:
+        for term in self.terms:
+            term.check_features(n_features)
 
     @property
     def similarity(self) -> Similarity:
@@ -131,8 +147,8 @@ class RegressionPolicy(KernelPolicy, ABC):
         It is that of a Gaussian process with this kernel and noise variance ``ridge`` (times n_a with per_arm
         weights): the root of its diagonal is sqrt(ridge) * width.
         """
-        query = self._query(contexts, arms)
-        return self._scale.scale**2 * self.regression.covariance(*query.points())
+        points = self._query(contexts, arms).points()
+        return self._scale.scale**2 * self.regression.covariance(*points)
 
     def sample(
         self,
@@ -145,12 +161,10 @@ class RegressionPolicy(KernelPolicy, ABC):
 
         ``rng`` defaults to the policy's own random state.
         """
-        size = as_int("size", size, 0)
-        query = self._query(contexts, arms)
-        covariance = self._scale.scale**2 * self.regression.covariance(*query.points())
-        root = covariance_root(covariance)
+        size = as_int("size", size)
+        root = covariance_root(self.covariance(contexts, arms))
         normal = (self.rng if rng is None else rng).standard_normal((size, len(root)))
-        return np.asarray(self._predict(query).mean + normal @ root.T)
+        return np.asarray(self._predict(self._query(contexts, arms)).mean + normal @ root.T)
 
     def explain(self, decision: Decision | int) -> Explanation:
         """Who lent what: how much of the mean of the chosen arm came from each arm's data.

@@ -64,6 +64,11 @@ class Answer:
 class Rule(Value, ABC):
     """Who is played. A frozen value, given as ``exploration=``."""
 
+    @property
+    def in_units_of_rewards(self) -> bool:
+        """Whether its numbers are meant for rewards as they are, whatever their noise."""
+        return False
+
     def exploration_at(self, first_round: int, rounds: int, log_det: Callable[[], float], ridge: float) -> Vector:
         """The multiplier of the width in these rounds, (R,): what a decision reports. 0 where there is none."""
         return np.zeros(rounds)

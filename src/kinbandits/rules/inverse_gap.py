@@ -21,12 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import Value, positive, real
-from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits._value import Value, part, positive
+from kinbandits.errors import InvalidTypeError
 from kinbandits.regression.base import best
 from kinbandits.rules.base import Answer, Rule
-
-__all__ = ["Gamma", "InverseGap", "RootGamma", "SquareCBGamma"]
 
 
 class Gamma(Value, ABC):
@@ -51,7 +49,7 @@ class RootGamma(Gamma):
     scale: float = 20.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", positive("scale", self.scale))
+        self._set(scale=positive("scale", self.scale))
 
     def __call__(self, k: int, rows: int, ridge: float, log_det: Callable[[], float]) -> float:
         return self.scale * k * math.sqrt(rows)
@@ -80,11 +78,8 @@ class SquareCBGamma(Gamma):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "delta", real("delta", self.delta))
-        if not 0.0 < self.delta < 1.0:
-            raise InvalidInputError(f"delta must be between 0 and 1, got {self.delta!r}")
-        object.__setattr__(self, "norm_bound", positive("norm_bound", self.norm_bound, zero=True))
-        object.__setattr__(self, "scale", positive("scale", self.scale))
+        self._set(delta=part("delta", self.delta, ends=False), scale=positive("scale", self.scale))
+        self._set(norm_bound=positive("norm_bound", self.norm_bound, zero=True))
 
     def __call__(self, k: int, rows: int, ridge: float, log_det: Callable[[], float]) -> float:
         regret = ridge * self.norm_bound**2 + max(log_det(), 0.0) + math.log(2.0 / self.delta)
@@ -121,8 +116,8 @@ class InverseGap(Rule):
                 raise InvalidTypeError(
                     f"gamma must be a number or a Gamma, such as RootGamma(), got {self.gamma!r}"
                 )
-            object.__setattr__(self, "gamma", positive("gamma", self.gamma, zero=True))
-        object.__setattr__(self, "optimism", positive("optimism", self.optimism, zero=True))
+            self._set(gamma=positive("gamma", self.gamma, zero=True))
+        self._set(optimism=positive("optimism", self.optimism, zero=True))
 
     def exploration_at(self, first_round: int, rounds: int, log_det: Callable[[], float], ridge: float) -> Vector:
         return np.full(rounds, self.optimism * math.sqrt(ridge))

@@ -20,12 +20,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from kinbandits._checks import as_int
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.rules.base import Answer, Rule
-
-__all__ = ["Thompson", "covariance_root"]
 
 _TIE = 1e-12
 
@@ -55,12 +54,9 @@ class Thompson(Rule):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.samples, bool) or not isinstance(self.samples, int | np.integer):
-            raise InvalidInputError(f"samples must be a whole number, got {self.samples!r}")
-        if self.samples < 2 or self.samples % 2:
+        self._set(samples=as_int("samples", self.samples, 2), scale=positive("scale", self.scale, zero=True))
+        if self.samples % 2:
             raise InvalidInputError(f"samples must be an even number of at least 2, got {self.samples!r}")
-        object.__setattr__(self, "samples", int(self.samples))
-        object.__setattr__(self, "scale", positive("scale", self.scale, zero=True))
 
     def leaders(self, answer: Answer, exploration: Vector, tolerance: float) -> Matrix:
         mean = answer.prediction.mean

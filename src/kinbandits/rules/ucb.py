@@ -37,9 +37,13 @@ class UCB(Rule):
 
     def __post_init__(self) -> None:
         if not callable(self.exploration):
-            object.__setattr__(self, "exploration", positive("exploration", self.exploration, zero=True))
+            self._set(exploration=positive("exploration", self.exploration, zero=True))
         if self.ceiling is not None:
-            object.__setattr__(self, "ceiling", real("ceiling", self.ceiling))
+            self._set(ceiling=real("ceiling", self.ceiling))
+
+    @property
+    def in_units_of_rewards(self) -> bool:
+        return not getattr(self.exploration, "needs_ridge", False)
 
     def exploration_at(self, first_round: int, rounds: int, log_det: Callable[[], float], ridge: float) -> Vector:
         beta = self.exploration
