@@ -22,7 +22,7 @@ class OptionalBuild(build_ext):
 # Sums may be taken in any order: every bound in the library allows for that. NaN and infinity keep their meaning.
 flags = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math"]
 core = Extension(
-    "kinbandits.regression._core",
+    "kinbandits._core",
     sources=["src/kinbandits/regression/core/module.c"],
     depends=["src/kinbandits/regression/core/loops.h", "src/kinbandits/regression/core/round.h"],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],

@@ -33,11 +33,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import kinbandits as kb
+from kinbandits import _compiled as compiled
 from kinbandits.environments import Classification, HiddenDescriptors, SyntheticNews
 from kinbandits.errors import KinbanditsError, NumericalWarning
 from kinbandits.history import History
 from kinbandits.presets import paper
-from kinbandits.regression import compiled
 from kinbandits.regression.exact.dense import DenseRegression
 
 Settings = dict[str, Any]

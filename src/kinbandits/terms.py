@@ -218,16 +218,16 @@ class TermsTracker:
         ``squares`` may give the squared distances (over all columns) of a single new row to all rows.
         """
         h = self._history
-        before = [vars(tracker).copy() for tracker in self._trackers]  # trackers replace arrays, never edit them
+        before = [tracker.__dict__.copy() for tracker in self._trackers]  # trackers replace arrays, never edit them
         try:
-            for term, view, tracker in zip(self._terms, self._views, self._trackers, strict=True):
+            for term, view, tracker in zip(self._terms.terms, self._views, self._trackers, strict=True):
                 if view is not h:
                     view.append(h.arms[start:], term.select(h.contexts[start:]), h.rewards[start:])
                     view.marks = h.marks
                 tracker.observe(start, squares if view is h else None)
         except BaseException:
             for tracker, state in zip(self._trackers, before, strict=True):
-                vars(tracker).update(state)
+                tracker.__dict__.update(state)
             for view in self._views:
                 if view is not h:
                     view.truncate(start)

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 import kinbandits as kb
+from kinbandits import _compiled as compiled
 from kinbandits.environments import Classification, SyntheticNews
 from kinbandits.presets import paper
-from kinbandits.regression import compiled
 from kinbandits.regression.exact.ladder import LadderRegression
 
 needs_core = pytest.mark.skipif(compiled.CORE is None, reason=f"the compiled core is {compiled.STATE}")
 
 
 def state(**environment: str) -> str:
-    code = "from kinbandits.regression import compiled; print(compiled.STATE)"
+    code = "from kinbandits import _compiled as compiled; print(compiled.STATE)"
     kept = {name: value for name, value in os.environ.items() if name != "KINBANDITS_COMPILED"}
     command = [sys.executable, "-c", code]
     return subprocess.run(
@@ -110,6 +110,22 @@ def test_the_same_arms_in_whole_games(monkeypatch: pytest.MonkeyPatch, seed: int
     both(monkeypatch, settings, Classification(data="digits", protocol="paper", seed=seed), 1230)
 
 
+@needs_core
+def test_the_estimated_similarity_is_that_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums to the last bit, the matrix to rounding; arms without rows too."""
+    rng = np.random.default_rng(0)
+    similarity = kb.Estimated(0.3, kb.RBF(0.7))
+    rows = kb.history.History.of(5, rng.integers(4, size=200), rng.normal(size=(200, 2)), np.zeros(200))
+    ours = similarity.tracker(rows)
+    with monkeypatch.context() as patch:
+        patch.setattr(compiled, "CORE", None)
+        theirs = similarity.tracker(rows)
+        wanted = theirs.matrix
+    np.testing.assert_array_equal(vars(ours)["_G"], vars(theirs)["_G"])
+    np.testing.assert_allclose(ours.matrix, wanted, rtol=1e-13)
+    np.testing.assert_allclose(ours.matrix, similarity.matrix(rows), rtol=1e-10)
+
+
 # -- what comes in at the door --------------------------------------------------------------------
 
 
@@ -132,6 +148,16 @@ def test_wrong_arrays_are_refused() -> None:
     assert compiled.CORE is not None
     handle, values = engine.core._bound(), np.zeros(151)
     K_arm, lists = engine.matrix.K_arms[0], [np.zeros(8)] * 4
+
+    def settling(arms: np.ndarray, rows: int = 1, known: np.ndarray | None = None) -> tuple[Any, ...]:
+        assert compiled.CORE is not None
+        room = np.zeros((6, len(arms))) if known is None else known
+        of_arms = [np.ones(4)] * 4
+        return (
+            compiled.CORE.settle, handle, 150, 150, K_arm, *of_arms, np.zeros(4 * 151), rows, arms, room, True,
+            2, 0, (1.0,) * 12,
+        )  # fmt: skip
+
     calls: list[tuple[Any, ...]] = [
         (compiled.CORE.bind, *[np.zeros(4)] * 11),
         (
@@ -155,6 +181,14 @@ def test_wrong_arrays_are_refused() -> None:
         (compiled.CORE.packed, "f", np.zeros(3), 0, 3, np.zeros(3), np.zeros(3)),
         (compiled.CORE.packed, "f", np.zeros(6), 0, -1, np.zeros(3), np.zeros(3)),
         (compiled.CORE.packed, "g", np.zeros(6), 0, 3, np.zeros(3), np.zeros(4)),
+        (compiled.CORE.embed, np.eye(2), np.ones(2), np.ones(2, int), np.array([0, 2]), np.ones(2), 1),
+        (compiled.CORE.embed, np.eye(2), np.ones(2), np.ones(2, int), np.array([0, 1]), np.ones(2), 2),
+        (compiled.CORE.embed, np.eye(2), np.ones(2), np.ones(2, int), np.array([0, 1]), np.ones(2), -1),
+        (compiled.CORE.alike, np.eye(2), np.ones(3, int), -0.5, np.eye(3)),
+        (compiled.CORE.alike, np.eye(3), np.ones(3), -0.5, np.eye(3)),
+        settling(np.array([0, 4])),  # no such arm
+        settling(np.arange(2), rows=3),
+        settling(np.arange(4), known=np.zeros((5, 4))),
     ]
     for function, *arguments in calls:
         with pytest.raises((ValueError, BufferError)):
@@ -162,7 +196,7 @@ def test_wrong_arrays_are_refused() -> None:
     with pytest.raises(TypeError):
         compiled.CORE.settle(handle)
     with pytest.raises(ValueError):
-        compiled.CORE.settle("no handle", 150, 150, *[values] * 6, 1, *[values] * 4, 2, 0, (0.0,) * 14)
+        compiled.CORE.settle("no handle", 150, 150, *[values] * 6, 1, *[values] * 2, True, 2, 0, (0.0,) * 12)
 
 
 @needs_core

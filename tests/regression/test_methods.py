@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import kinbandits as kb
-from kinbandits.regression import Regression, RegressionSettings, compiled
+from kinbandits import _compiled as compiled
+from kinbandits.regression import Regression, RegressionSettings
 from kinbandits.regression.exact.append import AppendRegression
 from kinbandits.regression.exact.dense import DenseRegression
 from kinbandits.regression.exact.features import FeatureRegression

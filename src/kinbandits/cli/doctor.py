@@ -87,7 +87,7 @@ def _ours() -> Finding:
 
 
 def _core() -> Finding:
-    from kinbandits.regression.compiled import STATE
+    from kinbandits._compiled import STATE
 
     advice = "" if STATE == "in use" else "the same arms, but slower; install again where there is a C compiler"
     return Finding("compiled core", STATE, "note" if advice else "ok", advice)

@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits._types import Matrix
+from kinbandits import _compiled as compiled
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import one_of, positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
@@ -120,6 +121,10 @@ class Estimated(Similarity):
 
     def from_sums(self, G: Matrix, counts: NDArray[Any], own: Matrix | None = None) -> Matrix:
         """The similarity matrix from the sums G of embedding-kernel values and the counts."""
+        if compiled.CORE is not None and self.self_pairs and counts.dtype == np.intp:
+            K = np.empty(G.shape)
+            compiled.CORE.alike(G, counts, -0.5 / self.length_scale**2, K)
+            return K
         return self._of_distances(self._distances(G, counts, own), self.length_scale)
 
     def scaled(self, history: History, scales: Sequence[float], K: Matrix | None) -> list[tuple[float, Matrix]]:
@@ -206,20 +211,29 @@ class _EstimatedTracker(Tracker):
     def observe(self, start: int, squares: Matrix | None = None) -> None:
         # Rows are added one by one in order, so that G is the same to the last bit however they arrived;
         # kernel values come in blocks, so that bulk data need no t x t matrix.
-        arms = self._history.arms
-        G, own = self._G.copy(), self._own.copy()  # a kernel that fails half-way leaves no trace
+        arms, kernel = self._history.arms, self._estimated.kernel
+        G, own, counts = self._G.copy(), self._own.copy(), self._counts.copy()  # a failure leaves no trace
+        add = _embed if compiled.CORE is None else compiled.CORE.embed
         for low in range(start, len(arms), _BLOCK):
             high = min(low + _BLOCK, len(arms))
-            given = None if squares is None else self._estimated.kernel.from_squares(squares[None, :])
-            K = self._estimated.values(self._history, slice(low, high), slice(0, high), given)
+            K = None if squares is None else kernel.from_squares(squares[None, :])
+            if K is None or self._estimated.embed != "context":
+                K = self._estimated.values(self._history, slice(low, high), slice(0, high), K)
+                K = np.ascontiguousarray(K, dtype=np.float64)
             for i in range(low, high):
-                a, row = arms[i], K[i - low, : i + 1]
-                sums = np.bincount(arms[: i + 1], weights=row, minlength=len(G))
-                G[a] += sums
-                sums[a] -= row[i]  # the pair of a row with itself stands once in G
-                G[:, a] += sums
-                own[a] += row[i]
-        self._G, self._own, self._counts, self._matrix = G, own, self._history.counts, None
+                add(G, own, counts, arms, K[i - low], i)
+        self._G, self._own, self._counts, self._matrix = G, own, counts, None
+
+
+def _embed(G: Matrix, own: Vector, counts: Indices, arms: Indices, row: Vector, n: int) -> None:
+    """Row n of the history, by its embedding-kernel values with rows 0 to n."""
+    a = arms[n]
+    sums = np.bincount(arms[: n + 1], weights=row[: n + 1], minlength=len(G))
+    G[a] += sums
+    sums[a] -= row[n]  # the pair of a row with itself stands once in G
+    G[:, a] += sums
+    own[a] += row[n]
+    counts[a] += 1
 
 
 def embedding_distances(G: Matrix, counts: NDArray[Any], own: Matrix | None = None) -> Matrix:

@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__GNUC__) && defined(__x86_64__) && defined(__GLIBC__)
-#define FAST __attribute__((target_clones("arch=haswell", "default")))
-#else
+#if !defined(__GNUC__) || !defined(__x86_64__) || !defined(__GLIBC__)
 #define FAST
+#elif __GNUC__ >= 12 /* what the processor can do decides, not its name */
+#define FAST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define FAST __attribute__((target_clones("avx2", "default")))
 #endif
 
 #ifdef _MSC_VER
@@ -68,6 +70,25 @@ FAST static void multiply(double *restrict y, const double *P, Int ld, const dou
         y[i] = p, y[i + 1] = q, y[i + 2] = r, y[i + 3] = s;
     }
     for (; i < n; i++) y[i] = dot(P + i * ld, x, n);
+}
+
+/* x'P x and y'P y for a symmetric P, of which the lower half is read, two rows at a time */
+FAST static void two_forms(double *forms, const double *P, Int ld, const double *x, const double *y, Int n) {
+    double p = 0.0, q = 0.0;
+    Int i = 0;
+    for (; i + 2 <= n; i += 2) {
+        const double *a = P + i * ld, *b = a + ld;
+        double ax = 0.0, ay = 0.0, bx = 0.0, by = 0.0;
+        for (Int j = 0; j < i; j++) ax += a[j] * x[j], ay += a[j] * y[j], bx += b[j] * x[j], by += b[j] * y[j];
+        bx += b[i] * x[i], by += b[i] * y[i];
+        p += x[i] * (2.0 * ax + a[i] * x[i]) + x[i + 1] * (2.0 * bx + b[i + 1] * x[i + 1]);
+        q += y[i] * (2.0 * ay + a[i] * y[i]) + y[i + 1] * (2.0 * by + b[i + 1] * y[i + 1]);
+    }
+    if (i < n) {
+        const double *a = P + i * ld;
+        p += x[i] * (2.0 * dot(a, x, i) + a[i] * x[i]), q += y[i] * (2.0 * dot(a, y, i) + a[i] * y[i]);
+    }
+    forms[0] = p, forms[1] = q;
 }
 
 /* P += c u u' */

@@ -11,7 +11,7 @@
 
 #include "loops.h"
 
-#define TEXT 8 /* changes with every change of what Python expects: an old build is not used */
+#define TEXT 9 /* changes with every change of what Python expects: an old build is not used */
 
 /* -- a lower triangle, row by row in one piece ------------------------------------------------------------------ */
 
@@ -126,7 +126,7 @@ static PyObject *bind(PyObject *self, PyObject *const *args, Py_ssize_t n_args) 
         }
         b->block_room[a] = view->shape[0];
     }
-    if (!(b->x = malloc((size_t)(3 * room) * sizeof(double)))) {
+    if (!(b->x = malloc((size_t)(3 * room + N) * sizeof(double)))) {
         PyErr_NoMemory();
         goto fail;
     }
@@ -148,9 +148,9 @@ static Bound *state(PyObject *capsule, Int t, Int first, Int more) {
         total += n;
     }
     if (total != t || t + more > b->room || first < 0 || first > t || t - first + more > RECENT) goto wrong;
-    for (Int i = 0; i < t; i++)
-        if (b->arms[i] < 0 || b->arms[i] >= N) goto wrong;
-    return b;
+    int bad = 0;
+    for (Int i = 0; i < t; i++) bad |= (size_t)b->arms[i] >= (size_t)N;
+    if (!bad) return b;
 wrong:
     PyErr_SetString(PyExc_ValueError, "the arrays do not hold what they should");
     return NULL;
@@ -261,29 +261,30 @@ finish:
     return result;
 }
 
-/* settle(bound, t, first, K_arm, noise, lift, block_noise, borders, kx, rows, lent, prior, cold, known, most_steps,
- *        stage, (ridge, exploration, kernel, row_sum, reward, lift_root, largest_noise, least, most,
- *                  ones, drift, eta, rounding, floor))
- * -> rung, leader (-1 if there are several, or none), steps, cg steps, ones, drift, eta, rounding, floor. ``known``
- * (5, k) is f, q_low, q_high, low and high. Stages: 0 the first rungs, 1 the next, 2 conjugate gradients. */
+/* settle(bound, t, first, K_arm, noise, lift, block_noise, borders, kx, rows, arms, known, explore, most_steps, stage,
+ *        (ridge, exploration, kernel, row_sum, reward, lift_root, largest_noise, ones, drift, eta, rounding,
+ *         floor))
+ * -> rung, leader (-1 if there are several, or none), steps, cg steps, ones, drift, eta, rounding, floor. ``arms`` are
+ * those of the candidates; ``known`` (6, k) is f, q_low, q_high, low, high and the prior. Stages: 0 the first rungs,
+ * 1 the next and, if that leaves the round open, conjugate gradients, 2 these alone. */
 static PyObject *settle(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
-    if (n_args != 17) return PyErr_Format(PyExc_TypeError, "settle takes 17 arguments, got %zd", n_args);
+    if (n_args != 16) return PyErr_Format(PyExc_TypeError, "settle takes 16 arguments, got %zd", n_args);
     Round r = {0};
     r.t = PyLong_AsSsize_t(args[1]), r.first = PyLong_AsSsize_t(args[2]), r.rows = PyLong_AsSsize_t(args[9]);
-    Int most = PyLong_AsSsize_t(args[14]), taken = 0;
-    Int stage = PyLong_AsSsize_t(args[15]);
+    Int most = PyLong_AsSsize_t(args[13]), stage = PyLong_AsSsize_t(args[14]), taken = 0;
+    r.explore = PyObject_IsTrue(args[12]);
     r.leader = -1;
     if (PyErr_Occurred()) return NULL;
     double *numbers[] = {&r.ridge,         &r.exploration, &r.kernel, &r.row_sum, &r.reward, &r.lift_root,
-                         &r.largest_noise, &r.least,       &r.most,   &r.ones,    &r.drift,  &r.eta,
-                         &r.rounding,      &r.floor};
-    if (!PyTuple_Check(args[16]) || PyTuple_Size(args[16]) != 14)
-        return PyErr_Format(PyExc_ValueError, "14 numbers were expected");
-    for (Int i = 0; i < 14; i++) *numbers[i] = PyFloat_AsDouble(PyTuple_GetItem(args[16], i));
+                         &r.largest_noise, &r.ones,        &r.drift,  &r.eta,     &r.rounding,
+                         &r.floor};
+    if (!PyTuple_Check(args[15]) || PyTuple_Size(args[15]) != 12)
+        return PyErr_Format(PyExc_ValueError, "12 numbers were expected");
+    for (Int i = 0; i < 12; i++) *numbers[i] = PyFloat_AsDouble(PyTuple_GetItem(args[15], i));
     if (PyErr_Occurred()) return NULL;
     if (!(r.b = state(args[0], r.t, r.first, 0))) return NULL;
     Int N = r.b->n_arms;
-    Py_buffer views[10];
+    Py_buffer views[8];
     Int held = 0;
     PyObject *result = NULL;
     READ(r.K_arm, 3, 'd', N * N, 0);
@@ -291,23 +292,22 @@ static PyObject *settle(PyObject *self, PyObject *const *args, Py_ssize_t n_args
     READ(r.lift, 5, 'd', N, 0);
     READ(r.block_noise, 6, 'd', N, 0);
     READ(r.borders, 7, 'd', N, 0);
-    READ(r.prior, 11, 'd', 1, 0);
-    r.k = views[held - 1].len / (Int)sizeof(double);
-    if (r.rows != 1 && r.rows != r.k) {
-        PyErr_SetString(PyExc_ValueError, "one row of kernel values was expected, or one per candidate");
+    READ(r.candidates, 10, 'i', 1, 0);
+    r.k = views[held - 1].len / (Int)sizeof(Int);
+    READ(r.kx, 8, 'd', (r.rows < 1 ? 1 : r.rows) * (r.t + 1), 0);
+    READ(r.f, 11, 'd', 6 * r.k, PyBUF_WRITABLE);
+    int fits = r.rows == 1 || r.rows == r.k;
+    for (Int c = 0; c < r.k; c++) fits &= r.candidates[c] >= 0 && r.candidates[c] < N;
+    for (Int a = 0; a < N; a++) fits &= r.b->counts[a] <= r.b->block_room[a];
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "candidates, their kernel values or the blocks are not what they should be");
         goto finish;
     }
-    READ(r.kx, 8, 'd', r.rows * (r.t + 1), 0);
-    READ(r.lent, 10, 'd', r.k * N, 0);
-    READ(r.cold, 12, '?', r.k, 0);
-    READ(r.f, 13, 'd', 5 * r.k, PyBUF_WRITABLE);
-    for (Int a = 0; a < N; a++)
-        if (r.b->counts[a] > r.b->block_room[a]) {
-            PyErr_SetString(PyExc_ValueError, "a block is too small for its arm");
-            goto finish;
-        }
     r.q_low = r.f + r.k, r.q_high = r.q_low + r.k, r.low = r.q_high + r.k, r.high = r.low + r.k;
-    int rung = stage == 2 ? conjugate(&r) : stage ? go_on(&r, most, &taken) : start(&r, most, &taken);
+    r.prior = r.high + r.k;
+    int rung = stage && !limits(&r) ? -1 : OPEN;
+    if (!rung && stage < 2) rung = stage ? go_on(&r, most, &taken) : start(&r, most, &taken);
+    if (!rung && stage) rung = conjugate(&r);
     result = rung < 0 ? PyErr_NoMemory()
                       : Py_BuildValue("innnddddd", rung, r.leader, taken, r.cg_steps, r.ones, r.drift, r.eta,
                                       r.rounding, r.floor);
@@ -316,8 +316,85 @@ finish:
     return result;
 }
 
+/* -- the estimated similarity: similarity/estimated.py in C ------------------------------------------------------ */
+
+/* embed(G, own, counts, arms, row, n): row n of the history, of arm arms[n], by its kernel values with rows 0 to n. */
+static PyObject *embed(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
+    if (n_args != 6) return PyErr_Format(PyExc_TypeError, "embed takes 6 arguments, got %zd", n_args);
+    Int n = PyLong_AsSsize_t(args[5]), held = 0;
+    if (PyErr_Occurred()) return NULL;
+    Py_buffer views[5];
+    PyObject *result = NULL;
+    double *G, *own;
+    const double *row;
+    Int *counts;
+    const Int *arms;
+    READ(own, 1, 'd', 1, PyBUF_WRITABLE);
+    Int N = views[0].len / (Int)sizeof(double);
+    READ(G, 0, 'd', N * N, PyBUF_WRITABLE);
+    READ(counts, 2, 'i', N, PyBUF_WRITABLE);
+    READ(arms, 3, 'i', n < 0 ? 0 : n + 1, 0);
+    READ(row, 4, 'd', n < 0 ? 0 : n + 1, 0);
+    int bad = n < 0;
+    for (Int i = 0; i <= n; i++) bad |= (size_t)arms[i] >= (size_t)N;
+    if (bad) {
+        PyErr_SetString(PyExc_ValueError, "rows with arms that there are were expected");
+        goto finish;
+    }
+    double *sums = calloc((size_t)N, sizeof(double));
+    if (!sums) {
+        PyErr_NoMemory();
+        goto finish;
+    }
+    Int a = arms[n];
+    for (Int i = 0; i <= n; i++) sums[arms[i]] += row[i];
+    for (Int b = 0; b < N; b++) G[a * N + b] += sums[b];
+    sums[a] -= row[n]; /* the pair of a row with itself stands once in G */
+    for (Int b = 0; b < N; b++) G[b * N + a] += sums[b];
+    own[a] += row[n], counts[a]++;
+    free(sums);
+    Py_INCREF(Py_None);
+    result = Py_None;
+finish:
+    while (held) PyBuffer_Release(&views[--held]);
+    return result;
+}
+
+/* alike(G, counts, factor, K): K = exp(factor D2) from the sums G, where pairs of a row with itself count. */
+static PyObject *alike(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
+    if (n_args != 4) return PyErr_Format(PyExc_TypeError, "alike takes 4 arguments, got %zd", n_args);
+    double factor = PyFloat_AsDouble(args[2]), *K;
+    if (PyErr_Occurred()) return NULL;
+    Py_buffer views[3];
+    Int held = 0;
+    PyObject *result = NULL;
+    const double *G;
+    const Int *counts;
+    READ(counts, 1, 'i', 1, 0);
+    Int N = views[0].len / (Int)sizeof(Int);
+    READ(G, 0, 'd', N * N, 0);
+    READ(K, 3, 'd', N * N, PyBUF_WRITABLE);
+#define ROWS(a) (counts[a] > 1 ? (double)counts[a] : 1.0)
+    for (Int a = 0; a < N; a++) {
+        double own = G[a * N + a] / (ROWS(a) * ROWS(a));
+        for (Int b = 0; b < a; b++) {
+            double inner = (G[a * N + b] + G[b * N + a]) / (2.0 * ROWS(a) * ROWS(b));
+            double squared = own - 2.0 * inner + G[b * N + b] / (ROWS(b) * ROWS(b));
+            K[a * N + b] = K[b * N + a] = exp(factor * (squared > 0.0 ? squared : 0.0));
+        }
+        K[a * N + a] = 1.0;
+    }
+    Py_INCREF(Py_None);
+    result = Py_None;
+finish:
+    while (held) PyBuffer_Release(&views[--held]);
+    return result;
+}
+
 static PyMethodDef methods[] = {
+    {"alike", (PyCFunction)(void (*)(void))alike, METH_FASTCALL, "The similarity of arms from sums over rows."},
     {"bind", (PyCFunction)(void (*)(void))bind, METH_FASTCALL, "A handle on the arrays of a state."},
+    {"embed", (PyCFunction)(void (*)(void))embed, METH_FASTCALL, "A new row in these sums."},
     {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, "Append a row."},
     {"packed", (PyCFunction)(void (*)(void))packed, METH_FASTCALL, "Solve with a packed triangle, or grow it."},
     {"squares", (PyCFunction)(void (*)(void))squares, METH_FASTCALL, "Squared distances."},

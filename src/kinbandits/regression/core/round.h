@@ -3,13 +3,22 @@
 typedef struct {
     Bound *b;
     Int t, first, k, rows; /* k candidates, which share one row of kernel values or have one each */
-    const double *K_arm, *noise, *lift, *block_noise, *borders, *kx, *lent, *prior;
-    const char *cold;
-    double *f, *q_low, *q_high, *low, *high;
+    const Int *candidates; /* their arms */
+    const double *K_arm, *noise, *lift, *block_noise, *borders, *kx;
+    int explore; /* arms without rows are explored without looking at others */
+    double *f, *q_low, *q_high, *low, *high, *prior;
     double ridge, exploration, kernel, row_sum, reward, lift_root, largest_noise, least, most;
     double ones, drift, eta, rounding, floor;
     Int leader, cg_steps;
 } Round;
+
+/* K_arm of a candidate's arm with every arm */
+static const double *lent_to(const Round *r, Int c) { return r->K_arm + r->candidates[c] * r->b->n_arms; }
+
+static int cold(const Round *r, Int c) { return r->explore && !r->b->counts[r->candidates[c]]; }
+
+/* The kernel values of a candidate with every row, and last with itself */
+static const double *values_of(const Round *r, Int c) { return r->kx + (r->rows == 1 ? 0 : c) * (r->t + 1); }
 
 /* sum of x_i y_i over the rows of each arm */
 static void by_arm(const Round *r, double *sums, const double *x, const double *y) {
@@ -71,7 +80,7 @@ static double mean_floor(const Round *r) {
 static double mean_error(const Round *r, Int c) { return sqrt(r->q_high[c]) * r->eta + mean_floor(r); }
 
 static void narrow(Round *r, Int c, double low, double high) {
-    if (r->cold[c]) low = high = bonus(r, c, 0.0, r->exploration);
+    if (cold(r, c)) low = high = bonus(r, c, 0.0, r->exploration);
     if (low > r->low[c]) r->low[c] = low;
     if (high < r->high[c]) r->high[c] = high;
 }
@@ -131,23 +140,22 @@ static void step(Round *r) {
     for (Int j = 0; j < n; j++) b->res[rows[j]] -= r->noise[arm] * d[j];
     r->ones += size;
     r->drift += UNIT * r->kernel * ((double)(n + 2) * size + r->ones);
-    for (Int c = 0, last = -1; c < r->k; c++) {
-        Int row = r->rows == 1 ? 0 : c;
-        if (row != last) part[0] = gathered_dot(r->kx + row * (t + 1), rows, d, n), last = row;
-        r->f[c] += r->lent[c * N + arm] * part[0];
+    for (Int c = 0; c < r->k; c++) {
+        if (c < r->rows) part[0] = gathered_dot(values_of(r, c), rows, d, n);
+        r->f[c] += lent_to(r, c)[arm] * part[0];
     }
     measure(r);
 }
 
-/* v' B^-1 v on the rows of each arm, with the error of the inverses apart. */
-static double quadratic(const Round *r, double *sums, const double *v) {
+/* v'B^-1 v and w'B^-1 w on the rows of each arm; gives a bound on the error of the inverses. */
+static double quadratic(const Round *r, double *sums, const double *v, double *others, const double *w) {
     Bound *b = r->b;
-    double worst = 0.0, *part = b->x, *half = b->y;
+    double worst = 0.0, forms[2];
     for (Int a = 0; a < b->n_arms; a++) {
         Int n = b->counts[a];
-        for (Int j = 0; j < n; j++) part[j] = v[b->index[a][j]];
-        multiply(half, b->block[a], b->block_room[a], part, n);
-        sums[a] = dot(half, part, n);
+        for (Int j = 0; j < n; j++) b->x[j] = v[b->index[a][j]], b->y[j] = w[b->index[a][j]];
+        two_forms(forms, b->block[a], b->block_room[a], b->x, b->y, n);
+        sums[a] = forms[0], others[a] = forms[1];
         double cond = 1.0 + (double)n * r->kernel / r->block_noise[a];
         double error = 8.0 * pow((double)n, 1.5) * UNIT * cond * (1.0 + r->borders[a]) / r->block_noise[a];
         worst = error > worst ? error : worst;
@@ -155,28 +163,32 @@ static double quadratic(const Round *r, double *sums, const double *v) {
     return worst;
 }
 
-static void tighten(Round *r) {
+/* A better eta, from res'B^-1 res on the rows of each arm */
+static void tighten_by(Round *r, const double *sums, double worst) {
     if (!(r->least > 0.0)) return;
-    double total = 0.0, *sums = r->b->z, worst = quadratic(r, sums, r->b->res);
+    double total = worst * dot(r->b->res, r->b->res, r->t);
     for (Int a = 0; a < r->b->n_arms; a++) total += sums[a];
-    total += worst * dot(r->b->res, r->b->res, r->t);
     double eta = sqrt((total > 0.0 ? total : 0.0) / r->least) * (1.0 + 1e-6) + r->rounding * r->lift_root;
     if (eta < r->eta) r->eta = eta;
 }
 
+static void tighten(Round *r) {
+    double *sums = r->b->z, worst = quadratic(r, sums, r->b->res, sums + r->b->n_arms, r->b->res);
+    tighten_by(r, sums, worst);
+}
+
+/* Widths, and what the same pass over the blocks says of the means */
 static void widths(Round *r) {
     Int N = r->b->n_arms;
-    double *sums = r->b->z, *squares = r->b->y, worst = 0.0;
-    for (Int c = 0, last = -1; c < r->k; c++) {
-        Int row = r->rows == 1 ? 0 : c;
-        if (row != last) {
-            worst = quadratic(r, sums, r->kx + row * (r->t + 1));
-            by_arm(r, squares, r->kx + row * (r->t + 1), r->kx + row * (r->t + 1));
-            last = row;
+    double *sums = r->b->z, *rest = sums + N, *squares = r->b->y, worst = 0.0;
+    for (Int c = 0; c < r->k; c++) {
+        if (c < r->rows) {
+            worst = quadratic(r, sums, values_of(r, c), rest, r->b->res);
+            by_arm(r, squares, values_of(r, c), values_of(r, c));
         }
         double Q = 0.0, slack = 0.0;
         for (Int a = 0; a < N; a++) {
-            double lent = r->lent[c * N + a];
+            double lent = lent_to(r, c)[a];
             Q += lent * lent * sums[a], slack += lent * lent * squares[a];
         }
         slack *= worst;
@@ -184,6 +196,67 @@ static void widths(Round *r) {
         if (low > r->q_low[c]) r->q_low[c] = low;
         if (high < r->q_high[c]) r->q_high[c] = high;
     }
+    tighten_by(r, rest, worst);
+}
+
+/* The least and the largest eigenvalue of D^-1/2 K_arm D^-1/2, D its diagonal; 0 without memory. Householder's
+ * tridiagonal form, and bisection by the number of negative pivots (Golub and Van Loan, sections 8.3 and 8.4). */
+static int extremes(const double *K_arm, Int N, double *least, double *most) {
+    double *A = malloc((size_t)(N * N + 2 * N) * sizeof(double)), *v = A + N * N, *w = v + N, bound = 0.0;
+    if (!A) return 0;
+    for (Int i = 0; i < N; i++) w[i] = sqrt(K_arm[i * N + i] > 1e-300 ? K_arm[i * N + i] : 1e-300);
+    for (Int i = 0; i < N; i++)
+        for (Int j = 0; j < N; j++) A[i * N + j] = K_arm[i * N + j] / (w[i] * w[j]);
+    for (Int k = 0; k + 2 < N; k++) {
+        double norm = 0.0, length = 0.0, part = 0.0;
+        for (Int i = k + 1; i < N; i++) v[i] = A[i * N + k], norm += v[i] * v[i];
+        if (norm == 0.0) continue;
+        norm = v[k + 1] > 0.0 ? -sqrt(norm) : sqrt(norm), v[k + 1] -= norm;
+        for (Int i = k + 1; i < N; i++) length += v[i] * v[i];
+        for (Int i = k + 1; i < N; i++)
+            w[i] = 2.0 / length * dot(A + i * N + k + 1, v + k + 1, N - k - 1), part += w[i] * v[i];
+        for (Int i = k + 1; i < N; i++) w[i] -= part / length * v[i];
+        for (Int i = k + 1; i < N; i++)
+            for (Int j = k + 1; j < N; j++) A[i * N + j] -= v[i] * w[j] + w[i] * v[j];
+        A[(k + 1) * N + k] = norm;
+    }
+    for (Int i = 0; i < N; i++) {
+        double next = i + 1 < N ? fabs(A[(i + 1) * N + i]) : 0.0, before = i ? fabs(A[i * N + i - 1]) : 0.0;
+        if (fabs(A[i * N + i]) + next + before > bound) bound = fabs(A[i * N + i]) + next + before;
+    }
+    for (int largest = 0; largest < 2; largest++) {
+        double low = -bound, high = bound;
+        while (high - low > 1e-15 * bound) {
+            double middle = 0.5 * (low + high), pivot = 1.0;
+            Int below = 0;
+            if (middle <= low || middle >= high) break;
+            for (Int i = 0; i < N; i++) {
+                double beside = i ? A[i * N + i - 1] : 0.0;
+                pivot = A[i * N + i] - middle - beside * beside / pivot;
+                if (pivot == 0.0) pivot = 1e-300;
+                below += pivot < 0.0;
+            }
+            if (below > (largest ? N - 1 : 0)) high = middle;
+            else low = middle;
+        }
+        *(largest ? most : least) = largest ? high : low;
+    }
+    free(A);
+    return 1;
+}
+
+/* lo and hi with lo B <= M <= hi B: those of the similarity, and of the noise. 0 without memory. */
+static int limits(Round *r) {
+    double least = 0.0, most = 0.0, slack = 1e-13 * (double)r->b->n_arms;
+    if (!extremes(r->K_arm, r->b->n_arms, &least, &most)) return 0;
+    r->least = least > slack ? least - slack : 0.0, r->most = most + slack;
+    for (Int a = 0; a < r->b->n_arms; a++) {
+        double ratio = r->noise[a] / r->block_noise[a];
+        if (!r->b->counts[a]) continue;
+        if (ratio < r->least) r->least = ratio;
+        if (ratio > r->most) r->most = ratio;
+    }
+    return 1;
 }
 
 enum { OPEN, RESIDUAL, STEPS, WIDTHS, CG, DRIFTED };
@@ -195,15 +268,15 @@ static int start(Round *r, Int most, Int *taken) {
     residual(r);
     double fresh = (double)r->t * UNIT * r->kernel * r->ones;
     if (r->drift * r->lift_root > 1e-8 && r->drift > 32.0 * fresh) return DRIFTED;
-    for (Int c = 0, last = -1; c < r->k; c++) {
-        Int row = r->rows == 1 ? 0 : c;
-        const double *kx = r->kx + row * (r->t + 1);
-        if (row != last) by_arm(r, sums, kx, r->b->alpha), by_arm(r, squares, kx, kx), last = row;
+    for (Int c = 0; c < r->k; c++) {
+        const double *kx = values_of(r, c);
+        if (c < r->rows) by_arm(r, sums, kx, r->b->alpha), by_arm(r, squares, kx, kx);
         double q = 0.0, f = 0.0;
         for (Int a = 0; a < N; a++) {
-            double lent = r->lent[c * N + a];
+            double lent = lent_to(r, c)[a];
             f += lent * sums[a], q += lent * lent * squares[a] * r->lift[a];
         }
+        r->prior[c] = lent_to(r, c)[r->candidates[c]] * kx[r->t];
         r->f[c] = f, r->q_low[c] = 0.0, r->q_high[c] = q < r->prior[c] ? q : r->prior[c];
         r->low[c] = -INFINITY, r->high[c] = INFINITY;
     }
@@ -217,7 +290,7 @@ static int start(Round *r, Int most, Int *taken) {
 
 /* The next ones: widths, and up to ``most`` steps. */
 static int go_on(Round *r, Int most, Int *taken) {
-    widths(r), tighten(r);
+    widths(r);
     if (bound(r)) return WIDTHS;
     while (*taken < most && !open_without_error(r)) {
         step(r), ++*taken;
@@ -311,7 +384,7 @@ static int narrow_by(Round *r, const Int *ids, Int m, const double *k, const dou
 
 /* The last rung, for the contenders; -1 without memory. */
 static int conjugate(Round *r) {
-    Int t = r->t, N = r->b->n_arms, m = 0, k = r->k;
+    Int t = r->t, m = 0, k = r->k;
     double best = -INFINITY, *memory = malloc((size_t)(8 * k * t + 2 * k) * sizeof(double));
     Int *ids = malloc((size_t)k * sizeof(Int));
     int rung = OPEN;
@@ -321,12 +394,12 @@ static int conjugate(Round *r) {
     }
     for (Int c = 0; c < k; c++) best = r->low[c] > best ? r->low[c] : best;
     for (Int c = 0; c < k; c++)
-        if (r->high[c] >= best && !r->cold[c]) ids[m++] = c;
+        if (r->high[c] >= best && !cold(r, c)) ids[m++] = c;
     Int n = m * t;
     double *K = memory, *V = K + n, *R = V + n, *Z = R + n, *D = Z + n, *MD = D + n, *work = MD + n;
     double *rho = work + 2 * n, *fresh = rho + m;
     for (Int c = 0; c < m; c++) {
-        const double *kx = r->kx + (r->rows == 1 ? 0 : ids[c]) * (t + 1), *lent = r->lent + ids[c] * N;
+        const double *kx = values_of(r, ids[c]), *lent = lent_to(r, ids[c]);
         for (Int i = 0; i < t; i++) K[c * t + i] = lent[r->b->arms[i]] * kx[i];
     }
     memset(V, 0, (size_t)n * sizeof(double));

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from kinbandits import _compiled as compiled
 from kinbandits._types import Indices, Mask, Matrix, Vector
-from kinbandits.regression import compiled
 from kinbandits.regression.base import Query, RegressionSettings, best
 from kinbandits.regression.exact.columns import KeptColumns
 from kinbandits.regression.exact.probe import Probe, different_arms

@@ -107,18 +107,23 @@ class BlocksReference(Reference):
         while self._stale:
             arm = self._stale.pop()
             inverse, before = self.inverses[arm], self.inverses[arm].buffer
-            K = self._matrix.block(arm)
             noise = float(self._matrix.noise.per_arm[arm]) * (_AHEAD if self._matrix.per_arm else 1.0)
             try:
-                P, shift = _inverse(K, noise), 0.0
+                P, shift = self._inverse(arm, noise), 0.0
             except np.linalg.LinAlgError:  # a little more noise where rounding makes the block indefinite
-                scale = float(K.diagonal().max()) + noise
-                P, shift = jittered(partial(_inverse, K, noise), scale, len(K), 1e-14, most=1.0)
+                scale, rows = self._matrix.kernel_bound + noise, int(self._matrix.rows.counts[arm])
+                P, shift = jittered(partial(self._inverse, arm, noise), scale, rows, 1e-14, most=1.0)
             inverse.set(P)
             self.noise[arm], self.borders[arm] = noise + shift, 0
             self.rebuilds += 1
             replaced |= inverse.buffer is not before
         return replaced
+
+    def _inverse(self, arm: int, noise: float, more: float = 0.0) -> Matrix:
+        """(K_a + noise I)^-1, with more noise."""
+        B = self._matrix.block(arm)
+        B.flat[:: len(B) + 1] += noise + more
+        return inverted(B)
 
     # -- what it says ---------------------------------------------------------------------------
 
@@ -214,10 +219,3 @@ class BlocksReference(Reference):
 
     def report(self) -> dict[str, Any]:
         return {"block steps": self.steps_taken, "refreshes": self.rebuilds}
-
-
-def _inverse(K: Matrix, noise: float, more: float = 0.0) -> Matrix:
-    """(K + noise I)^-1, with more noise."""
-    B = K.copy()
-    B[np.diag_indices_from(B)] += noise + more
-    return inverted(B)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from kinbandits import _compiled as compiled
 from kinbandits._types import Vector
-from kinbandits.regression import compiled
 from kinbandits.regression.base import RegressionSettings
 from kinbandits.regression.exact.blocks import BlocksReference
 from kinbandits.regression.exact.dual import Dual, Error
@@ -21,7 +21,7 @@ from kinbandits.regression.exact.reference import Reference
 from kinbandits.regression.exact.rungs import Round
 
 _RUNGS = ["", "residual", "steps", "widths", "cg"]
-_DRIFTED = 5
+_CG, _DRIFTED = 4, 5
 
 
 class Core:
@@ -30,11 +30,12 @@ class Core:
     def __init__(
         self, settings: RegressionSettings, matrix: ArmMatrix, dual: Dual, blocks: BlocksReference
     ) -> None:
-        self._settings = settings
+        self._ridge, self._explore = settings.ridge, settings.cold_start == "explore"
         self._matrix = matrix
         self._dual = dual
         self._blocks = blocks
         self._shares: Vector = np.zeros(len(matrix.rows.counts))
+        self._unknown = Error(0.0, 0.0, 0.0, self._shares)
         self._handle: Any = None
         self._heights: list[int] = []  # rows that there is room for, arm by arm
         self.cg_steps = 0
@@ -67,24 +68,25 @@ class Core:
         """A new row of ``arm``, by its context-kernel values to all rows, itself last."""
         assert compiled.CORE is not None
         matrix, dual, blocks = self._matrix, self._dual, self._blocks
-        t, n, strips = matrix.size, int(matrix.rows.counts[arm]), matrix.strips[0]
-        handle = self._bound()
+        rows, strips = matrix.rows, matrix.strips[0]
+        t, n = rows.size, int(rows.counts[arm])
+        handle = self._handle or self._bound()
         if t == len(dual.alpha) or n >= self._heights[arm]:
             matrix.reserve(arm), dual.reserve(), blocks.reserve(arm)
             self._handle = None
             handle = self._bound()
         border = blocks.follows(arm, n)
         g, well = compiled.CORE.observe(
-            handle, t, strips.first, arm, matrix.K_arms[0], values, reward, matrix.noise_after(arm),
-            float(blocks.noise[arm]), border,
+            handle, t, strips.first, arm, matrix.K_arms[0], values, reward,
+            self._ridge * (n + 1) if matrix.per_arm else self._ridge, blocks.noise[arm], border,
         )  # fmt: skip
         if t - strips.first == RECENT:  # the core has written them
             strips.first = t
-        matrix.rows.size += 1
-        matrix.appended(arm, [float(values[-1])])
+        rows.size = t + 1
+        matrix.appended(arm, [float(values[t])])
         dual.appended(reward, g)
         if border:
-            blocks.inverses[arm].size += int(well)
+            blocks.inverses[arm].size += well
             blocks.bordered(arm, well)
 
     def climb(self, asked: Round) -> Iterator[str]:
@@ -95,26 +97,25 @@ class Core:
             if self._blocks.refresh():
                 self._handle = None
         rung, taken = self._settle(asked, self._blocks.first_steps, 0)
-        for stage in (1, 2):
-            if rung:
-                yield _RUNGS[rung]
-            rung, _ = self._settle(asked, self._blocks.most_steps - taken, stage)
-        yield "cg"
+        if rung:
+            yield _RUNGS[rung]
+        rung, _ = self._settle(asked, self._blocks.most_steps - taken, 1)
+        if rung:
+            yield _RUNGS[rung]
+        if rung != _CG:
+            self._settle(asked, 0, 2)
+            yield "cg"
 
     def _settle(self, asked: Round, most_steps: int, stage: int) -> tuple[int, int]:
         assert compiled.CORE is not None
         matrix, dual, blocks, noise = self._matrix, self._dual, self._blocks, self._matrix.noise
-        probe, error = asked.probe, dual.error or Error(0.0, 0.0, 0.0, self._shares)
-        least, most = blocks.bounds() if stage else (0.0, 0.0)
-        numbers = (
-            self._settings.ridge, asked.exploration, matrix.kernel_bound, matrix.row_sum, dual.largest_reward,
-            noise.lift_root, noise.largest, least, most, dual.ones, dual.drift, error.eta, error.rounding,
-            error.floor,
-        )  # fmt: skip
+        (kx,), query, error = asked.probe.kept, asked.probe.query, dual.error or self._unknown
         rung, asked.leader, steps, cg_steps, dual.ones, dual.drift, eta, rounding, floor = compiled.CORE.settle(
-            self._bound(), matrix.size, matrix.strips[0].first, matrix.K_arms[0], noise.per_arm, noise.lift,
-            blocks.noise, blocks.borders, probe.kept, len(probe.kept), probe.lent, probe.prior, asked.cold,
-            asked.known, most_steps, stage, numbers,
+            self._handle or self._bound(), matrix.rows.size, matrix.strips[0].first, matrix.K_arms[0],
+            noise.per_arm, noise.lift, blocks.noise, blocks.borders, kx, len(kx), query.arms, asked.known,
+            self._explore, most_steps, stage,
+            (self._ridge, asked.exploration, matrix.kernel_bound, matrix.row_sum, dual.largest_reward,
+             noise.lift_root, noise.largest, dual.ones, dual.drift, error.eta, error.rounding, error.floor),
         )  # fmt: skip
         dual.error = Error(eta, rounding, floor, self._shares)
         blocks.steps_taken += steps

@@ -21,10 +21,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits import _compiled as compiled
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.kernels import Foreign, Kernel
-from kinbandits.regression import compiled
 from kinbandits.regression.base import Query, Regression, RegressionSettings
 from kinbandits.regression.exact.append import AppendRegression
 from kinbandits.regression.exact.coming import Coming

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from kinbandits import _compiled as compiled
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.kernels import cdist
-from kinbandits.regression import compiled
 from kinbandits.regression.base import Query, best
 from kinbandits.regression.exact.blocks import BlocksReference
 from kinbandits.regression.exact.core import Core
@@ -91,33 +91,33 @@ class LadderRegression(FactorRegression):
 
     def _absorb(self, start: int) -> None:
         h, end = self.history, len(self.history)
-        kept, squares = self._kept_rows(start) if end - start == 1 else (None, None)
-        X = h.contexts
-        rows = kept
+        rows, squares = self._kept_rows(start) if end - start == 1 else (None, None)
         if rows is None and end - start <= _BULK:
-            rows = [t.context_kernel(t.select(X[start:]), t.select(X)) for t in self.settings.terms]
+            X = h.contexts
+            new = [t.context_kernel(t.select(X[start:]), t.select(X)) for t in self.settings.terms]
+            rows = [[K[i, : start + i + 1] for K in new] for i in range(end - start)]
         self._tracker.observe(start, squares)
         if rows is None:
             self._fill()
             return
         self.matrix.K_arms = self._tracker.matrices
-        for i in range(start, end):
-            self._append(int(h.arms[i]), [K[i - start, : i + 1] for K in rows], float(h.rewards[i]))
+        for arm, reward, values in zip(h.arms[start:].tolist(), h.rewards[start:].tolist(), rows, strict=True):
+            self._append(arm, values, reward)
         self._forget()
         if end >= self._next_check:
             suitable = self._suitable()
             if suitable.name != self.reference.name:
                 self._use(suitable)
 
-    def _kept_rows(self, start: int) -> tuple[list[Matrix] | None, Vector | None]:
+    def _kept_rows(self, start: int) -> tuple[list[list[Vector]] | None, Vector | None]:
         """Kernel values and squared distances of the new row, if it is a candidate of the last query."""
         if self._asked is None:
             return None, None
         contexts, kx, squares = self._asked
-        x = self.history.contexts[start]
+        x = self.history.contexts[start].tobytes()
         for c, candidate in enumerate(contexts):
-            if candidate.tobytes() == x.tobytes():
-                return [k[c : c + 1] for k in kx], None if squares is None else squares[c]
+            if candidate.tobytes() == x:
+                return [[k[c] for k in kx]], None if squares is None else squares[c]
         return None, None
 
     def _append(self, arm: int, values: list[Vector], reward: float) -> None:
@@ -153,30 +153,28 @@ class LadderRegression(FactorRegression):
 
     def asked(self, query: Query, exploration: float) -> Round:
         """A single round, at the foot of the ladder."""
-        return Round(self._probe(query), self._cold(query.arms), exploration)
+        return Round(self._probe(query), exploration, self._cold)
 
     def _probe(self, query: Query) -> Probe:
         X, flat = self.history.contexts, query.contexts[0]
         t = len(X)
         squares: Matrix | None = None
         if self._stationary:
-            squares = np.zeros((len(flat), t + 1))  # last, the distance to itself
+            squares = np.empty((len(flat), t + 1))  # last, the distance to itself
             if compiled.CORE is None:
-                squares[:, :t] = cdist(flat, X, "sqeuclidean")
+                squares[:, :t], squares[:, t] = cdist(flat, X, "sqeuclidean"), 0.0
             else:
-                compiled.CORE.squares(np.ascontiguousarray(flat), X, t, squares)
+                compiled.CORE.squares(flat if flat.flags.c_contiguous else flat.copy(), X, t, squares)
         rows = []
-        prior = np.zeros(len(query.arms))
-        for term, K_arm in zip(self.settings.terms, self.similarity_matrices, strict=True):
+        for term in self.settings.terms.terms:
             kernel = term.context_kernel
             K = kernel.from_squares(squares) if squares is not None and term.columns is None else None
             if K is None:
                 K = np.empty((len(flat), t + 1))
                 K[:, :t], K[:, t] = kernel(term.select(flat), term.select(X)), kernel.diag(term.select(flat))
             rows.append(K)
-            prior += K_arm.diagonal()[query.arms] * K[:, t]
         self._asked = (flat, rows, squares)  # what a new row needs, if it is one of these
-        return Probe(query, rows, self.similarity_matrices, self.matrix.rows.labels, prior)
+        return Probe(query, rows, self.matrix.K_arms, self.matrix.rows.labels)
 
     # -- numbers --------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.regression.base import RegressionSettings
 
 RECENT = 32  # rows kept together before they become columns of the strips
-ROOM = 1032  # rows at least that there is room for; no power of two, which memory dislikes as a distance
+ROOM = 1544  # rows at least that there is room for; no power of two, which memory dislikes as a distance
 
 
 class Rows:
@@ -183,6 +183,7 @@ class ArmMatrix:
     ) -> None:
         """From the context-kernel matrices ``grams`` (t, t), one per term."""
         self._settings = settings
+        self.per_arm = settings.weighting == "per_arm"  # whether the noise of an arm grows with its rows
         self._every_arm = np.arange(n_arms)
         self.rows = Rows(n_arms, arms)
         self.strips = [Strips(self.rows, K) for K in grams]
@@ -198,11 +199,6 @@ class ArmMatrix:
     def size(self) -> int:
         """t."""
         return self.rows.size
-
-    @property
-    def per_arm(self) -> bool:
-        """Whether the noise of an arm grows with its rows."""
-        return self._settings.weighting == "per_arm"
 
     def noise_after(self, arm: int) -> float:
         """The noise of ``arm`` when it has one row more."""
@@ -227,17 +223,20 @@ class ArmMatrix:
         bound = 0.0
         for K, k in zip(self.K_arms, own, strict=True):
             d = float(K[arm, arm])
-            bound += max(1.0, d) * k
+            bound += d * k if d > 1.0 else k
             self.row_sum = max(self.row_sum, len(self._every_arm) * d)
         self.kernel_bound = max(self.kernel_bound, bound)
         self._row_noise = None
-        per_arm, lift, root, largest = self.noise
+        n = int(self.rows.counts[arm])
         if self.per_arm:
-            n, ridge = int(self.rows.counts[arm]), self._settings.ridge
-            per_arm[arm], lift[arm], largest = ridge * n, 1.0 / (ridge * n), max(largest, ridge * n)
-        if not self.per_arm or n == 1:
-            root = self._lift_root()
-        self.noise = Noise(per_arm, lift, root, largest)
+            noise, (per_arm, lift, root, largest) = self._settings.ridge * n, self.noise
+            per_arm[arm], lift[arm] = noise, 1.0 / noise
+            if noise <= largest and n > 1:
+                return
+            largest = max(largest, noise)
+        else:
+            per_arm, lift, root, largest = self.noise
+        self.noise = Noise(per_arm, lift, root if self.per_arm and n > 1 else self._lift_root(), largest)
 
     def _lift_root(self) -> float:
         """n_a over the noise of arm a, ridge n_a or ridge, summed."""
@@ -258,12 +257,11 @@ class ArmMatrix:
         return self._row_noise
 
     def block(self, a: int) -> Matrix:
-        """K among the rows of arm a, (n_a, n_a); a new array."""
+        """K among the rows of arm a, its lower triangle, (n_a, n_a); a new array."""
         rows = self.rows[a]
         block = np.zeros((len(rows), len(rows)))
         for strips, K_arm in zip(self.strips, self.K_arms, strict=True):
-            lower = np.tril(strips.buffers[a][: len(rows)].take(rows, axis=1))  # there, flushed or not
-            block += K_arm[a, a] * (lower + np.tril(lower, -1).T)
+            block += K_arm[a, a] * np.tril(strips.buffers[a][: len(rows)].take(rows, axis=1))  # flushed or not
         return block
 
     def dense(self) -> Matrix:

@@ -35,17 +35,48 @@ def different_arms(query: Query, K_arms: list[Matrix], cold: NDArray[np.bool_]) 
 class Probe:
     """Kernel vectors of the candidates of one round."""
 
-    def __init__(self, query: Query, kx: list[Matrix], K_arms: list[Matrix], arms: Indices, prior: Vector) -> None:
-        self.query = query
-        self.prior = prior
-        self.kept = kx[0]  # of the first term: (1, t or more), or (k, t or more) with a context per candidate
-        self._kx = [K[:, : len(arms)] for K in kx]
-        self._arms = arms
-        self._fast = query.shared and len(kx) == 1
-        self._lent = [K_arm[query.arms] for K_arm in K_arms]  # (k, N) per term
-        self._row = self._kx[0][0]  # the kernel row of all candidates, if they share it
-        one_task = not query.shared and len(kx) == 1 and bool((query.arms == query.arms[0]).all())
-        self._task = self._lent[0][0][arms] if one_task else None  # k_b = task * kx_b, if one task is given
+    def __init__(
+        self, query: Query, kx: list[Matrix], K_arms: list[Matrix], arms: Indices, prior: Vector | None = None
+    ) -> None:
+        """From kernel values with all rows and, where the prior is not given, with itself: (1 or k, t or t + 1)."""
+        self.query, self.kept = query, kx
+        self._K_arms, self._arms = K_arms, arms
+        if prior is not None:
+            self.__dict__["prior"] = prior
+
+    @cached_property
+    def prior(self) -> Vector:
+        """k(x~, x~) of each candidate."""
+        arms, prior = self.query.arms, np.zeros(len(self.query.arms))
+        for K_arm, K in zip(self._K_arms, self.kept, strict=True):
+            prior += K_arm.diagonal()[arms] * K[:, -1]
+        return prior
+
+    @cached_property
+    def _lent(self) -> list[Matrix]:
+        """K_arm[a_b] of every candidate b, (k, N) per term."""
+        return [K_arm[self.query.arms] for K_arm in self._K_arms]
+
+    @cached_property
+    def _kx(self) -> list[Matrix]:
+        return [K[:, : len(self._arms)] for K in self.kept]
+
+    @cached_property
+    def _fast(self) -> bool:
+        """Whether one kernel row serves all candidates."""
+        return self.query.shared and len(self.kept) == 1
+
+    @cached_property
+    def _row(self) -> Vector:
+        return np.asarray(self._kx[0][0])
+
+    @cached_property
+    def _task(self) -> Vector | None:
+        """k_b = task * kx_b, if one task is given."""
+        arms = self.query.arms
+        if self.query.shared or len(self.kept) > 1 or (arms != arms[0]).any():
+            return None
+        return np.asarray(self._lent[0][0][self._arms])
 
     @cached_property
     def k(self) -> Matrix:

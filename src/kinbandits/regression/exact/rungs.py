@@ -23,12 +23,13 @@ between R'B^-1 R / hi and R'B^-1 R / lo.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
 
-from kinbandits._types import Mask, Matrix, Vector
+from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.regression.base import RegressionSettings, best
 from kinbandits.regression.exact.dual import Dual
 from kinbandits.regression.exact.matrix import ArmMatrix
@@ -43,17 +44,27 @@ class Round:
     """One round's candidates on the way up.
 
     Attributes:
-        probe, cold, exploration: what is asked; ``cold`` arms are explored without looking at others.
+        probe, exploration: what is asked.
         f, q_low, q_high, guess: what is known of means and widths so far.
         low, high: (k,) intervals that contain every score; they only ever shrink.
     """
 
-    def __init__(self, probe: Probe, cold: Mask, exploration: float) -> None:
-        self.probe, self.cold, self.exploration = probe, cold, exploration
-        self.known: Matrix = np.empty((5, len(probe.prior)))  # one array: the compiled core fills it
-        self.f, self.q_low, self.q_high, self.low, self.high = self.known
+    def __init__(self, probe: Probe, exploration: float, cold: Callable[[Indices], Mask]) -> None:
+        self.probe, self.exploration, self._cold = probe, exploration, cold
+        self.known: Matrix = np.empty((6, len(probe.query.arms)))  # the compiled core fills it; last, the prior
         self.guess: Guess | None = None
         self.leader = -1  # if the core has found it
+
+    @cached_property
+    def cold(self) -> Mask:
+        """Which candidates are explored without looking at others."""
+        return self._cold(self.probe.query.arms)
+
+    f = property(lambda self: self.known[0])
+    q_low = property(lambda self: self.known[1])
+    q_high = property(lambda self: self.known[2])
+    low = property(lambda self: self.known[3])
+    high = property(lambda self: self.known[4])
 
     def begin(self) -> None:
         """Nothing is known yet."""
@@ -68,7 +79,7 @@ class Round:
     def leaders(self, tolerance: float) -> Mask | None:
         """Who leads, (1, k); None while that is open."""
         if self.leader >= 0:
-            alone = np.zeros((1, len(self.low)), dtype=bool)
+            alone = np.zeros((1, self.known.shape[1]), dtype=bool)
             alone[0, self.leader] = True
             return alone
         contenders = self.high >= self.low.max()

@@ -22,22 +22,27 @@ from kinbandits._types import Matrix, Vector
 def inverted(M: Matrix) -> Matrix:
     """The inverse of a positive definite M (C order), in its memory: n^3. Raises LinAlgError if M is not.
 
+    Only the lower triangle of M is read.
+
     >>> inverted(np.array([[4.0, 2.0], [2.0, 5.0]]))
     array([[ 0.3125, -0.125 ],
            [-0.125 ,  0.25  ]])
     """
-    L, info = dpotrf(M.T, lower=1, clean=0, overwrite_a=1)
+    L, info = dpotrf(M.T, lower=0, clean=0, overwrite_a=1)  # for LAPACK it is the upper one of M'
     if info:
         raise np.linalg.LinAlgError("not positive definite")
-    inverse, _ = dpotri(L, lower=1, overwrite_c=1)
-    P: Matrix = inverse.T  # its upper triangle, row by row
+    inverse, _ = dpotri(L, lower=0, overwrite_c=1)
+    P: Matrix = inverse.T
     block = 64  # made symmetric in place, block by block (a block fits the cache)
     for low in range(0, len(P), block):
         high = min(low + block, len(P))
         own = P[low:high, low:high]
-        own[:] = np.triu(own) + np.triu(own, 1).T
-        P[high:, low:high] = P[low:high, high:].T
+        np.copyto(own, own.T, where=_ABOVE[: high - low, : high - low])
+        P[low:high, high:] = P[high:, low:high].T
     return P
+
+
+_ABOVE = np.triu(np.ones((64, 64), dtype=bool), 1)
 
 
 class Inverse:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from kinbandits import _compiled as compiled
 from kinbandits._types import Matrix, Vector
-from kinbandits.regression import compiled
 
 _MANY = 64  # rows
 

@@ -10,14 +10,14 @@ import os
 from importlib import import_module
 from types import ModuleType
 
-TEXT = 8  # the text of `core` that this package is written for
+TEXT = 9  # the text of `core` that this package is written for
 
 
 def _load() -> tuple[ModuleType | None, str]:
     if os.environ.get("KINBANDITS_COMPILED", "1") == "0":
         return None, "switched off by KINBANDITS_COMPILED=0"
     try:
-        core = import_module("kinbandits.regression._core")
+        core = import_module("kinbandits._core")
     except ImportError:
         return None, "not built"
     if core.TEXT != TEXT:
