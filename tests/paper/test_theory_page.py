@@ -11,8 +11,8 @@ from kinbandits import theory
 from kinbandits.cli import main
 from kinbandits.environments import RKHSProblem, SyntheticNews
 from kinbandits.paper import theory_runs
-from kinbandits.paper.theory_effects import wrong_similarity
-from kinbandits.paper.theory_runs import Size, growth, log_log_slope, rows_of, similarity_curves, width_runs
+from kinbandits.paper.theory_effects import similarity_curves, width_runs, wrong_similarity
+from kinbandits.paper.theory_runs import Size, growth, log_log_slope, rows_of
 
 
 def test_similarity_curves_fall_and_meet():
@@ -54,8 +54,9 @@ def test_rows_of_shared_contexts_and_of_a_foreign_environment():
 
 
 def test_widths_lie_between_their_bounds():
-    for run in width_runs(horizon=40):
-        assert (run.squared <= run.upper * (1 + 1e-9)).all()
+    found = width_runs(horizon=40)
+    for run in found.runs:
+        assert (run.squared <= found.upper * (1 + 1e-9)).all()
         assert (run.squared >= run.lower - 1e-9).all()
         assert (run.lower >= run.printed - 1e-12).all()
         assert run.lower[0] > 0  # at least in the first round it says something

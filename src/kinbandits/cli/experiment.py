@@ -157,7 +157,7 @@ def paper(
         _run(part, directory, True, jobs, backend, scheduler, name)
     if theory:
         size = Size(min(600, horizon or 600), 1 if quick else 4, max(1, cores))
-        say(f"Theory: {write_theory(directory / 'theory', size, command=command_line()).page}")
+        say(f"Theory: {write_theory(directory / 'theory', size, command=command_line())[0]}")
     _present(experiment.name, directory, None, as_json)
 
 

@@ -42,17 +42,11 @@ def theory(
     started = time.monotonic()
     command = f"kinbandits theory --horizon {horizon} --seeds {seeds}"
     with Progress(len(STEPS), "theory") as progress:
-        report = write_theory(
-            out,
-            Size(horizon, seeds, jobs),
-            command=command,
-            done=lambda step: progress.advance(note=step),
-        )
+        size = Size(horizon, seeds, jobs)
+        page, numbers = write_theory(out, size, command=command, done=lambda step: progress.advance(note=step))
     if as_json:
-        print_json({"numbers": report.numbers, "page": str(report.page)})
+        print_json({"numbers": numbers, "page": str(page)})
         return
-    rows = [[name, shown(value)] for name, value in report.numbers.items()]
+    rows = [[name, shown(value)] for name, value in numbers.items()]
     print_table("The theory, checked", ["what", "value"], rows, right=(1,))
-    print()
-    print(f"Page: {report.page}")
-    print(f"Done in {clock(time.monotonic() - started)}.")
+    print(f"\nPage: {page}\nDone in {clock(time.monotonic() - started)}.")

@@ -1,106 +1,131 @@
-"""The numbers behind the theory's pictures: curves of the bounds, and real runs beside them.
+"""Parts of the page of the theory: regret under the bounds, and what the theory says along a run.
 
-Everything is computed from `RKHSProblem`, where the conditions of the theorems hold and f* is known, so that
-regret is expected regret. Notation as in `kinbandits.theory`.
+Each part of the page is one class: its numbers are its fields, and it draws and explains them itself. Everything is
+computed from `RKHSProblem`, where the conditions of the theorems hold and f* is known, so that regret is expected
+regret. Notation as in `kinbandits.theory`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kinbandits import theory
-from kinbandits._types import Matrix, Vector
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.baselines import SupKMTLUCB
 from kinbandits.environments import Environment, RKHSProblem
 from kinbandits.errors import InvalidInputError
 from kinbandits.exploration import ConfidenceExploration
 from kinbandits.kernels import RBF, Kernel
+from kinbandits.plotting import OKABE_ITO, canvas, plot_style
 from kinbandits.policies import KMTLUCB
+from kinbandits.report.html import Section, one_line
 from kinbandits.similarity import Similarity
 from kinbandits.simulate import simulate
 from kinbandits.trace import Trace
 
 DELTA = 0.1
+BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK, _ = OKABE_ITO
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run.
-
-    Attributes:
-        horizon: rounds of the long runs.
-        seeds: runs of each.
-        jobs: processes.
-    """
+    """How much is run: rounds of the long runs, runs of each, processes."""
 
     horizon: int = 600
     seeds: int = 4
     jobs: int = 1
 
 
-# -- curves of the bounds ---------------------------------------------------------------------------
+def each(jobs: int, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """The function on every task, in ``jobs`` processes."""
+    if jobs == 1:
+        return [function(*task) for task in tasks]
+    from joblib import Parallel, delayed
+
+    return list(Parallel(n_jobs=jobs)(delayed(function)(*task) for task in tasks))
+
+
+class Part:
+    """A part of the page: a picture, a paragraph on it, and its numbers by name."""
+
+    title: tuple[str, str]
+
+    def section(self) -> Section:
+        with plot_style():
+            return Section(*self.title, one_line(self.text()), figure=self.figure())
+
+    def figure(self) -> Any:
+        raise NotImplementedError
+
+    def text(self) -> str:
+        raise NotImplementedError
+
+    def numbers(self) -> dict[str, float]:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class SimilarityCurves:
-    """log g and Theorem 1's bound against mu, one row per number of arms."""
-
-    mus: Vector
-    n_arms: tuple[int, ...]
-    rows: int
-    log_g: Matrix
-    bound: Matrix
-
-
-def similarity_curves(
-    n_arms: Sequence[int] = (2, 5, 10, 20), rows: int = 200, ridge: float = 1.0, seed: int = 0
-) -> SimilarityCurves:
-    """The same contexts dealt to N arms in turn, for every mu on a grid."""
-    X = np.random.default_rng(seed).uniform(-1.0, 1.0, (rows, 2))
-    K_X, mus = RBF(0.5)(X, X), np.linspace(0.0, 1.0, 21)
-    log_g = np.array(
-        [[theory.log_g_of_similarity(mu, K_X, np.arange(rows) % N, ridge) for mu in mus] for N in n_arms]
-    )
-    bound = np.array(
-        [
-            [theory.regret_bound(rows, N, DELTA, ridge, 1.0, 1.0, value) for value in row]
-            for N, row in zip(n_arms, log_g, strict=True)
-        ]
-    )
-    return SimilarityCurves(mus, tuple(n_arms), rows, log_g, bound)
-
-
-# -- along a run ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Growth:
+class Growth(Part):
     """What the theory says of the first t rows of a run, for some t."""
 
-    t: NDArray[np.intp]
+    t: Indices
     log_g: Vector
-    effective_rank: NDArray[np.intp]
-    rank: NDArray[np.intp]
+    effective_rank: Indices
+    rank: Indices
     corollary_1: Vector
     theorem_2: Vector
     self_normalised: Vector
     sum_squared_width: Vector
     determinant_lemma: Vector
+    title = "growth", "Along a real run"
+
+    def figure(self) -> Any:
+        figure, axes = canvas(3, 1, 11.0, 3.5)
+        left, middle, right = axes[0]
+        left.plot(self.t, self.theorem_2, color=GREEN, linestyle="-.", label="Theorem 2")
+        left.plot(self.t, self.corollary_1, color=RED, linestyle="--", label="Corollary 1")
+        left.plot(self.t, self.log_g, color=BLUE, label="log g")
+        left.set(title="log g and its bounds", ylabel="nats", yscale="log")
+        middle.plot(self.t, self.rank, color=GREEN, linestyle="-.", label="rank (in floating point)")
+        middle.plot(self.t, self.effective_rank, color=BLUE, label="effective rank (Definition 1)")
+        middle.set(title="rank of the kernel matrix", ylabel="rank", ylim=(0, None))
+        right.plot(self.t, self.determinant_lemma, color=RED, linestyle="--", label="2 m log g (Lemma 8)")
+        right.plot(self.t, self.sum_squared_width, color=BLUE, label="sum of squared widths")
+        right.set(title="the determinant lemma", ylabel="sum of s²", yscale="log")
+        for ax, place in zip(axes[0], ("lower right", "center right", "center right"), strict=True):
+            ax.set(xscale="log", xlabel="rounds t")
+            ax.legend(loc=place)
+        return figure
+
+    def text(self) -> str:
+        corollary, theorem, lemma = self.numbers().values()
+        return f"""
+            A run of KMTL-UCB (proved radius) with {self.t[-1]} rounds, its kernel matrix examined after t rounds.
+            Left: log g grows like a logarithm of t, to {self.log_g[-1]:.1f}; Corollary 1 stands {corollary:.1f}
+            times above it, Theorem 2 {theorem:.1f} times, because a smooth kernel has many eigenvalues that are
+            positive but tiny, which the rank counts in full. Middle: the effective rank, {self.effective_rank[-1]}
+            at the end, does not. Right: the sum of squared widths stays below 2 m log g (the determinant lemma), at
+            the end by a factor of {lemma:.0f}; m = max(1, 1/λ) is most of it.
+            """
+
+    def numbers(self) -> dict[str, float]:
+        return {
+            "Corollary 1 / log g at the end of the run": self.corollary_1[-1] / self.log_g[-1],
+            "Theorem 2 / log g at the end of the run": self.theorem_2[-1] / self.log_g[-1],
+            "determinant lemma / sum of squared widths": self.determinant_lemma[-1] / self.sum_squared_width[-1],
+        }
 
 
-def rows_of(trace: Trace, environment: Environment) -> tuple[NDArray[np.intp], Matrix]:
+def rows_of(trace: Trace, environment: Environment) -> tuple[Indices, Matrix]:
     """Arm and context of every row of a trace; contexts come from the environment that was played."""
     arms = np.asarray(trace["arm_index"], dtype=np.intp)
-    contexts = []
     rounds = dict(zip(np.asarray(trace["t"]).tolist(), arms.tolist(), strict=True))
-    for t, round_ in enumerate(environment.rounds()):
-        if t in rounds:
-            contexts.append(round_.context if round_.context.ndim == 1 else round_.context[rounds[t]])
+    played = ((r.context, rounds[t]) for t, r in enumerate(environment.rounds()) if t in rounds)
+    contexts = [context if context.ndim == 1 else context[arm] for context, arm in played]
     if len(contexts) != len(arms):
         raise InvalidInputError(
             f"the trace has {len(arms)} rows, the environment only {len(contexts)} of their rounds"
@@ -122,63 +147,25 @@ def growth(
     ``trace`` is of a policy with this kernel and uniform weights, with its widths (``numbers=True``).
     """
     arms, X = rows_of(trace, environment)
-    K = similarity[np.ix_(arms, arms)] * context_kernel(X, X)
+    K_X = context_kernel(X, X)
+    K = similarity[np.ix_(arms, arms)] * K_X
     c, r_z = float(K.diagonal().max()), int(np.linalg.matrix_rank(similarity))
     squared = np.cumsum(np.asarray(trace["width"]) ** 2)
     times = np.unique(np.geomspace(4, len(arms), points).astype(np.intp))
-    found: list[tuple[Any, ...]] = []
+    found = []
     for t in times:
         values = np.linalg.eigvalsh(K[:t, :t])
         T = int(t) - 1  # the theorems' K~ has T + 1 rows
         log_g = float(np.log1p(np.maximum(values, 0.0) / ridge).sum())
         r = theory.effective_rank(np.maximum(values, 0.0), ridge, T)
-        r_x = int(np.linalg.matrix_rank(context_kernel(X[:t], X[:t]), hermitian=True))
-        found.append(
-            (
-                log_g,
-                r,
-                int(np.sum(values > t * np.finfo(float).eps * values[-1])),
-                theory.effective_rank_bound(r, T, c, ridge),
-                theory.rank_bound(r_z, r_x, T, c, ridge),
-                theory.self_normalised_bound(int(t), DELTA, ridge, norm_bound, c, log_g),
-                squared[t - 1],
-                theory.squared_width_sum_bound(log_g, c, ridge),
-            )
-        )
+        r_x = int(np.linalg.matrix_rank(K_X[:t, :t], hermitian=True))
+        found.append((
+            log_g, r, int(np.sum(values > t * np.finfo(float).eps * values[-1])),
+            theory.effective_rank_bound(r, T, c, ridge), theory.rank_bound(r_z, r_x, T, c, ridge),
+            theory.self_normalised_bound(int(t), DELTA, ridge, norm_bound, c, log_g), squared[t - 1],
+            theory.squared_width_sum_bound(log_g, c, ridge),
+        ))  # fmt: skip
     return Growth(times, *(np.array(column) for column in zip(*found, strict=True)))
-
-
-# -- regret under the bound -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RegretRuns:
-    """Cumulative expected regret of three algorithms, (runs, T) each, and bounds on the first run.
-
-    Attributes:
-        sup: SupKMTL-UCB, whose Theorem 1 holds with probability 1 - `DELTA`.
-        proved: KMTL-UCB with the self-normalised radius.
-        kmtl: KMTL-UCB with a constant exploration, as one would run it.
-        growth: along the rows of ``proved``, whose bound holds for every t at once.
-        sup_log_g: log g of SupKMTL-UCB's own rows.
-        theorem_1, cgp_agnostic, cgp_prior: bounds at T, of an algorithm that knows T, with that log g.
-        missed: rounds of ``proved``, in all runs, in which the interval of the chosen arm misses f*.
-    """
-
-    horizon: int
-    ridge: float
-    sup: Matrix
-    proved: Matrix
-    kmtl: Matrix
-    growth: Growth
-    sup_log_g: float
-    theorem_1: float
-    cgp_agnostic: float
-    cgp_prior: float
-    missed: int
-    stages: list[list[int]]
-    settled: list[int]
-    slopes: dict[str, float] = field(default_factory=dict)
 
 
 def hard_problem(seed: int, horizon: int, mu: float = 0.9) -> RKHSProblem:
@@ -223,25 +210,115 @@ def proved_for(
     return policy
 
 
+@dataclass(frozen=True)
+class RegretRuns(Part):
+    """Cumulative expected regret of three algorithms, (runs, T) each, and bounds on the first run.
+
+    Attributes:
+        sup: SupKMTL-UCB, whose Theorem 1 holds with probability 1 - `DELTA`.
+        proved: KMTL-UCB with the self-normalised radius.
+        kmtl: KMTL-UCB with a constant exploration, as one would run it.
+        growth: along the rows of ``proved``, whose bound holds for every t at once.
+        sup_log_g: log g of SupKMTL-UCB's own rows.
+        theorem_1, cgp_agnostic, cgp_prior: bounds at T, of an algorithm that knows T, with that log g.
+        missed: rounds of ``proved``, in all runs, in which the interval of the chosen arm misses f*.
+        stages, settled: rounds that joined each stage of SupKMTL-UCB, and those that none needed, run by run.
+    """
+
+    horizon: int
+    ridge: float
+    sup: Matrix
+    proved: Matrix
+    kmtl: Matrix
+    growth: Growth
+    sup_log_g: float
+    theorem_1: float
+    cgp_agnostic: float
+    cgp_prior: float
+    missed: int
+    stages: list[list[int]]
+    settled: list[int]
+    title = "regret", "Regret under the bound"
+
+    @property
+    def regrets(self) -> dict[str, Matrix]:
+        """By name of the algorithm."""
+        return {"SupKMTL-UCB": self.sup, "KMTL-UCB, proved radius": self.proved, "KMTL-UCB": self.kmtl}
+
+    def figure(self) -> Any:
+        """Log-log. The self-normalised bound holds for every t: a curve; Theorem 1's is of a T: a mark."""
+        figure, axes = canvas(2, 1, 10.0, 4.6)
+        left, right = axes[0]
+        t, T = np.arange(1, self.horizon + 1), self.horizon
+        left.plot([T], [self.cgp_agnostic], color=PINK, marker="v", linestyle="", label="CGP-UCB at T, no prior")
+        left.plot([T], [self.theorem_1], color=RED, marker="*", markersize=10, linestyle="", label="Theorem 1 at T")
+        left.plot([T], [self.cgp_prior], color=PINK, marker="^", linestyle="", label="CGP-UCB at T, GP prior")
+        bound = self.growth.self_normalised
+        left.plot(self.growth.t, bound, color=GREEN, linestyle="--", label="self-normalised bound")
+        left.plot(t, t, color=BLACK, linewidth=0.8, linestyle=(0, (1, 3)), label="t (reward 1 lost each round)")
+        looks = ((ORANGE, "-."), (GREEN, "-"), (BLUE, "-"))
+        for (colour, style), (name, values) in zip(looks, self.regrets.items(), strict=True):
+            mean, low, high = (np.maximum(f(axis=0), 1e-3) for f in (values.mean, values.min, values.max))
+            label = f"{name} (slope {log_log_slope(values.mean(axis=0)):.2f})"
+            left.plot(t, mean, color=colour, linestyle=style, label=label)
+            left.fill_between(t, low, high, color=colour, alpha=0.2, linewidth=0)
+        left.set(xscale="log", yscale="log", xlabel="rounds t", ylabel="expected regret (units of reward)")
+        left.set_title("regret under the bounds")
+        left.legend(loc="upper left", bbox_to_anchor=(-0.12, -0.16), ncols=2)
+        shares = np.column_stack([self.stages, self.settled])
+        names = [f"{q}" for q in range(1, shares.shape[1])] + ["settled"]
+        right.bar(names, shares.mean(axis=0), color=ORANGE, width=0.7)
+        for x, column in enumerate(shares.T):
+            right.plot(np.full(len(column), x), column, ".", color=BLACK, markersize=4)
+        right.set(xlabel="stage q that the round joined", ylabel="rounds")
+        right.set_title("SupKMTL-UCB's stages (bars: mean; dots: runs)")
+        return figure
+
+    def text(self) -> str:
+        T, along = self.horizon, self.growth
+        sup, proved, kmtl = (float(values[:, -1].mean()) for values in self.regrets.values())
+        deepest = max(q for stages in self.stages for q, n in enumerate(stages, 1) if n)
+        return f"""
+            Three algorithms on the same problems (δ = {DELTA}; lines: mean, bands: all runs). SupKMTL-UCB, whose
+            stages have δ / (Q + 1) so that Theorem 1 holds with probability 1 − δ, loses {sup:.1f}; the theorem
+            bounds it by {self.theorem_1:,.0f} (log g = {self.sup_log_g:.1f}, of its own rows),
+            {self.theorem_1 / T:.0f} times T. It is a mark and no curve, since the algorithm is built for its T; so
+            are the bounds of CGP-UCB, with the same log g: {self.cgp_agnostic:,.0f} without a prior,
+            {self.cgp_prior:,.0f} if f* were drawn from the Gaussian process. KMTL-UCB with the self-normalised
+            radius loses {proved:.1f}, and its bound, which holds for all t at once, is
+            {along.self_normalised[-1]:,.0f} (log g = {along.log_g[-1]:.1f}); its intervals miss f* in {self.missed}
+            of {T * len(self.proved)} rounds. With exploration 0.3, for which nothing is proved, it loses
+            {kmtl:.1f}. Right: in {T} rounds SupKMTL-UCB has reached stage {deepest} of {len(self.stages[0])}: at a
+            stage it plays the arm it is least sure of, not the best one.
+            """
+
+    def numbers(self) -> dict[str, float]:
+        regrets = {name: values.mean(axis=0) for name, values in self.regrets.items()}
+        return {
+            "horizon T": self.horizon,
+            "log g of SupKMTL-UCB's rows": self.sup_log_g,
+            "Theorem 1 bound at T": self.theorem_1,
+            "Theorem 1 bound / T": self.theorem_1 / self.horizon,
+            "CGP-UCB agnostic bound at T": self.cgp_agnostic,
+            "CGP-UCB bound with a prior at T": self.cgp_prior,
+            "log g of KMTL-UCB's rows (proved radius)": self.growth.log_g[-1],
+            "self-normalised bound at T": self.growth.self_normalised[-1],
+            "intervals of the proved radius that miss f*": self.missed,
+            **{f"{name}: mean regret": values[-1] for name, values in regrets.items()},
+            **{f"{name}: log-log slope": log_log_slope(values) for name, values in regrets.items()},
+        }
+
+
 def regret_runs(size: Size, ridge: float = 0.1) -> RegretRuns:
     """All three algorithms on the same problems."""
     runs = each(size.jobs, _three, [(seed, size.horizon, ridge) for seed in range(size.seeds)])
     problem = hard_problem(0, size.horizon)
     T, N, norm, k_X = problem.horizon, problem.n_arms, problem.norm, problem.context_kernel
-    along = growth(runs[0].proved, problem, problem.similarity_matrix, k_X, ridge, norm)
-    arms, X = rows_of(runs[0].sup, problem)
-    log_g = theory.log_g(problem.similarity_matrix[np.ix_(arms, arms)] * k_X(X, X), ridge)
-    regrets = {
-        name: np.array([getattr(run, field).cumulative_expected_regret for run in runs])
-        for name, field in (("SupKMTL-UCB", "sup"), ("KMTL-UCB, proved radius", "proved"), ("KMTL-UCB", "kmtl"))
-    }
+    log_g = theory.log_g(_kernel_matrix(problem, *rows_of(runs[0].sup, problem)), ridge)
+    sup, proved, kmtl = (np.array([run[i].cumulative_expected_regret for run in runs]) for i in range(3))
     return RegretRuns(
-        horizon=T,
-        ridge=ridge,
-        sup=regrets["SupKMTL-UCB"],
-        proved=regrets["KMTL-UCB, proved radius"],
-        kmtl=regrets["KMTL-UCB"],
-        growth=along,
+        T, ridge, sup, proved, kmtl,
+        growth=growth(runs[0].proved, problem, problem.similarity_matrix, k_X, ridge, norm),
         sup_log_g=log_g,
         theorem_1=theory.regret_bound(T, N, DELTA, ridge, norm, 1.0, log_g),
         cgp_agnostic=theory.cgp_ucb_bound(T, DELTA, ridge, norm, log_g),
@@ -249,8 +326,7 @@ def regret_runs(size: Size, ridge: float = 0.1) -> RegretRuns:
         missed=sum(run.missed for run in runs),
         stages=[run.stages for run in runs],
         settled=[run.settled for run in runs],
-        slopes={name: log_log_slope(values.mean(axis=0)) for name, values in regrets.items()},
-    )
+    )  # fmt: skip
 
 
 class _Three(NamedTuple):
@@ -266,20 +342,21 @@ def _three(seed: int, horizon: int, ridge: float) -> _Three:
     problem = hard_problem(seed, horizon)
     sup = sup_for(problem, ridge)
     trace = simulate(sup, problem)
-    policy = proved_for(problem, ridge)
-    proved = simulate(policy, problem, numbers=True)
+    proved = simulate(proved_for(problem, ridge), problem, numbers=True)
     # The interval of a round has the beta of the rows before it.
     arms, X = rows_of(proved, problem)
-    K = problem.similarity_matrix[np.ix_(arms, arms)] * problem.context_kernel(X, X)
-    gains = np.concatenate(
-        [[0.0], 2.0 * np.cumsum(np.log(np.diagonal(np.linalg.cholesky(np.eye(len(K)) + K / ridge))))]
-    )
+    factor = np.linalg.cholesky(np.eye(horizon) + _kernel_matrix(problem, arms, X) / ridge)
+    gains = np.concatenate([[0.0], 2.0 * np.cumsum(np.log(np.diagonal(factor)))[:-1]])
     radius = ConfidenceExploration(0.5, problem.norm, DELTA, ridge, form="tight")
     means = np.array([r.means[a] for r, a in zip(problem.rounds(), arms, strict=True)])  # type: ignore[index]
-    beta = np.array([radius(t + 1, log_det=gain) for t, gain in enumerate(gains[:-1])])
+    beta = np.array([radius(t + 1, log_det=gain) for t, gain in enumerate(gains)])
     missed = int(np.sum(np.abs(proved["mean"] - means) > beta * proved["width"] * (1 + 1e-9)))
     kmtl = simulate(kmtl_for(problem, ridge), problem)
     return _Three(trace, proved, kmtl, [len(s) for s in sup.stages], len(sup.settled), missed)
+
+
+def _kernel_matrix(problem: RKHSProblem, arms: Indices, X: Matrix) -> Matrix:
+    return np.asarray(problem.similarity_matrix[np.ix_(arms, arms)] * problem.context_kernel(X, X))
 
 
 def log_log_slope(regret: Vector) -> float:
@@ -294,47 +371,3 @@ def log_log_slope(regret: Vector) -> float:
     if late.sum() < 2:
         return float("nan")
     return float(np.polyfit(np.log(t[late]), np.log(regret[late]), 1)[0])
-
-
-# -- widths -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Widths:
-    """Squared widths of the choices of one run, and Lemma 6's bounds on them, round by round."""
-
-    mu: float
-    ridge: float
-    squared: Vector
-    lower: Vector
-    printed: Vector
-    upper: float
-
-
-def width_runs(horizon: int = 200, ridge: float = 5.0, mus: Sequence[float] = (0.0, 0.75, 1.0)) -> list[Widths]:
-    """KMTL-UCB's widths for several mu. A large ridge, or the lower bound says nothing from the start."""
-    found = []
-    for mu in mus:
-        problem = RKHSProblem(seed=0, mu=mu, n_arms=5, horizon=horizon, context_kernel=RBF(0.5))
-        trace = simulate(kmtl_for(problem, ridge), problem, numbers=True)
-        arms = np.asarray(trace["arm_index"])
-        counts = np.cumsum(arms[:, None] == np.arange(5), axis=0)  # the candidate included
-        lmax = float(np.linalg.eigvalsh(problem.similarity_matrix)[-1])
-        lower, printed = (
-            np.array(
-                [theory.width_lower_bound(int(n), 1.0, lmax, 1.0, ridge, form=form) for n in counts.max(axis=1)]
-            )
-            for form in ("derived", "printed")
-        )
-        squared = np.asarray(trace["width"]) ** 2
-        found.append(Widths(mu, ridge, squared, lower, printed, theory.width_upper_bound(1.0, ridge)))
-    return found
-
-
-def each(jobs: int, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """The function on every task, in ``jobs`` processes."""
-    if jobs == 1:
-        return [function(*task) for task in tasks]
-    from joblib import Parallel, delayed
-
-    return list(Parallel(n_jobs=jobs)(delayed(function)(*task) for task in tasks))
