@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from kinbandits.paper.claims import MARGIN, check_claims, tost
-from kinbandits.paper.reference import MEANS, PER_STREAM, STREAMS_SHA256, check_reference
 from kinbandits.report.results import Results, Run, RunGroup
 from kinbandits.report.statistics import holm
 from kinbandits.trace import Trace
@@ -129,26 +128,3 @@ def test_tost_is_the_interval_of_90_percent_within_the_margin():
 def test_our_check_on_segment_is_marked_as_ours():
     claims = check_claims(results(group("Segment", est=TEN, ind=TEN + 1, same=TEN - 1)))
     assert [(c.source, c.verdict) for c in claims] == [("paper", "reproduced"), ("ours", "contradicted")]
-
-
-def test_the_reference_is_asked_only_where_it_applies():
-    listed = [float(v) for v in PER_STREAM["Digits", EST]]
-    listed[3] += 2.0
-    stream = {"kind": "streams", "path": {"file": "streams.npz", "sha256": STREAMS_SHA256}}
-    record = {
-        "environments": {"Digits": stream},
-        "methods": {f"{EST} on Digits": {"preset": EST}, f"{IND} on Digits": {"preset": None}},
-    }
-    found = results(group("Digits", est=listed, ind=[1.0] * 10), record=record)
-    (row,) = check_reference(found)
-    assert (row.method, row.equal, row.largest) == (EST, 9, 2.0)
-    assert row.off == pytest.approx(100 * 0.2 / MEANS["Digits", EST])
-    stream["path"]["sha256"] = "other"
-    assert check_reference(found) == []
-
-
-def test_reference_means_are_those_of_the_protocol():
-    rounded = {key: round(value) for key, value in MEANS.items()}
-    assert rounded["Digits", EST] == 325
-    assert rounded["Segment", IND] == 183
-    assert (rounded["USPS", EST], rounded["MNIST", IND], rounded["Letter", IND]) == (970, 1052, 2522)

@@ -89,7 +89,6 @@ def test_the_report_of_the_paper(directory, tmp_path):
     assert [s.name for s in made.extra] == ["claims", "counts", "sweep", "sweep-points", "synthetic", "readings"]
     for name in ("claims", "counts", "sweep", "sweep-points"):
         assert (tmp_path / "page" / f"{name}.csv").exists()
-    assert not (tmp_path / "page" / "reference.csv").exists()  # other streams than the reference's
     header = (tmp_path / "page" / "claims.csv").read_text().splitlines()[0]
     assert header == "where,says,source,claimed,holds,runs,verdict,difference,low,high,p,adjusted,details"
     assert json.loads((directory / "sweep.json").read_text())["record"]["name"] == "The paper, other exploration"

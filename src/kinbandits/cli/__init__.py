@@ -19,7 +19,7 @@ from kinbandits.errors import KinbanditsError
 
 __all__ = ["MODULES", "main", "make_app", "run_app"]
 
-MODULES = ("demo", "experiment", "theory", "data", "serve", "log", "bulk", "doctor")
+MODULES = ("experiment", "data", "serve", "log", "bulk", "doctor")
 """Modules of `kinbandits.cli` that add commands, in the order in which help lists them."""
 
 

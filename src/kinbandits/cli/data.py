@@ -6,9 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kinbandits.cli.output import print_json, print_table
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+from kinbandits.cli.output import Json, print_json, print_table
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -43,28 +41,16 @@ def list_(as_json: Json = False) -> None:
     """
     from kinbandits import datasets
 
-    found: list[dict[str, Any]] = []
-    for name in datasets.names():
-        entry = datasets.CATALOGUE[name]
-        found.append(
-            {
-                "name": name,
-                "rows": entry.rows,
-                "features": entry.features,
-                "classes": entry.classes,
-                "openml": entry.openml,
-                "path": datasets.where(name),
-                "note": entry.note,
-            }
-        )
+    columns = ["name", "rows", "features", "classes", "openml", "note"]
+    found: list[dict[str, Any]] = [
+        {c: getattr(datasets.CATALOGUE[name], c) for c in columns} | {"path": datasets.where(name)}
+        for name in datasets.names()
+    ]
     if as_json:
         print_json(found)
         return
-    rows = [
-        [f["name"], str(f["rows"]), str(f["features"]), str(f["classes"]), f["path"] or "not here", f["note"]]
-        for f in found
-    ]
-    print_table("Data sets", ["name", "rows", "features", "classes", "where", "what"], rows, right=(1, 2, 3))
+    rows = [[*(str(f[c]) for c in columns[:4]), f["path"] or "not here", f["note"]] for f in found]
+    print_table("Data sets", [*columns[:4], "where", "what"], rows, right=(1, 2, 3))
     if any(f["path"] is None for f in found):
         print("To have the others: kinbandits data fetch, or set KINBANDITS_DATA to a directory that holds them.")
 
@@ -85,8 +71,7 @@ def fetch(
     from kinbandits import datasets
 
     for name in names or datasets.names():
-        place = datasets.fetch(name, again=again)
-        print(f"{name}: {place}")
+        print(f"{name}: {datasets.fetch(name, again=again)}")
 
 
 def path(name: Name) -> None:

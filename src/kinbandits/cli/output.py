@@ -7,11 +7,15 @@ import math
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from kinbandits.errors import MissingPackageError
 
-__all__ = ["need", "print_json", "print_table"]
+__all__ = ["Json", "need", "print_json", "print_table"]
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def print_json(data: Any) -> None:
@@ -22,14 +26,7 @@ def print_json(data: Any) -> None:
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()
 ) -> None:
-    """A table with a title.
-
-    Args:
-        title: above it.
-        columns: the header.
-        rows: of text.
-        right: numbers of the columns that are set flush right.
-    """
+    """A table with a title; ``right`` are the numbers of the columns that are set flush right."""
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table

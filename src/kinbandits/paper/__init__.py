@@ -1,4 +1,4 @@
-"""What reproduces the paper: its protocol and cross-validation, its claims and reference, controls, theory pages.
+"""What reproduces the paper: its protocol and cross-validation, its claims, controls, theory pages.
 
 experiment = paper_experiment(["digits"], seeds=3)
 run_experiment(experiment, "runs/digits")

@@ -24,7 +24,7 @@ from scipy import stats
 from kinbandits._types import Vector
 from kinbandits.paper.protocol import EST, IND, IND_EQUAL, KNOWN, POOL
 from kinbandits.report.results import Results, RunGroup
-from kinbandits.report.statistics import half_width, holm
+from kinbandits.report.statistics import Paired, compare, holm
 
 __all__ = ["MARGIN", "Claim", "check_claims", "tost"]
 
@@ -41,12 +41,10 @@ class Claim:
         says: the claim.
         source: "paper" for what the paper states, "ours" for a check that we add.
         claimed: in how many runs the paper says that it holds, in its words.
-        holds: runs in which it holds here.
-        runs: of how many.
+        holds, runs: in how many runs it holds here, and of how many.
         verdict: "reproduced", "not reproduced", "contradicted" or "undecided".
         difference, low, high: mean paired difference and its 95 % interval (NaN where there are several).
-        p: of the claim's own test.
-        adjusted: by Holm's method over all claims.
+        p, adjusted: of the claim's own test, and by Holm's method over all claims.
         details: means.
     """
 
@@ -73,19 +71,27 @@ def check_claims(results: Results) -> list[Claim]:
 
 
 def _claims(results: Results) -> Iterator[Claim]:
+    groups = {group.name: group for group in results.groups}
+
+    def having(name: str, *methods: str) -> Iterator[RunGroup]:
+        if name in groups and set(methods) <= set(groups[name].methods):
+            yield groups[name]
+
     best = f"{EST} is better than {IND}"
-    equal = f"{EST} and {IND} perform equally well"
     for name, misses in (("Digits", 0), ("Segment", 0), ("MNIST", 1)):
-        yield from _better(results.group(name), EST, IND, best, misses)
-    yield from _better(
-        results.group("Segment"), EST, IND_EQUAL, f"{best} at equal settings (the published ones differ)", None
-    )
+        for group in having(name, EST, IND):
+            yield _better(group, IND, best, misses)
+    for group in having("Segment", EST, IND_EQUAL):
+        yield _better(group, IND_EQUAL, f"{best} at equal settings (the published ones differ)", None)
     for name in ("Letter", "Pendigits", "USPS"):
-        yield from _equal(results.group(name), EST, IND, equal)
-    news = results.group("Synthetic news")
-    yield from _extreme(news, KNOWN, f"{KNOWN} with known similarity beats the other methods", 1, 0)
-    yield from _extreme(news, POOL, f"{POOL} is the worst", -1, None)
-    yield from _equal(news, EST, IND, equal)
+        for group in having(name, EST, IND):
+            yield _equal(group)
+    for group in having("Synthetic news", KNOWN):
+        yield from _extreme(group, KNOWN, f"{KNOWN} with known similarity beats the other methods", 1, 0)
+    for group in having("Synthetic news", POOL):
+        yield from _extreme(group, POOL, f"{POOL} is the worst", -1, None)
+    for group in having("Synthetic news", EST, IND):
+        yield _equal(group)
 
 
 def tost(differences: Vector, margin: float) -> float:
@@ -103,23 +109,6 @@ def tost(differences: Vector, margin: float) -> float:
     return float(max(low, high))
 
 
-def _words(misses: int | None) -> str:
-    return {None: "no count", 0: "all runs"}.get(misses, f"all but {misses}")
-
-
-def _gains(group: RunGroup, first: str, second: str) -> Vector:
-    """How much better the first method is, run by run."""
-    return np.asarray(group.better * (group.finals(first) - group.finals(second)))
-
-
-def _mean_test(gains: Vector) -> float:
-    if len(gains) < 2:
-        return math.nan
-    if np.ptp(gains) == 0.0:
-        return 1.0 if gains[0] == 0.0 else 0.0
-    return float(stats.ttest_1samp(gains, 0.0).pvalue)
-
-
 def _verdict(holds: int, runs: int, misses: int | None, low: float, high: float) -> str:
     """Of a claim that gains are positive in all runs but ``misses`` (None: in the mean)."""
     if high < 0.0:
@@ -128,57 +117,55 @@ def _verdict(holds: int, runs: int, misses: int | None, low: float, high: float)
     return "reproduced" if enough else "not reproduced"
 
 
+def _words(misses: int | None) -> str:
+    return {None: "no count", 0: "all runs"}.get(misses, f"all but {misses}")
+
+
 def _means(group: RunGroup, *methods: str) -> str:
     return f"mean {group.metric}: " + ", ".join(f"{m} {group.finals(m).mean():.1f}" for m in methods)
 
 
-def _better(group: RunGroup | None, first: str, second: str, says: str, misses: int | None) -> Iterator[Claim]:
-    if group is None or not {first, second} <= set(group.methods):
-        return
-    gains = _gains(group, first, second)
-    half, mean, holds = float(half_width(gains)), float(gains.mean()), int((gains > 0).sum())
-    verdict = _verdict(holds, len(gains), misses, mean - half, mean + half)
-    yield Claim(
-        group.name, says, "paper" if misses is not None else "ours", _words(misses), holds, len(gains), verdict,
-        *_interval(group, mean, half), _mean_test(gains), math.nan, _means(group, first, second),
+def _p(pair: Paired) -> float:
+    """Of the t test; where all differences are the same, 1 if that is 0, else 0."""
+    constant = pair.seeds > 1 and pair.low == pair.high
+    return float(pair.difference == 0.0) if constant else pair.t_test
+
+
+def _better(group: RunGroup, other: str, says: str, misses: int | None) -> Claim:
+    pair = compare(group, EST, other)
+    low, high = sorted((group.better * pair.low, group.better * pair.high))  # of what is gained
+    return Claim(
+        group.name, says, "ours" if misses is None else "paper", _words(misses), pair.wins, pair.seeds,
+        _verdict(pair.wins, pair.seeds, misses, low, high), pair.difference, pair.low, pair.high, _p(pair),
+        math.nan, _means(group, EST, other),
     )  # fmt: skip
 
 
-def _interval(group: RunGroup, mean: float, half: float) -> tuple[float, float, float]:
-    """Difference of the values themselves: first minus second."""
-    ends = sorted((group.better * (mean - half), group.better * (mean + half)))
-    return group.better * mean, ends[0], ends[1]
-
-
-def _equal(group: RunGroup | None, first: str, second: str, says: str) -> Iterator[Claim]:
-    if group is None or not {first, second} <= set(group.methods):
-        return
-    differences = group.finals(first) - group.finals(second)
-    margin = MARGIN * float(np.abs(group.finals(second)).mean())
-    p, half, mean = tost(differences, margin), float(half_width(differences)), float(differences.mean())
-    if p < 0.05:
-        verdict = "reproduced"
-    else:
-        verdict = "contradicted" if mean - half > margin or mean + half < -margin else "undecided"
-    within = int((np.abs(differences) <= margin).sum())
-    details = f"{_means(group, first, second)}; margin {margin:.1f}; runs counted are those within it"
-    yield Claim(
-        group.name, says, "paper", "no count", within, len(differences), verdict, mean, mean - half, mean + half, p,
-        math.nan, details,
+def _equal(group: RunGroup) -> Claim:
+    pair, differences = compare(group, EST, IND), group.finals(EST) - group.finals(IND)
+    margin = MARGIN * float(np.abs(group.finals(IND)).mean())
+    p = tost(differences, margin)
+    apart = "contradicted" if pair.low > margin or pair.high < -margin else "undecided"
+    return Claim(
+        group.name, f"{EST} and {IND} perform equally well", "paper", _words(None),
+        int((np.abs(differences) <= margin).sum()), pair.seeds, "reproduced" if p < 0.05 else apart,
+        pair.difference, pair.low, pair.high, p, math.nan,
+        f"{_means(group, EST, IND)}; margin {margin:.1f}; runs counted are those within it",
     )  # fmt: skip
 
 
-def _extreme(group: RunGroup | None, method: str, says: str, sign: int, misses: int | None) -> Iterator[Claim]:
+def _extreme(group: RunGroup, method: str, says: str, sign: int, misses: int | None) -> Iterator[Claim]:
     """``sign`` is 1 for the best of all methods, -1 for the worst."""
-    if group is None or method not in group.methods or len(group.methods) < 2:
+    others = [m for m in group.methods if m != method]
+    if not others:
         return
-    gains = np.array([sign * _gains(group, method, m) for m in group.methods if m != method])
-    holds = int((gains > 0).all(axis=0).sum())
-    halves = np.array([float(half_width(g)) for g in gains])
-    low, high = float((gains.mean(axis=1) - halves).min()), float((gains.mean(axis=1) + halves).min())
-    p = max(_mean_test(g) for g in gains)
-    verdict = _verdict(holds, gains.shape[1], misses, low, high)
+    side, finals = sign * group.better, group.finals(method)
+    holds = int((side * (finals - np.array([group.finals(m) for m in others])) > 0).all(axis=0).sum())
+    pairs = [compare(group, method, m) for m in others]
+    low = min(min(side * pair.low, side * pair.high) for pair in pairs)
+    high = min(max(side * pair.low, side * pair.high) for pair in pairs)
     yield Claim(
-        group.name, says, "paper", _words(misses), holds, gains.shape[1], verdict, math.nan, math.nan, math.nan, p,
+        group.name, says, "paper", _words(misses), holds, len(finals),
+        _verdict(holds, len(finals), misses, low, high), math.nan, math.nan, math.nan, max(map(_p, pairs)),
         math.nan, _means(group, *group.methods),
     )  # fmt: skip

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,12 +32,13 @@ from scipy.linalg import lapack, solveh_banded
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
+from kinbandits._spec import from_spec
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import RBF
-from kinbandits.similarity import Estimated, Independent, Known, Pooled, Similarity, embedding_distances
+from kinbandits.similarity import Similarity, embedding_distances
 
 Method = Literal["independent", "pooled", "known", "estimated"]
 
@@ -67,6 +68,9 @@ class Grid:
 
     def axes(self, method: Method) -> dict[str, Sequence[float]]:
         """The axes that matter to a method, in order."""
+        if method not in get_args(Method):
+            known = '"independent", "pooled", "known" or "estimated"'
+            raise InvalidInputError(f"method must be {known}, got {method!r}")
         axes: dict[str, Sequence[float]] = {"context_precision": self.context}
         if method == "estimated":
             axes["embedding_precision"] = self.embedding
@@ -126,14 +130,8 @@ class CrossValidation:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the best setting, its error, and the whole grid."""
-        axes = {name: list(values) for name, values in self.axes.items()}
-        return {
-            "method": self.method,
-            "best": self.best,
-            "error": self.error,
-            "axes": axes,
-            "errors": self.errors.tolist(),
-        }
+        found = {"method": self.method, "best": self.best, "error": self.error}
+        return found | {"axes": self.axes, "errors": self.errors.tolist()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CrossValidation:
@@ -142,23 +140,25 @@ class CrossValidation:
         return cls(data["method"], axes, np.array(data["errors"]))
 
 
-def similarity_of(method: Method, point: dict[str, float], descriptors: ArrayLike | None = None) -> Similarity:
-    """The similarity that a point of the grid stands for.
+def similarity_table(method: Method, point: dict[str, float]) -> dict[str, Any]:
+    """The similarity that a point of the grid stands for, as an experiment writes it.
 
-    >>> similarity_of("independent", {})
-    Independent()
+    >>> similarity_table("independent", {})
+    {'type': 'Independent'}
     """
-    if method == "independent":
-        return Independent()
-    if method == "pooled":
-        return Pooled()
-    kernel = RBF.from_precision(point["similarity_precision"])
+    if method in ("independent", "pooled"):
+        return {"type": method.capitalize()}
+    precision = point["similarity_precision"]
     if method == "known":
-        return Known(kernel, descriptors)
-    return Estimated(
-        length_scale=float(np.min(kernel.length_scale)),
-        embedding_kernel=RBF.from_precision(point["embedding_precision"]),
-    )
+        return {"type": "Known", "kernel": {"type": "RBF", "precision": precision}, "descriptors": "environment"}
+    embedding = {"type": "RBF", "precision": point["embedding_precision"]}
+    return {"type": "Estimated", "precision": precision, "embedding_kernel": embedding}
+
+
+def similarity_of(method: Method, point: dict[str, float], descriptors: ArrayLike | None = None) -> Similarity:
+    """The similarity itself."""
+    similarity: Similarity = from_spec(similarity_table(method, point), descriptors=descriptors, where=method)
+    return similarity
 
 
 def deal_rows(contexts: ArrayLike, labels: ArrayLike, n_arms: int, seed: int = 0) -> Plays:
@@ -212,27 +212,22 @@ def cross_validate(
     from joblib import Parallel, delayed
 
     grid = grid or Grid()
-    axes = {name: tuple(values) for name, values in _axes(grid, method).items()}
+    axes = {name: tuple(values) for name, values in grid.axes(method).items()}
     if method == "known" and descriptors is None:
         raise InvalidInputError('method="known" needs descriptors=, one per arm')
     if not 2 <= folds <= len(rows.arms):
         raise InvalidInputError(f"folds must be between 2 and the number of rows ({len(rows.arms)}), got {folds}")
     fold = _folds(rows.arms, folds, seed)
-    tasks = (
-        delayed(_squared_errors)(method, rows, n_arms, fold, precision, grid, descriptors, weighting)
-        for precision in grid.context
-    )
+    similarities = [
+        list(_similarities(method, rows, np.flatnonzero(fold != held), n_arms, grid, descriptors))
+        for held in range(folds)
+    ]
+    tasks = (delayed(_squared_errors)(rows, fold, similarities, n, grid.ridge, weighting) for n in grid.context)
     squared = np.stack(Parallel(n_jobs=n_jobs)(tasks))  # (context, N, similarities * ridges)
     counts = np.bincount(rows.arms, minlength=n_arms)
     played = counts > 0
     errors = (squared[:, played] / counts[played, None]).mean(axis=1)
     return CrossValidation(method, axes, errors.reshape([len(v) for v in axes.values()]))
-
-
-def _axes(grid: Grid, method: Method) -> dict[str, Sequence[float]]:
-    if method not in ("independent", "pooled", "known", "estimated"):
-        raise InvalidInputError(f'method must be "independent", "pooled", "known" or "estimated", got {method!r}')
-    return grid.axes(method)
 
 
 def _folds(arms: Indices, folds: int, seed: int) -> Indices:
@@ -245,30 +240,21 @@ def _folds(arms: Indices, folds: int, seed: int) -> Indices:
 
 
 def _squared_errors(
-    method: Method,
     rows: Plays,
-    n_arms: int,
     fold: Indices,
+    similarities: list[list[Matrix]],
     precision: float,
-    grid: Grid,
-    descriptors: ArrayLike | None,
+    ridges: Sequence[float],
     weighting: str,
 ) -> Matrix:
     """For one precision of k_X: squared errors of held-out rows summed by arm, (N, similarities * ridges)."""
     with threadpool_limits(1):
         K_X = RBF.from_precision(precision)(rows.contexts, rows.contexts)
-        total: Matrix | None = None
-        for held in range(int(fold.max()) + 1):
-            test, train = np.flatnonzero(fold == held), np.flatnonzero(fold != held)
-            problem = _Fold(K_X, rows, train, test, n_arms, weighting)
-            errors = [
-                problem.squared_errors(K_Z, grid.ridge)
-                for K_Z in _similarities(method, rows, train, n_arms, grid, descriptors)
-            ]
-            block = np.concatenate(errors, axis=1)
-            total = block if total is None else total + block
-    assert total is not None
-    return total
+        found = []
+        for held, of_fold in enumerate(similarities):
+            problem = _Fold(K_X, rows, np.flatnonzero(fold != held), np.flatnonzero(fold == held), weighting)
+            found.append(np.concatenate([problem.squared_errors(K_Z, ridges) for K_Z in of_fold], axis=1))
+    return np.asarray(np.sum(found, axis=0))
 
 
 def _similarities(
@@ -281,10 +267,9 @@ def _similarities(
 ) -> Iterator[Matrix]:
     """The similarity matrices of the grid after the rows of one fold, in the grid's order."""
     if method != "estimated":
-        precisions = grid.similarity if method == "known" else (1.0,)
-        for precision in precisions:
-            similarity = similarity_of(method, {"similarity_precision": precision}, descriptors)
-            yield similarity.matrix(History(n_arms))
+        for precision in grid.similarity if method == "known" else (1.0,):
+            point = {"similarity_precision": precision}
+            yield similarity_of(method, point, descriptors).matrix(History(n_arms))
         return
     arms, X = rows.arms[train], rows.contexts[train]
     squared = cdist(X, X, "sqeuclidean")
@@ -299,11 +284,9 @@ def _similarities(
 class _Fold:
     """One fold and one context kernel: what all similarities and ridges share."""
 
-    def __init__(
-        self, K_X: Matrix, rows: Plays, train: Indices, test: Indices, n_arms: int, weighting: str
-    ) -> None:
-        self.arms, self.held_arms, self.n_arms = rows.arms[train], rows.arms[test], n_arms
-        counts = np.bincount(self.arms, minlength=n_arms)
+    def __init__(self, K_X: Matrix, rows: Plays, train: Indices, test: Indices, weighting: str) -> None:
+        self.arms, self.held_arms = rows.arms[train], rows.arms[test]
+        counts = np.bincount(self.arms, minlength=int(rows.arms.max()) + 1)
         self.s = 1.0 / np.sqrt(counts[self.arms]) if weighting == "per_arm" else np.ones(len(train))
         self.S = self.s[:, None] * K_X[np.ix_(train, train)] * self.s
         self.k = K_X[np.ix_(test, train)]
@@ -318,7 +301,7 @@ class _Fold:
         alpha = self.s[:, None] * shifted_solutions(S, self.b, ridges)
         means = (K_Z[self.held_arms][:, self.arms] * self.k) @ alpha
         means[self.cold] = 0.0  # an arm never played has mean 0
-        by_arm = np.zeros((self.n_arms, len(ridges)))
+        by_arm = np.zeros((len(K_Z), len(ridges)))
         np.add.at(by_arm, self.held_arms, (means - self.targets[:, None]) ** 2)
         return by_arm
 

@@ -27,7 +27,15 @@ from kinbandits.environments import SyntheticNews, make_environment
 from kinbandits.environments.labelled import LabelledRows
 from kinbandits.errors import DatasetError, InvalidInputError, MissingPackageError
 from kinbandits.experiments.config import Experiment, experiment_of
-from kinbandits.paper.crossval import CrossValidation, Grid, Method, Plays, cross_validate, deal_rows
+from kinbandits.paper.crossval import (
+    CrossValidation,
+    Grid,
+    Method,
+    Plays,
+    cross_validate,
+    deal_rows,
+    similarity_table,
+)
 from kinbandits.presets import MULTIPLIER, PAPER
 from kinbandits.progress import clock
 
@@ -162,7 +170,7 @@ def _at(name: str, method: str, multiplier: float) -> dict[str, Any]:
     if method == COUNTS:
         table["similarity"] = {"type": "CountOnly", "precision": p.arm}
     elif method == PAIRS:
-        table["similarity"] = {"type": "Estimated", **_published(name), "self_pairs": False}
+        table["similarity"] = similarity_table("estimated", _published(name)) | {"self_pairs": False}
     elif method == IND:
         table["similarity"] = {"type": "Independent"}
     return table | {"exploration": multiplier * math.sqrt(p.ridge)}
@@ -236,42 +244,24 @@ def _settings(
         ridge = best["ridge"]
         return {
             "context_kernel": {"type": "RBF", "precision": best["context_precision"]},
-            "similarity": _similarity(kind, best),
+            "similarity": similarity_table(kind, best),
             "ridge": ridge,
             "exploration": MULTIPLIER * math.sqrt(ridge),
             "weighting": "per_arm",
             "cold_start": "explore",
             "tie_break": "first",
         }
-    # The library's own settings: the defaults of KMTLUCB (median distance, ridge 0.01, exploration 0.1, uniform
-    # weights), with the similarity that the method is about; the scales of k_Z are the published ones.
-    preset = "synthetic" if name == "synthetic" else name
-    table: dict[str, Any] = {"tie_break": "first"}
-    if kind == "estimated":
-        table["similarity"] = {"type": "Estimated", **_published(preset)}
-    else:
-        table["similarity"] = _similarity(kind, {"similarity_precision": float(PAPER["synthetic"].known or 1.0)})
-    return table
+    # The defaults of KMTLUCB with the method's similarity; the scales of k_Z are the published ones.
+    return {"tie_break": "first", "similarity": similarity_table(kind, _published(name, kind))}
+
+
+def _published(name: str, kind: Method = "estimated") -> dict[str, float]:
+    p = PAPER[name]
+    scale = p.known if kind == "known" and p.known is not None else p.arm
+    return {"similarity_precision": scale, "embedding_precision": p.embedding}
 
 
 _KINDS: dict[str, Method] = {KNOWN: "known", EST: "estimated", IND: "independent", POOL: "pooled"}
-
-
-def _published(name: str) -> dict[str, Any]:
-    p = PAPER[name]
-    return {"precision": p.arm, "embedding_kernel": {"type": "RBF", "precision": p.embedding}}
-
-
-def _similarity(kind: Method, best: dict[str, float]) -> dict[str, Any]:
-    if kind == "independent":
-        return {"type": "Independent"}
-    if kind == "pooled":
-        return {"type": "Pooled"}
-    if kind == "known":
-        kernel = {"type": "RBF", "precision": best["similarity_precision"]}
-        return {"type": "Known", "kernel": kernel, "descriptors": "environment"}
-    embedding = {"type": "RBF", "precision": best["embedding_precision"]}
-    return {"type": "Estimated", "precision": best["similarity_precision"], "embedding_kernel": embedding}
 
 
 def choose_settings(

@@ -1,4 +1,4 @@
-"""The report on the paper's experiments: claims, reference, and what the estimated similarity is made of."""
+"""The report on the paper's experiments: claims, and what the estimated similarity is made of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from kinbandits.environments import SyntheticNews
 from kinbandits.paper import figures
 from kinbandits.paper.claims import MARGIN, Claim, check_claims
 from kinbandits.paper.protocol import COUNTS, EST
-from kinbandits.paper.reference import ReferenceRow, check_reference
 from kinbandits.paper.sweep import Control, controls, count_effects, same_as_counts, sweep_points
 from kinbandits.report.html import FORMATS, Section, one_line
 from kinbandits.report.page import Report, show_number, show_p, show_paired, show_signed, write_report
@@ -56,9 +55,6 @@ def _sections(results: Results, directory: Path) -> Iterator[Section]:
     claims = check_claims(results)
     if claims:
         yield _claims(claims)
-    references = check_reference(results)
-    if references:
-        yield _reference(references)
     effects = list(count_effects(results))
     if effects:
         rows = [(e.where, f"{e.correlation:.3f}") for e in effects]
@@ -116,34 +112,6 @@ def _claims(claims: Sequence[Claim]) -> Section:
     return Section(
         "claims", "The paper's claims, one by one", text, columns, rows, (3, 5, 6, 7, 8), (9,),
         [c.__dict__ for c in claims],
-    )  # fmt: skip
-
-
-def _reference(references: Sequence[ReferenceRow]) -> Section:
-    rows = [
-        (
-            r.environment, r.method, show_number(r.mean), show_number(r.reference), f"{r.off:+.2f} %",
-            "not listed" if r.equal is None else f"{r.equal} of {r.runs}",
-            "–" if r.largest is None else f"{r.largest:.0f}",
-        )
-        for r in references
-    ]  # fmt: skip
-    columns = (
-        "Data",
-        "Method",
-        "Mean regret",
-        "Reference",
-        "Off by",
-        "Runs equal",
-        "Largest difference of a run",
-    )
-    text = (
-        "Reference: a dense float64 solve every round, on the same ten streams. Near-ties of scores may move a run "
-        "by a few."
-    )
-    return Section(
-        "reference", "Beside the reference runs", text, columns, rows, (2, 3, 4, 5, 6),
-        records=[r.__dict__ for r in references],
     )  # fmt: skip
 
 
