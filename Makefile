@@ -66,8 +66,10 @@ bench: $(STAMP)  ## speed against named baselines, as ratios
 
 paper: $(STAMP)  ## the whole paper on the reference streams; tables and figures go to docs/paper (stop and go on as you like)
 	$(BIN)/kinbandits paper --streams docs/paper/streams.npz --out runs/paper-reference
-	$(BIN)/kinbandits report runs/paper-reference --out docs/paper/report
-	cp runs/paper-reference/results.csv docs/paper/results.csv
+	cp runs/paper-reference/results.csv docs/paper
+	for part in report theory; do \
+	  cp runs/paper-reference/$$part/*.html runs/paper-reference/$$part/*.csv docs/paper/$$part && \
+	  cp runs/paper-reference/$$part/figures/* docs/paper/$$part/figures; done
 	$(BIN)/python tools/paper_tables.py
 	$(BIN)/python benchmarks/paper_time.py runs/paper-reference | tee docs/paper/time.txt
 

@@ -189,7 +189,7 @@ def paper(
     parts = {"experiment": experiment}
     if sweep and settings == "paper":
         parts[SWEEP] = p.sweep_experiment(names, seeds=runs, streams=streams, horizon=horizon)
-    say(p.time_estimate(parts.values(), names, cores, settings, horizon))
+    say(p.time_estimate(parts.values(), names, cores, settings))
     options = {"resume": True, "jobs": jobs, "backend_name": backend, "scheduler": scheduler}
     for name, part in parts.items():
         _run(part, directory, name=name, **options)

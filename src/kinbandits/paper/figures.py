@@ -85,8 +85,8 @@ def sweep_figure(points: Sequence[SweepPoint]) -> Any:
                 colour, dash, mark = _LOOKS[method]
                 look = {"color": colour, "linestyle": dash, "marker": mark, "markersize": 4, "linewidth": 1.3}
                 handles[method] = ax.errorbar(x, [p.mean for p in line], yerr=yerr, capsize=2, **look)
-            seeds = {len(p.finals) for p in here}
-            ax.set(title=f"{where} ({'–'.join(str(s) for s in sorted(seeds))} runs)", xscale="log", yscale="log")
+            title = f"{where} (T = {here[0].rounds:,}, {len(here[0].finals)} runs)"
+            ax.set(title=title, xscale="log", yscale="log")
             ticks = sorted({p.multiplier for p in here})
             ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
             ax.set_xticks([], minor=True)

@@ -70,20 +70,22 @@ SYNTHETIC_SEEDS = 50
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is played on a data set at other exploration: multipliers of each method, at most so many seeds."""
+    """What is played on a data set at other exploration: multipliers of each method, seeds and rounds at most."""
 
     plays: dict[str, tuple[float, ...]]
-    seeds: int
+    seeds: int = 10
+    rounds: int | None = None
 
 
-_ALL = (0.1, 0.3, 0.6, 1.0)
-_LARGE = Sweep({EST: (0.1, 1.0), COUNTS: (0.1,), IND: (0.1, 1.0)}, 3)
-SWEEPS: dict[str, Sweep] = dict.fromkeys(("letter", "pendigits", "usps", "mnist"), _LARGE) | {
-    "digits": Sweep(dict.fromkeys((EST, COUNTS, PAIRS, IND), _ALL), 10),
-    "segment": Sweep(dict.fromkeys((EST, COUNTS, PAIRS, IND), _ALL), 10),
-    "synthetic": Sweep(dict.fromkeys((KNOWN, EST, COUNTS, IND), (0.1, 1.0)), SYNTHETIC_SEEDS),
+_TWO = dict.fromkeys((EST, COUNTS, IND), (0.1, 1.0))
+_SMALL = Sweep(dict.fromkeys((EST, COUNTS, IND), (0.1, 0.3, 1.0)) | {PAIRS: (0.1,)})
+SWEEPS: dict[str, Sweep] = dict.fromkeys(DATA, Sweep(_TWO | {PAIRS: (0.1,)}, rounds=1000)) | {
+    "digits": _SMALL,
+    "segment": _SMALL,
+    "mnist": Sweep(_TWO, rounds=1000),
+    "synthetic": Sweep({KNOWN: (0.1, 1.0)} | _TWO),
 }
-"""Large sets are swept with fewer runs, multipliers and methods, since a run takes up to half a minute."""
+"""Large sets are swept over fewer rounds, MNIST without `PAIRS`: a single such run of 4,000 can take minutes."""
 
 
 def paper_experiment(
@@ -140,13 +142,14 @@ def sweep_experiment(
     `CountOnly`, `PAIRS` leaves out the pairs of a row with itself, "Kernel-UCB-Ind" has independent arms.
 
     >>> len(sweep_experiment(["digits"], seeds=1).cells())
-    16
+    10
     """
     environments, methods = [], []
     for name in check_names(data):
         sweep = SWEEPS[name]
         runs = sweep.seeds if seeds is None else min(seeds, sweep.seeds)
-        environments.append(_environment(name, streams, horizon) | {"seeds": runs})
+        rounds = min(horizon or HORIZONS[name], sweep.rounds) if sweep.rounds else horizon
+        environments.append(_environment(name, streams, rounds) | {"seeds": runs})
         methods += [
             {"name": sweep_name(m, x), "environments": [_TITLES[name]], **_at(name, m, x)}
             for m, multipliers in sweep.plays.items()
@@ -337,13 +340,13 @@ CV_SECONDS: dict[str, float] = dict.fromkeys(DATA, 60.0) | {"letter": 700.0, "sy
 _PROBE_SECONDS = 0.018
 
 
-def time_estimate(
-    experiments: Iterable[Experiment], names: Sequence[str], cores: int, settings: str, horizon: int | None
-) -> str:
+def time_estimate(experiments: Iterable[Experiment], names: Sequence[str], cores: int, settings: str) -> str:
     """How long it will take, in a sentence."""
-    cells = {cell.id: cell for experiment in experiments for cell in experiment.cells()}
-    share = {n: 1.0 if horizon is None else min(1.0, horizon / HORIZONS[n]) ** 2 for n in names}
-    seconds = sum(SECONDS[name] * share[name] for cell in cells.values() if (name := NAMES[cell.environment.name]))
+    seconds, cells = 0.0, {cell.id: cell for experiment in experiments for cell in experiment.cells()}
+    for cell in cells.values():
+        name = NAMES[cell.environment.name]
+        share = min(1.0, cell.environment.options.get("horizon", HORIZONS[name]) / HORIZONS[name])
+        seconds += SECONDS[name] * share**2
     if settings == "cv":
         seconds += sum(CV_SECONDS[n] for n in names)
     seconds = seconds * _probe() / _PROBE_SECONDS / max(1, cores) + 5.0

@@ -58,6 +58,7 @@ class SweepPoint:
     where: str
     method: str
     multiplier: float
+    rounds: int
     finals: tuple[float, ...]
 
     @property
@@ -72,14 +73,13 @@ class SweepPoint:
 
 def sweep_points(sweep: Results) -> list[SweepPoint]:
     """All of them, on the runs that all methods and multipliers of a data set have."""
-    found = []
-    for group in sweep.groups:
-        for method, multipliers in SWEEPS[NAMES[group.name]].plays.items():
-            for multiplier in multipliers:
-                name = sweep_name(method, multiplier)
-                if name in group.methods:
-                    found.append(SweepPoint(group.name, method, multiplier, tuple(group.finals(name).tolist())))
-    return found
+    return [
+        SweepPoint(group.name, method, multiplier, group.rounds, tuple(group.finals(name).tolist()))
+        for group in sweep.groups
+        for method, multipliers in SWEEPS[NAMES[group.name]].plays.items()
+        for multiplier in multipliers
+        if (name := sweep_name(method, multiplier)) in group.methods
+    ]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import cpu_count
 
 from kinbandits._version import __version__
 from kinbandits.progress import clock
 from kinbandits.report import figures
 from kinbandits.report.choices import choices_figure, recorded_choices
-from kinbandits.report.html import FORMATS, Section, write_page
+from kinbandits.report.html import FORMATS, Section, one_line, write_page
 from kinbandits.report.results import Results
 from kinbandits.report.statistics import Paired, Summary, compare_all, summarise
 
@@ -67,17 +67,14 @@ def write_report(
     comparisons = compare_all(results)
     more = [] if extra is None else list(extra(results))
     sections = [_table(summaries), *more, *_pictures(results), *_tests(comparisons), *_about(results)]
-    runs = sum(len(g.runs) for g in results.groups)
-    page = write_page(
-        place,
-        results.name,
-        f"{_count(len(results.groups), 'environment')}, {_count(runs, 'run')}. Every method meets the same "
-        "streams, so runs with the same seed are pairs.",
-        sections,
-        command=command,
-        warning=_missing(results.missing),
-        formats=formats,
-    )
+    runs = _count(sum(len(g.runs) for g in results.groups), "run")
+    lead = f"{_count(len(results.groups), 'environment')}, {runs}. Every method meets the same streams, so runs "
+    lead += "with the same seed are pairs."
+    n, warning = results.missing, ""
+    if n:
+        warning = f"{_count(n, 'run')} {'is' if n == 1 else 'are'} not finished; this report covers the others, on "
+        warning += "the seeds that all methods have."
+    page = write_page(place, results.name, lead, sections, command=command, warning=warning, formats=formats)
     return Report(page, summaries, comparisons, more)
 
 
@@ -114,14 +111,6 @@ def show_paired(c: Paired) -> tuple[str, str, str]:
 
 def _count(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
-
-
-def _missing(n: int) -> str:
-    if not n:
-        return ""
-    verb = "is" if n == 1 else "are"
-    rest = "this report covers the others, on the seeds that all methods have"
-    return f"{_count(n, 'run')} {verb} not finished; {rest}."
 
 
 def _table(summaries: Sequence[Summary]) -> Section:
@@ -173,48 +162,34 @@ def _pictures(results: Results) -> Iterator[Section]:
     seeds = {len(g.seeds) for g in results.groups}
     runs = _count(min(seeds), "run") if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)} runs"
     band = "" if max(seeds) == 1 else " Shaded: 95 % interval of the mean (Student)."
-    yield Section(
-        "regret",
-        "Regret",
-        f"Mean over {runs}, every method on the same streams.{band}",
-        figure=figures.regret_figure(results),
-    )
-    yield Section(
-        "regret-intervals",
-        "Regret with confidence intervals",
-        "Thin: single runs. Marks: mean over runs with its 95 % confidence interval at ten rounds (marks of "
-        "different methods stand a little apart).",
-        figure=figures.appendix_figure(results),
-    )
+    text = f"Mean over {runs}, every method on the same streams.{band}"
+    yield Section("regret", "Regret", text, figure=figures.regret_figure(results))
+    text = """
+        Thin: single runs. Marks: mean over runs with its 95 % confidence interval at ten rounds (marks of different
+        methods stand a little apart)."""
+    title = "Regret with confidence intervals"
+    yield Section("regret-intervals", title, one_line(text), figure=figures.appendix_figure(results))
     if any(len(g.methods) > 1 for g in results.groups):
-        yield Section(
-            "differences",
-            "Seed by seed",
-            "Final regret of the first method minus that of the other, run by run (dots), as a share of the "
-            "other's mean; diamonds: mean and its 95 % interval.",
-            figure=figures.difference_figure(results),
-        )
+        text = """
+            Final regret of the first method minus that of the other, run by run (dots), as a share of the other's
+            mean; diamonds: mean and its 95 % interval."""
+        yield Section("differences", "Seed by seed", one_line(text), figure=figures.difference_figure(results))
     similarity = figures.similarity_figure(results)
     if similarity is not None:
-        yield Section(
-            "similarity",
-            "Similarity of arms at the end",
-            "k_Z after the last round, mean over runs. Arms are re-ordered to show blocks: average-linkage "
-            "hierarchical clustering of 1 − k_Z, leaves in the optimal order. The diagonal, which is 1, is left "
-            "blank; every panel has its own colour scale.",
-            figure=similarity,
-        )
+        text = """
+            k_Z after the last round, mean over runs. Arms are re-ordered to show blocks: average-linkage
+            hierarchical clustering of 1 − k_Z, leaves in the optimal order. The diagonal, which is 1, is left
+            blank; every panel has its own colour scale."""
+        yield Section("similarity", "Similarity of arms at the end", one_line(text), figure=similarity)
     chosen = recorded_choices(results)
     if chosen:
-        yield Section(
-            "choices",
-            "What the adaptive similarity chose, and why",
-            "First seed. Above: the share mu of the estimate in k_Z (0: independent arms), chosen anew as rows "
-            "come. Middle: how much better than independent arms each candidate fits; it must reach the margin. "
-            "Below: how much more its leave-one-out decisions earn; it must not be less than 0 (judged only where "
-            "the fit reaches the margin).",
-            figure=choices_figure(chosen),
-        )
+        text = """
+            First seed. Above: the share mu of the estimate in k_Z (0: independent arms), chosen anew as rows come.
+            Middle: how much better than independent arms each candidate fits; it must reach the margin. Below: how
+            much more its leave-one-out decisions earn; it must not be less than 0 (judged only where the fit
+            reaches the margin)."""
+        title = "What the adaptive similarity chose, and why"
+        yield Section("choices", title, one_line(text), figure=choices_figure(chosen))
 
 
 def _about(results: Results) -> Iterator[Section]:
@@ -244,9 +219,8 @@ def _machine(results: Results) -> dict[str, str]:
     made = sorted({f"{t['kinbandits']} with NumPy {t['numpy']}" for t in results.times if "numpy" in t})
     starts = [float(t["started"]) for t in results.times if "started" in t]
     ends = [float(t["started"]) + float(t["seconds"]) for t in results.times if "started" in t]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
-        "machine": f"{platform.machine()}, {_processor()}, {cores} cores, {platform.system()} {platform.release()}",
+        "machine": f"{platform.machine()}, {_processor()}, {cpu_count()} cores, {platform.system()}",
         "versions": ", ".join(f"{k} {v}" for k, v in versions.items()),
         "runs made by": ", ".join(f"kinbandits {m}" for m in made) or "unknown",
         "time of all runs, added up": clock(results.seconds),

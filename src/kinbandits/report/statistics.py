@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -95,23 +95,12 @@ def summarise(group: RunGroup) -> list[Summary]:
     table = group.better * np.array(list(finals.values()))
     best = np.isclose(table, table.max(axis=0), rtol=1e-12, atol=0.0)
     rows = []
-    for i, (method, values) in enumerate(finals.items()):
-        half = float(half_width(values))
-        rows.append(
-            Summary(
-                environment=group.name,
-                method=method,
-                rounds=group.rounds,
-                metric=group.metric,
-                mean=float(values.mean()),
-                sd=float(values.std(ddof=1)) if len(values) > 1 else math.nan,
-                low=float(values.mean()) - half,
-                high=float(values.mean()) + half,
-                best=int(best[i].sum()),
-                finals=tuple(values.tolist()),
-                seconds=float(np.mean([r.seconds for r in group.of(method)])),
-            )
-        )
+    for (method, values), wins in zip(finals.items(), best.sum(axis=1).tolist(), strict=True):
+        mean, half = float(values.mean()), float(half_width(values))
+        sd = float(values.std(ddof=1)) if len(values) > 1 else math.nan
+        seconds = float(np.mean([r.seconds for r in group.of(method)]))
+        each = (mean, sd, mean - half, mean + half, wins, tuple(values.tolist()), seconds)
+        rows.append(Summary(group.name, method, group.rounds, group.metric, *each))
     return rows
 
 
@@ -119,28 +108,17 @@ def compare(group: RunGroup, first: str, second: str) -> Paired:
     """Two methods, seed by seed."""
     differences = group.finals(first) - group.finals(second)
     gains = group.better * differences
-    half = float(half_width(differences))
-    mean = float(differences.mean())
-    return Paired(
-        environment=group.name,
-        first=first,
-        second=second,
-        difference=mean,
-        low=mean - half,
-        high=mean + half,
-        wins=int((gains > 0).sum()),
-        ties=int((gains == 0).sum()),
-        losses=int((gains < 0).sum()),
-        t_test=_t_test(differences),
-        wilcoxon=_wilcoxon(differences),
-    )
+    half, mean = float(half_width(differences)), float(differences.mean())
+    wins, ties, losses = (int(found.sum()) for found in (gains > 0, gains == 0, gains < 0))
+    tests = _t_test(differences), _wilcoxon(differences)
+    return Paired(group.name, first, second, mean, mean - half, mean + half, wins, ties, losses, *tests)
 
 
 def compare_all(results: Results) -> list[Paired]:
     """On every environment, its first method against each other one, with adjusted p values."""
     found = [compare(group, group.methods[0], other) for group in results.groups for other in group.methods[1:]]
     adjusted = holm([c.t_test for c in found])
-    return [Paired(**{**c.__dict__, "adjusted": p}) for c, p in zip(found, adjusted, strict=True)]
+    return [replace(c, adjusted=p) for c, p in zip(found, adjusted, strict=True)]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

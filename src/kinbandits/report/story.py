@@ -18,7 +18,7 @@ from kinbandits.environments import Shop
 from kinbandits.policies import Explanation
 from kinbandits.progress import Told
 from kinbandits.report.comparing import Comparison
-from kinbandits.report.html import Section, write_page
+from kinbandits.report.html import Section, one_line, write_page
 
 __all__ = ["POLICIES", "Story", "tell"]
 
@@ -90,36 +90,18 @@ class Story:
     def write(self, out: Path, command: str) -> Path:
         """The page ``index.html``, with figures and tables beside it."""
         seeds = len(self.comparison.group.seeds)
+        regret = f"""
+            Regret: clicks expected of the best item on sale minus those of the item shown. Mean of {seeds} shops;
+            shaded: its 95 % interval."""
+        sums = "The estimate is a weighted sum of the clicks seen so far; a bar is the part of one item's clicks."
+        cost = f"{self.cost} Nothing is approximated. Past 5,000 rows a policy goes over to an engine of constant "
+        paper = f"The experiments of the paper, its claims one by one, with tests: {NEXT}"
+        table = self.columns, self.table, (1, 2, 3, 4)
         sections = [
-            Section(
-                "regret",
-                "Clicks that were missed",
-                f"Regret: clicks expected of the best item on sale minus those of the item shown. Mean of {seeds} "
-                "shops; shaded: its 95 % interval.",
-                self.columns,
-                self.table,
-                (1, 2, 3, 4),
-                figure=self.comparison.plot(),
-            ),
-            Section(
-                "lent",
-                "Who lent what",
-                f"{self.lent.sentence}\nThe estimate is a weighted sum of the clicks seen so far; a bar is the "
-                "part of one item's clicks.",
-                figure=self.lent.plot(),
-            ),
-            Section(
-                "cost",
-                "What it costs",
-                f"{self.cost} Nothing is approximated. Past 5,000 rows a policy goes over to an engine of constant "
-                "cost by itself.",
-            ),
-            Section(
-                "next",
-                "Next",
-                f"The experiments of the paper, its claims one by one, with tests: {NEXT}\nA service with a "
-                "dashboard: kinbandits serve --demo",
-            ),
+            Section("regret", "Clicks that were missed", one_line(regret), *table, figure=self.comparison.plot()),
+            Section("lent", "Who lent what", f"{self.lent.sentence}\n{sums}", figure=self.lent.plot()),
+            Section("cost", "What it costs", f"{cost}cost by itself."),
+            Section("next", "Next", f"{paper}\nA service with a dashboard: kinbandits serve --demo"),
         ]
         return write_page(out, "What sharing is worth", self.answer, sections, command=command)
 
