@@ -71,7 +71,7 @@ def test_the_estimate_and_counts_beside_each_other(directory):
 def test_the_sweep_in_numbers(directory):
     sweep = Results.load(directory, SWEEP)
     points = {(p.where, p.method, p.multiplier): p for p in sweep_points(sweep)}
-    assert len(points) == 4 * 2 + 4 * 4
+    assert len(points) == 4 * 2 + 3 * 3 + 1
     main = Results.load(directory).group("Digits")
     assert points["Digits", "KMTL-UCB-Est", 0.1].finals == tuple(main.finals("KMTL-UCB-Est"))
     assert points["Digits", "Kernel-UCB-Ind", 0.1].finals == tuple(main.finals("Kernel-UCB-Ind"))

@@ -77,7 +77,7 @@ class Sweep:
     rounds: int | None = None
 
 
-_TWO = dict.fromkeys((EST, COUNTS, IND), (0.1, 1.0))
+_TWO: dict[str, tuple[float, ...]] = dict.fromkeys((EST, COUNTS, IND), (0.1, 1.0))
 _SMALL = Sweep(dict.fromkeys((EST, COUNTS, IND), (0.1, 0.3, 1.0)) | {PAIRS: (0.1,)})
 SWEEPS: dict[str, Sweep] = dict.fromkeys(DATA, Sweep(_TWO | {PAIRS: (0.1,)}, rounds=1000)) | {
     "digits": _SMALL,
