@@ -1,6 +1,16 @@
 """Sphinx configuration: MyST pages and furo. Pages are read without the network, but for mathematics (MathJax)."""
 
+import json
+import sys
+from pathlib import Path
+
+from myst_parser.sphinx_ import MystParser
+
 from kinbandits import __version__
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
+
+from notebooks import as_markdown
 
 project = "kinbandits"
 author = "The kinbandits authors"
@@ -8,7 +18,7 @@ copyright = "the kinbandits authors"
 release = version = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "sphinx_copybutton"]
-source_suffix = {".md": "markdown"}
+source_suffix = {".md": "markdown", ".ipynb": "notebook"}
 exclude_patterns = ["_build", "paper/**"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -35,5 +45,15 @@ def _plain_bars(app, what, name, obj, options, lines):  # type: ignore[no-untype
             lines[i] = "``".join(p if n % 2 else p.replace("|", r"\|") for n, p in enumerate(parts))
 
 
+class NotebookParser(MystParser):
+    """A notebook as a page: its text, its code, and what the code gave when it was last run."""
+
+    supported = ("notebook",)
+
+    def parse(self, inputstring, document):  # type: ignore[no-untyped-def]
+        super().parse(as_markdown(json.loads(inputstring)), document)
+
+
 def setup(app):  # type: ignore[no-untyped-def]
     app.connect("autodoc-process-docstring", _plain_bars)
+    app.add_source_parser(NotebookParser)

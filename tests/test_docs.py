@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,11 @@ import pytest
 
 from pages import FENCE, NOT_RUN, ROOT, Page, blocks, commands
 
+sys.path.append(str(ROOT / "tools"))
+
+import notebooks
+
+NOTEBOOKS = sorted((ROOT / "docs").glob("*.ipynb"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 SHELL = ("console", "bash", "sh", "")
 
@@ -90,6 +96,26 @@ def test_every_block_of_a_page_runs(path: Path, tmp_path: Path, monkeypatch: pyt
     assert len(page.ran) == len(blocks(path))
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_every_cell_of_a_notebook_runs_and_gives_what_stands_there(path: Path) -> None:
+    kept = notebooks.load(path)
+    cells = [c for c in kept["cells"] if c["cell_type"] == "code"]
+    assert [c["execution_count"] for c in cells] == list(range(1, len(cells) + 1))
+    assert notebooks.texts(notebooks.run(kept)) == notebooks.texts(kept), "run: python tools/notebooks.py"
+
+
+def test_a_notebook_as_a_page() -> None:
+    shown = notebooks.run({"cells": [
+        {"cell_type": "markdown", "source": ["# Title\n", "text"]},
+        {"cell_type": "code", "source": ["x = 2\n", "print(x)\n", "x + 1"]},
+    ]})  # fmt: skip
+    assert notebooks.texts(shown) == ["2", "3"]
+    page = notebooks.as_markdown(shown)
+    assert (
+        page == "# Title\ntext\n\n```python\nx = 2\nprint(x)\nx + 1\n```\n\n```text\n2\n\n```\n\n```text\n3\n```\n"
+    )
+
+
 def test_what_is_not_run_is_counted() -> None:
     """New ones are run, or added here on purpose; a reason that nobody needs is removed."""
     found = Counter()
@@ -109,9 +135,10 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS, ROOT / "CHANGELOG.md"], ids=lambda p: p.stem)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text())):
+    text = notebooks.as_markdown(notebooks.load(page)) if page in NOTEBOOKS else page.read_text()
+    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", text)):
         if re.match(r"[a-z]+:", target):
             assert re.match(r"https://[\w.-]+\.\w+(/|$)", target), f"{page.name} links to {target}"
             continue
@@ -123,5 +150,5 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_every_page_is_in_the_table_of_contents() -> None:
     index = (ROOT / "docs" / "index.md").read_text()
-    for page in (ROOT / "docs").glob("*.md"):
+    for page in [*(ROOT / "docs").glob("*.md"), *NOTEBOOKS]:
         assert page.stem == "index" or re.search(rf"^{page.stem}$", index, flags=re.MULTILINE), page.name

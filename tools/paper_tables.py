@@ -13,7 +13,7 @@ from pathlib import Path
 DOCS = Path(__file__).parents[1] / "docs"
 REPORT = DOCS / "paper" / "report"
 TEN = DOCS / "paper" / "ten-streams"  # an earlier sweep of Digits and Segment, on all ten streams
-PAGES = [DOCS / f"{name}.md" for name in ("reproducing", "similarity", "idea", "choosing-settings")]
+PAGES = [DOCS / f"{name}.md" for name in ("reproducing", "idea", "similarity")]
 EST, IND = "KMTL-UCB-Est", "Kernel-UCB-Ind"
 REFERENCE = {  # regret on the ten streams, of a dense float64 solve every round; near-ties of scores may move a run
     ("Digits", EST): "315 359 361 323 303 283 321 297 340 350",

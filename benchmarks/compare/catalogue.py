@@ -164,7 +164,9 @@ PEERS: dict[str, PeerEntry] = {
 
 def installed(names: Sequence[str] | None = None) -> list[str]:
     """The peers whose package is here."""
-    return [n for n in (names or PEERS) if importlib.util.find_spec(PEERS[n].package) is not None]
+    return [
+        n for n in (PEERS if names is None else names) if importlib.util.find_spec(PEERS[n].package) is not None
+    ]
 
 
 def version(package: str) -> str:

@@ -36,6 +36,7 @@ def compare(
     recorded: Annotated[
         Path | None, typer.Option(help="Means of earlier runs (recorded.json), for methods not run again.")
     ] = None,
+    todo: Annotated[bool, typer.Option("--todo", help="Run nothing; list what is not there yet.")] = False,
     page_only: Annotated[bool, typer.Option("--page-only", help="Run nothing; write what is finished.")] = False,
     costs: Annotated[bool, typer.Option("--costs/--no-costs", help="Measure CPU and memory.")] = True,
     jobs: Annotated[int, typer.Option(help="Runs at a time; -1 is all processors.")] = -1,
@@ -50,12 +51,13 @@ def compare(
     Examples:
       python benchmarks/compare --quick
       python benchmarks/compare --data digits,segment --seeds 5
+      python benchmarks/compare --ours 'kinbandits default' --peers '' --todo
       python benchmarks/compare --streams docs/paper/streams.npz --page docs/comparison.md
     """
     from compare.catalogue import PEERS
     from compare.page import COLUMNS, rows, verdicts, write_figure, write_page
     from compare.plan import CLICKS, DATA, OURS, Plan, check_sequence
-    from compare.run import edges_of, read, run
+    from compare.run import edges_of, missing, read, run
 
     plan = Plan(
         data=check_sequence(data, ("digits", "hidden-0.5") if quick else (*DATA, *CLICKS)),
@@ -69,6 +71,11 @@ def compare(
         streams=streams,
     )
     directory = out or Path("runs") / ("compare-quick" if quick else "compare")
+    if todo:
+        print_table(
+            "To run", ("problem", "method", "seeds"), [[p, m, str(n)] for p, m, n in missing(plan, directory)]
+        )
+        return
     if not page_only:
         run(plan, directory, jobs=jobs, costs=costs)
     problems = read(plan, directory, recorded)

@@ -10,12 +10,12 @@ from typing import Any
 
 from compare.catalogue import PEERS, version
 from compare.edges import Edges
-from compare.plan import DEFAULT, TUNED, Plan
+from compare.plan import DEFAULT, INVERSE, TUNED, Plan
 from compare.run import MethodRow, Standings
 from kinbandits._version import __version__
 from kinbandits.errors import MissingPackageError
 
-__all__ = ["COLUMNS", "rows", "summary", "verdicts", "write_figure", "write_page"]
+__all__ = ["COLUMNS", "propensities", "rows", "summary", "verdicts", "write_figure", "write_page"]
 
 COLUMNS = ("method", "settings", "regret", "seeds", "default better", "tuned better", "CPU ms", "MB")
 FAMILIES = {  # as the summary names them, with a colour
@@ -122,6 +122,32 @@ def summary(problems: Sequence[Standings]) -> list[str]:
     return [*told, "", "Final regret, mean over seeds:", "", *_table(columns, rows_), ""]
 
 
+def propensities(problems: Sequence[Standings]) -> list[str]:
+    """What propensities above 0 cost: `InverseGap` beside the default, and where that is more than 15 %."""
+    both = [(p, p.row(DEFAULT), p.row(INVERSE)) for p in problems]
+    found = [(p.title, ours, rule) for p, ours, rule in both if ours is not None and rule is not None]
+    if not found:
+        return []
+    over = [title for title, ours, rule in found if rule.mean > 1.15 * ours.mean]
+    told = f"more than 15 % above it on {', '.join(over)}" if over else f"within 15 % of it on all {len(found)}"
+    lines = []
+    for title, ours, rule in found:
+        won, of = rule.wins_against(ours)
+        lines.append(
+            [title, f"{ours.mean:.0f}", f"{rule.mean:.0f}", f"{rule.mean / ours.mean:.2f}", f"{won} of {of}"]
+        )
+    return [
+        "## With propensities",
+        "",
+        "`kb.InverseGap()` plays every candidate with a known probability above 0. Its regret beside the default's",
+        f"is {told}.",
+        "What its logs are worth: [evaluation](evaluation.md#which-rule-to-log-with).",
+        "",
+        *_table(("problem", "default", "InverseGap", "ratio", "InverseGap lower in"), lines),
+        "",
+    ]
+
+
 def write_page(
     path: Path,
     plan: Plan,
@@ -134,7 +160,7 @@ def write_page(
     out = ["# Compared with other libraries", "", *_HIDDEN, "", *summary(problems)]
     if problems:
         out += [f"![Final regret against CPU a decision, one panel a problem]({figure})", ""]
-    out += _head(plan, command)
+    out += [*propensities(problems), *_head(plan, command)]
     for problem in problems:
         out += [f"## {problem.title}", "", f"{problem.rounds:,} rounds, {problem.arms} arms.", ""]
         out += [f"- {v}" for v in verdicts(problem)]

@@ -27,7 +27,7 @@ from kinbandits.policies import KMTLUCB
 from kinbandits.policies.defaults import defaults_as_data
 from kinbandits.tuning import tune
 
-__all__ = ["DATA", "DEFAULT", "OURS", "TUNED", "Plan", "setting_name"]
+__all__ = ["DATA", "DEFAULT", "INVERSE", "OURS", "TUNED", "Plan", "setting_name"]
 
 DATA = ("digits", "segment", "hidden-0", "hidden-0.5", "hidden-0.9", "pendigits", "letter", "usps", "mnist")
 """The six sets, and the hidden-descriptor problem at three similarities."""
@@ -35,9 +35,10 @@ CLICKS = tuple(f"clicks-{arms}-{rate}" for arms in (12, 50) for rate in (3, 13, 
 """Arms and click rate in percent."""
 _TITLES = {"usps": "USPS", "mnist": "MNIST"}
 
-DEFAULT, TUNED = "kinbandits default", "kinbandits tuned"
-OURS = (DEFAULT, TUNED, "EpsilonGreedy", "UCB1", "Uniform")
-"""Rows of ours: out of the box, tuned on the rows never played, and baselines; any policy may be named."""
+DEFAULT, TUNED, INVERSE = "kinbandits default", "kinbandits tuned", "kinbandits InverseGap"
+OURS = (DEFAULT, INVERSE, TUNED, "EpsilonGreedy", "UCB1", "Uniform")
+"""Rows of ours: out of the box, with propensities, tuned on the rows never played, and baselines; any policy may be
+named."""
 
 
 def title(name: str) -> str:
@@ -155,6 +156,8 @@ class Plan:
         for ours in self.ours:
             if ours == DEFAULT:
                 methods.append({"name": ours, **_defaults()})
+            elif ours == INVERSE:
+                methods.append({"name": ours, **_defaults(), "exploration": {"type": "InverseGap"}})
             elif ours == TUNED:
                 methods.append({"name": ours, **(tuned or {})})
             else:

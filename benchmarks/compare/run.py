@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,13 +17,13 @@ import numpy as np
 from compare.catalogue import PEERS
 from compare.costs import cost_of
 from compare.edges import Edges, try_edges
-from compare.plan import DEFAULT, TUNED, Plan, setting_name, setting_text, title
+from compare.plan import DEFAULT, INVERSE, TUNED, Plan, setting_name, setting_text, title
 from kinbandits._types import Vector
 from kinbandits.experiments import CellStore, Experiment, run_experiment
 from kinbandits.experiments.config import policy_named
 from kinbandits.experiments.storage import load_cell
 
-__all__ = ["MethodRow", "Standings", "edges_of", "read", "run"]
+__all__ = ["MethodRow", "Standings", "edges_of", "missing", "read", "run"]
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,19 @@ def run(
                     cost_of(cell, directory / "costs")
 
 
+def missing(plan: Plan, directory: Path) -> Iterator[tuple[str, str, int]]:
+    """What `run` would compute: problem, method, and how many seeds of it are not there yet."""
+    done = CellStore(directory).done()
+    for name in plan.data:
+        best = _best(plan, name, _grid_regrets(plan, name, directory))
+        tuned = directory / "tuned" / f"{name}.json"
+        known = json.loads(tuned.read_text(encoding="utf-8")) if tuned.exists() else None
+        parts = [plan.grid(name), plan.final(name, best, known)]
+        cells = {c.id: c for part in parts if part is not None for c in part.cells()}
+        count = Counter(c.method.name for c in cells.values() if c.id not in done)
+        yield from ((title(name), method, n) for method, n in count.items())
+
+
 def _tuned(plan: Plan, name: str, directory: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
     return plan.tuned(name, directory / "tuned", say) if TUNED in plan.ours else None
 
@@ -218,8 +232,8 @@ def _problem(plan: Plan, name: str, directory: Path, recorded: Sequence[Mapping[
 
 
 def _ours_text(name: str, tuned: dict[str, Any] | None) -> str:
-    if name == DEFAULT:
-        return "out of the box"
+    if name in (DEFAULT, INVERSE):
+        return "out of the box" if name == DEFAULT else "`exploration=kb.InverseGap()`"
     if name == TUNED and tuned:
         scale = tuned["context_kernel"]["length_scale"]
         return f"length scale {scale:.3g}, ridge {tuned['ridge']:g}, exploration {tuned['exploration']:.2g}"

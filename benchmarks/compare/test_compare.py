@@ -15,9 +15,9 @@ from compare import catalogue, peers
 from compare.command import main
 from compare.costs import cost_of
 from compare.edges import try_edges
-from compare.page import rows, summary, verdicts, write_figure, write_page
-from compare.plan import DEFAULT, Plan
-from compare.run import MethodRow, Standings, read, run
+from compare.page import propensities, rows, summary, verdicts, write_figure, write_page
+from compare.plan import DEFAULT, INVERSE, Plan
+from compare.run import MethodRow, Standings, missing, read, run
 from kinbandits.experiments import experiment_of
 from kinbandits.experiments.config import policy_named
 
@@ -155,6 +155,9 @@ def test_the_grid_then_the_best_on_all_seeds_and_more_later(tmp_path) -> None:
     assert problem.tried == (3, 3)
     (more,) = read(Plan(data=("hidden-0.5",), seeds=2, **{**small, "grid_size": 4}), tmp_path)
     assert more.tried == (3, 4)
+    one_more = Plan(data=("hidden-0.5",), seeds=2, **{**small, "grid_size": 4})
+    assert [n for _, _, n in missing(one_more, tmp_path)] == [1], "one setting of the grid, on one seed"
+    assert not list(missing(plan, tmp_path))
     write_page(tmp_path / "page.md", plan, [more], [], "command", "figure.png")
     assert "Of the grids of peers 3 of 4 settings were tried here." in (tmp_path / "page.md").read_text()
     # The setting shown is the one with the least regret on the first seed.
@@ -226,6 +229,17 @@ def test_the_page_says_first_where_we_are_beaten() -> None:
     known = Standings("digits", "Digits", 100, 10, (ours, before), {})
     assert summary([known])[0] == "Our default, with nothing set, is beaten on none of the 1 problems below."
     assert rows(known)[1][2:5] == ["3.0 ± 0.5", "10*", "-"]
+
+
+def test_the_page_says_what_propensities_cost() -> None:
+    ours = MethodRow(DEFAULT, None, "", np.array([10.0, 10.0]))
+    near, far = (MethodRow(INVERSE, None, "", np.array([9.0, x])) for x in (13.0, 16.0))
+    told = {n: Standings(n, n, 100, 10, (ours, row), {}) for n, row in (("Near", near), ("Far", far))}
+    assert "within 15 % of it on all 1." in "\n".join(propensities([told["Near"]]))
+    both = "\n".join(propensities(list(told.values())))
+    assert "more than 15 % above it on Far." in both
+    assert "| Near | 10 | 11 | 1.10 | 1 of 2 |" in both
+    assert not propensities([problem()])
 
 
 def test_settings_and_means_of_earlier_runs(tmp_path) -> None:
