@@ -1,10 +1,12 @@
-"""Sphinx configuration: MyST pages and furo. Pages are read without the network, but for mathematics (MathJax)."""
+"""Sphinx configuration: MyST pages, notebooks and furo. Pages are read without the network; formulas are MathML."""
 
 import json
 import sys
 from pathlib import Path
 
-from myst_parser.sphinx_ import MystParser
+from docutils.nodes import SkipNode
+from latex2mathml.converter import convert
+from myst_parser.parsers.sphinx_ import MystParser
 
 from kinbandits import __version__
 
@@ -17,7 +19,7 @@ author = "The kinbandits authors"
 copyright = "the kinbandits authors"
 release = version = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 source_suffix = {".md": "markdown", ".ipynb": "notebook"}
 exclude_patterns = ["_build", "paper/**"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
@@ -31,6 +33,7 @@ autodoc_member_order = "bysource"
 add_module_names = False
 
 html_theme = "furo"
+html_math_renderer = "mathml"
 html_title = f"kinbandits {__version__}"
 html_show_sphinx = False
 html_static_path = ["_static"]
@@ -54,6 +57,19 @@ class NotebookParser(MystParser):
         super().parse(as_markdown(json.loads(inputstring)), document)
 
 
+def _formula(display):  # type: ignore[no-untyped-def]
+    """How a formula is written into the page; a logarithm has room around it."""
+
+    def visit(translator, node):  # type: ignore[no-untyped-def]
+        found = convert(node.astext(), display=display)
+        found = found.replace("<mi>log</mi>", '<mo lspace="0.17em" rspace="0.17em">log</mo>')
+        translator.body.append(f'<div class="formula">{found}</div>' if display == "block" else found)
+        raise SkipNode
+
+    return visit
+
+
 def setup(app):  # type: ignore[no-untyped-def]
     app.connect("autodoc-process-docstring", _plain_bars)
     app.add_source_parser(NotebookParser)
+    app.add_html_math_renderer("mathml", (_formula("inline"), None), (_formula("block"), None))

@@ -75,7 +75,13 @@ def _reference() -> Iterator[list[str]]:
 def _summary() -> Iterator[list[str]]:
     for r in _rows("summary"):
         runs = len(r["per_seed"].split())
-        yield [r["environment"], r["method"], _number(r["mean"]), _number(r["sd"]), f"{r['best_in']} of {runs}"]
+        yield [
+            r["environment"],
+            r["method"],
+            _number(r["mean"]),
+            _number(r["sd"], r["mean"]),
+            f"{r['best_in']} of {runs}",
+        ]
 
 
 def _claims() -> Iterator[list[str]]:
@@ -115,7 +121,7 @@ def _points(place: Path, only: str | None = None) -> str:
     lines = []
     for where, multiplier in dict.fromkeys((w, x) for w, x, _ in at):
         found = [at.get((where, multiplier, m)) for m in methods]
-        cells = ["–" if r is None else f"{_number(r['mean'])} ± {_number(r['half'])}" for r in found]
+        cells = ["–" if r is None else f"{_number(r['mean'])} ± {_number(r['half'], r['mean'])}" for r in found]
         lines.append([*([] if only else [where]), f"{multiplier:g}", *cells])
     return _table((*([] if only else ["data"]), "multiplier", *methods), lines)
 
@@ -129,15 +135,20 @@ def _effect() -> str:
     return _table(("true similarity μ of any two arms", *mus), rows)
 
 
-def _number(text: str | float) -> str:
+def _number(text: str | float, beside: str | float = 0.0) -> str:
+    """One decimal below 100; none above, nor beside a number above."""
     value = float(text)
-    return "–" if value != value else f"{value:,.1f}"
+    digits = 0 if max(abs(value), abs(float(beside))) >= 100 else 1
+    return "–" if value != value else f"{value:,.{digits}f}"
 
 
 def _gap(r: dict[str, str]) -> str:
     if float(r["difference"]) != float(r["difference"]):
         return "–"
-    return f"{float(r['difference']):+.1f} ({float(r['low']):.1f} to {float(r['high']):.1f})"
+    widest = max(r["low"], r["high"], key=lambda end: abs(float(end)))
+    sign = "+" if float(r["difference"]) >= 0 else ""
+    low, high = (_number(r[end], widest) for end in ("low", "high"))
+    return f"{sign}{_number(r['difference'], widest)} ({low} to {high})"
 
 
 def _p(text: str) -> str:

@@ -2,8 +2,8 @@
 
     python tools/readme.py                plays the shop (half a minute): docs/images/shop.png, docs/readme.json and
                                           the part of README.md between the marks
-    python tools/readme.py --text         only the text, from docs/readme.json, docs/comparison.md, docs/budgeted.md
-
+    python tools/readme.py --text         only the text, from docs/readme.json, docs/comparison.md and
+                                          docs/thousand-arms.txt (what `benchmarks/budgeted.py arms` printed)
     python tools/readme.py --dashboard    only the picture of the dashboard (a minute; needs Chromium)
 
 `tests/test_readme.py` compares the README with `text`.
@@ -53,7 +53,7 @@ def play() -> None:
 
 
 def dashboard(seconds: float = 45.0) -> None:
-    """The lower part of the dashboard of ``kinbandits serve --demo``, as Chromium shows it."""
+    """The upper part of the dashboard of ``kinbandits serve --demo``, cut below a row of panels."""
     from matplotlib import image
 
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -66,11 +66,13 @@ def dashboard(seconds: float = 45.0) -> None:
             time.sleep(seconds)
             with tempfile.TemporaryDirectory() as folder:
                 shot = Path(folder) / "shot.png"
-                size = ("--window-size=1200,1700", "--virtual-time-budget=8000", "--hide-scrollbars")
+                size = ("--window-size=1200,1600", "--virtual-time-budget=8000", "--hide-scrollbars")
                 subprocess.run(
                     [browser, "--headless", "--no-sandbox", *size, f"--screenshot={shot}", link], check=True
                 )
-                image.imsave(ROOT / "docs" / "images" / "dashboard.png", image.imread(shot)[538:1400])
+                pixels = image.imread(shot)
+                blank = (pixels == pixels[-1, 0]).all(axis=(1, 2)).nonzero()[0]  # rows between panels
+                image.imsave(ROOT / "docs" / "images" / "dashboard.png", pixels[: blank[blank < 1150].max()])
         finally:
             service.terminate()
 
@@ -79,10 +81,9 @@ def text() -> str:
     """The part of the README between the marks, from files that commands have written."""
     shop = json.loads((ROOT / "docs" / "readme.json").read_text())
     know, alone, linear = (shop[m]["clicks"] for m in ("with descriptors", "independent arms", "Lin-UCB"))
-    many = (ROOT / "docs" / "budgeted.md").read_text()
-    line = next(row for row in many.splitlines() if row.startswith("| 1,000 arms with hidden descriptors"))
+    many = (ROOT / "docs" / "thousand-arms.txt").read_text()
     kin, lone, lin = (
-        int(re.search(rf"{name}[^;|]*: [\d ,]+/ [\d ,]+/ ([\d,]+)", line)[1].replace(",", ""))  # type: ignore[index]
+        int(re.search(rf"^  {name}, .*t = 20000: (\d+)$", many, flags=re.MULTILINE)[1])  # type: ignore[index]
         for name in ("known descriptors", "independent", "LinUCB")
     )
     page = (ROOT / "docs" / "comparison.md").read_text()

@@ -35,7 +35,7 @@ def rows(problem: Standings) -> list[list[str]]:
         [
             x.title,
             x.settings,
-            f"{x.mean:.1f} ± {x.sd:.1f}" if not math.isnan(x.sd) else f"{x.mean:.1f}",
+            _plus_minus(x.mean, x.sd),
             f"{x.seeds}*" if x.recorded else str(x.seeds),
             _wins(default, x),
             _wins(tuned, x),
@@ -44,6 +44,12 @@ def rows(problem: Standings) -> list[list[str]]:
         ]
         for x in problem.rows
     ]
+
+
+def _plus_minus(mean: float, sd: float) -> str:
+    """Without decimals from 100 on."""
+    digits = 0 if mean >= 100.0 else 1
+    return f"{mean:.{digits}f}" + ("" if math.isnan(sd) else f" ± {sd:.{digits}f}")
 
 
 def _wins(ours: MethodRow | None, other: MethodRow) -> str:

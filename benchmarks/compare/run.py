@@ -188,7 +188,7 @@ def regrets(experiment: Experiment, directory: Path) -> dict[str, Vector]:
 
 
 def read(plan: Plan, directory: Path, recorded: Path | None = None) -> list[Standings]:
-    """What is finished; and from the file ``recorded`` the methods that were run before and not again."""
+    """What is finished; and from the file ``recorded`` the methods that were run before on more seeds."""
     known = {} if recorded is None else json.loads(recorded.read_text(encoding="utf-8"))
     found = (_problem(plan, name, directory, known.get(name, [])) for name in plan.data)
     return [p for p in found if p.rows]
@@ -213,9 +213,10 @@ def _problem(plan: Plan, name: str, directory: Path, recorded: Sequence[Mapping[
         costs[shown] = cost.get("cpu_ms"), cost.get("megabytes")
         if not np.isnan(found[method.name]).all():
             lines.append(MethodRow(shown, peer, settings, found[method.name], *costs[shown]))
-    there = {x.title for x in lines}
+    there = {x.title: x.seeds for x in lines}
     for old in recorded:
-        if old["title"] not in there:
+        if there.get(old["title"], 0) < old["seeds"]:
+            lines = [x for x in lines if x.title != old["title"]]
             told = old["mean"], math.nan if old["sd"] is None else old["sd"], old["seeds"]
             cost = costs.get(old["title"], (None, None))  # of another day it would not compare
             lines.append(MethodRow(old["title"], old["peer"], old["settings"], np.empty(0), *cost, told))
