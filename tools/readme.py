@@ -2,8 +2,7 @@
 
     python tools/readme.py                plays the shop (half a minute): docs/images/shop.png, docs/readme.json and
                                           the part of README.md between the marks
-    python tools/readme.py --text         only the text, from docs/readme.json, docs/comparison.md and
-                                          docs/thousand-arms.txt (what `benchmarks/budgeted.py arms` printed)
+    python tools/readme.py --text         only the text, from docs/readme.json, docs/comparison.md, docs/budgeted.md
     python tools/readme.py --dashboard    only the picture of the dashboard (a minute; needs Chromium)
 
 `tests/test_readme.py` compares the README with `text`.
@@ -81,9 +80,10 @@ def text() -> str:
     """The part of the README between the marks, from files that commands have written."""
     shop = json.loads((ROOT / "docs" / "readme.json").read_text())
     know, alone, linear = (shop[m]["clicks"] for m in ("with descriptors", "independent arms", "Lin-UCB"))
-    many = (ROOT / "docs" / "thousand-arms.txt").read_text()
+    many = (ROOT / "docs" / "budgeted.md").read_text()
+    line = next(row for row in many.splitlines() if row.startswith("| 1,000 arms with hidden descriptors"))
     kin, lone, lin = (
-        int(re.search(rf"^  {name}, .*t = 20000: (\d+)$", many, flags=re.MULTILINE)[1])  # type: ignore[index]
+        int(re.search(rf"{name}[^;|]*: [\d ,]+/ [\d ,]+/ ([\d,]+)", line)[1].replace(",", ""))  # type: ignore[index]
         for name in ("known descriptors", "independent", "LinUCB")
     )
     page = (ROOT / "docs" / "comparison.md").read_text()
