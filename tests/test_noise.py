@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import kinbandits as kb
 from kinbandits.history import History
 from kinbandits.noise import Noise
+from kinbandits.policies.ahead import Ahead
+from kinbandits.regression import RegressionSettings
 from kinbandits.terms import Term, as_terms
 from strategies import random_rows
 
@@ -293,3 +295,69 @@ def test_what_was_learned_is_told() -> None:
     assert f"Rewards: ridge {report['ridge']:.3g}" in told
     assert f"last moved at {report['moves'][-1]['rows']} rows" in told
     assert "Rewards" not in str(kb.KMTLUCB(4, ridge=0.1).explain_arm(0, [0.1, 0.2]))
+
+
+# -- taking force later -----------------------------------------------------------------------------
+
+
+def noisy_from(start: int, rows: int = 440) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Three arms that are alike, two columns; rewards are smooth, and noisy from row ``start`` on."""
+    rng = np.random.default_rng(2)
+    arms, X = rng.integers(3, size=rows), rng.normal(size=(rows, 2))
+    y = np.sin(X[:, 0]) + 0.3 * arms * X[:, 1]
+    return arms, X, np.where(np.arange(rows) < start, y, y + 2.0 * rng.normal(size=rows))
+
+
+def one_by_one(policy: kb.KMTLUCB, rows: tuple[np.ndarray, ...], start: int, end: int) -> None:
+    arms, X, y = rows
+    for i in range(start, end):
+        policy.observe([arms[i]], X[i : i + 1], y[i : i + 1])
+
+
+def test_from_300_rows_on_noise_takes_force_a_sixteenth_later_in_whatever_pieces_rows_come(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = noisy_from(290)
+    asked = np.random.default_rng(0).normal(size=(5, 2))
+    slow, slices, bulk = (kb.KMTLUCB(3, engine="exact") for _ in range(3))
+    assert slow.noise is not None
+    prepared: list[bool] = []
+    ready = Ahead.ready
+
+    def spied(self: Ahead, settings: RegressionSettings) -> object:
+        found = ready(self, settings)
+        prepared.append(found is not None and found[1] is not None and bool(found[0]))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ahead, "ready", spied)
+        one_by_one(slices, rows, 0, 395)
+        assert slices.noise is not None
+        assert slices.noise.moves[-1].rows < 300  # what 380 rows said is not yet in force
+        other = slices.copy()
+        slices.save(tmp_path / "half-way")
+        loaded = kb.load(tmp_path / "half-way")
+        for policy in (slices, other, loaded):
+            one_by_one(policy, rows, 395, 440)  # type: ignore[arg-type]
+    assert prepared == [True] * 3  # choice and factor were there when the noise took force
+    with monkeypatch.context() as patch:
+        patch.setattr(kb.KMTLUCB, "_look_ahead", lambda self, noise, stone: None)
+        one_by_one(slow, rows, 0, 440)
+    bulk.observe(*rows)
+    for policy in (slices, other, loaded, bulk):
+        np.testing.assert_allclose(np.array(policy.noise.moves), np.array(slow.noise.moves), rtol=1e-9)
+        assert policy.noise.moves[-1].rows == 403
+        np.testing.assert_allclose(policy.similarity_matrix(), slow.similarity_matrix(), rtol=1e-9)
+        np.testing.assert_allclose(policy.predict(asked).mean, slow.predict(asked).mean, rtol=1e-8, atol=1e-10)
+
+
+def test_a_kernel_that_fails_while_noise_is_made_ready_is_told_of_when_it_takes_force() -> None:
+    rows = noisy_from(290)
+    policy = kb.KMTLUCB(3, engine="exact")
+    one_by_one(policy, rows, 0, 385)
+    assert policy._ahead is not None
+    policy._ahead._work = (1 / 0 for _ in "x")  # type: ignore[assignment]
+    policy._ahead.noise = None
+    one_by_one(policy, rows, 385, 420)
+    assert policy.noise is not None
+    assert policy.noise.moves[-1].rows == 403

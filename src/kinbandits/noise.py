@@ -35,8 +35,10 @@ from scipy.linalg import lapack
 
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value, positive
+from kinbandits._work import Work, finished
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History, golden
+from kinbandits.similarity import takes_force
 from kinbandits.terms import Terms
 
 __all__ = ["LearnedRidge", "Noise"]
@@ -45,6 +47,7 @@ FEW = 15.0  # rows an arm at which half of the evidence counts
 SHARE = 20.0  # rows an arm for each unit of ridge
 UNITS = 2.0  # deviations of the signal in a unit
 ROWS = 300  # of an arm that are looked at, at most
+SPREAD = 300  # rows from which on what was learned takes force later: the work is spread over the rows between
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -137,23 +140,34 @@ class Noise:
         return self.rule if isinstance(self.rule, LearnedRidge) else _USUAL
 
     @cached_property
-    def _stones(self) -> tuple[int, ...]:
-        return _milestones(self._when.growth, self._when.until)
+    def _stones(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        stones = _milestones(self._when.growth, self._when.until)
+        return stones, tuple(in_force(n) for n in stones)
 
     def milestones(self, before: int, after: int) -> tuple[int, ...]:
-        """Sizes of the history, more than ``before`` and up to ``after``, at which something is learned.
+        """Sizes of the history from which something is learned that takes force beyond ``before``, up to ``after``.
 
         >>> Noise.of(0.01).milestones(0, 30)
         (1, 2, 3, 4, 6, 8, 11, 15, 20, 26)
         """
-        stones = self._stones
-        return stones[bisect_right(stones, before) : bisect_right(stones, after)]
+        stones, forces = self._stones
+        return stones[bisect_right(forces, before) : bisect_right(forces, after)]
+
+    def coming(self, rows: int) -> int | None:
+        """The milestone reached within ``rows`` rows that has not yet taken force.
+
+        >>> [Noise.of(0.01).coming(rows) for rows in (300, 380, 402, 403)]
+        [None, 380, 380, None]
+        """
+        stones, forces = self._stones
+        last = bisect_right(stones, rows) - 1
+        return stones[last] if last >= 0 and forces[last] > rows else None
 
     def due(self, before: int, rewards: Vector) -> bool:
         """Whether something is to be learned when these rewards come after ``before`` rows."""
-        stones = self._stones
-        following = bisect_right(stones, before)
-        if following < len(stones) and stones[following] <= before + len(rewards):
+        _, forces = self._stones
+        following = bisect_right(forces, before)
+        if following < len(forces) and forces[following] <= before + len(rewards):
             return True
         return self.same and before > 0 and bool((rewards != self.level).any())
 
@@ -166,10 +180,9 @@ class Noise:
         stones = set(self.milestones(before + missing, len(history) + missing))
         if self.same and len(history) > 1:
             other = np.flatnonzero(history.rewards != history.rewards[0])
-            stones |= {int(other[0]) + 1 + missing} if len(other) else set()
+            stones |= {int(other[0]) + 1 + missing} if len(other) and other[0] >= before else set()
         for n in sorted(stones):
-            if before + missing < n:
-                noise = noise._learned(terms, history.head(n - missing), n)
+            noise = finished(noise.learning(terms, history.head(n - missing), n))
         return noise
 
     def first_unit(self, rows: int, rewards: Vector) -> Noise:
@@ -182,20 +195,21 @@ class Noise:
             return self
         return self._moved(rows + int(far.argmax()) + 1, self.ridge, self.level, float(far.max()))
 
-    def _learned(self, terms: Terms, history: History, rows: int) -> Noise:
+    def learning(self, terms: Terms, history: History, rows: int) -> Work[Noise]:
+        """With what these rows say, which are the first ``rows``."""
         y = history.rewards
         low, wide = float(y.min()), float(y.max() - y.min())
         if wide == 0.0:
-            return self._moved(rows, self.ridge, low, 1.0, same=True)
+            return self._moved(rows, self.ridge, low, 1.0, same=True) if self.same else self
         if rows < self._when.first:
             return self._moved(rows, self.ridge, low, wide)
-        found = _found(terms.fitted(history), history.with_rewards((y - low) / wide), self.rule, self.posterior)
-        ridge, level, unit, posterior = found
+        scaled = history.with_rewards((y - low) / wide)
+        ridge, level, unit, posterior = yield from _found(terms.fitted(history), scaled, self.rule, self.posterior)
         level, unit = low + wide * level, wide * unit
         near = not self.same and abs(math.log(ridge / self.ridge)) < 0.4 and abs(math.log(unit / self.unit)) < 0.1
         if near and abs(level - self.level) < 0.1 * unit:  # not worth learning all rows anew
             return replace(self, posterior=posterior)
-        return replace(self._moved(rows, ridge, level, unit), posterior=posterior)
+        return replace(self._moved(in_force(rows), ridge, level, unit), posterior=posterior)
 
     def _moved(self, rows: int, ridge: float, level: float, unit: float, *, same: bool = False) -> Noise:
         if (ridge, level, unit, same) == (self.ridge, self.level, self.unit, self.same):
@@ -248,6 +262,11 @@ def _milestones(growth: float, until: int) -> tuple[int, ...]:
     return tuple(n for n in stones if n <= until)
 
 
+def in_force(n: int) -> int:
+    """The size of the history from which on what was learned from its first ``n`` rows is in force."""
+    return n if n < SPREAD else takes_force(n)
+
+
 class _Sums(NamedTuple):
     """Over all arms, for one ridge: y' M^-1 y, 1' M^-1 y, 1' M^-1 1, log det M."""
 
@@ -267,7 +286,7 @@ class _Sums(NamedTuple):
 
 def _found(
     terms: Terms, history: History, rule: LearnedRidge | float, before: Sequence[tuple[float, float]]
-) -> tuple[float, float, float, tuple[tuple[float, float], ...]]:
+) -> Work[tuple[float, float, float, tuple[tuple[float, float], ...]]]:
     """Ridge, level and unit for rewards between 0 and 1, and the posterior of the ridge.
 
     After the first time only ridges that were likely ``before`` and their neighbours are compared.
@@ -281,7 +300,9 @@ def _found(
             likely = [r for r, weight in before if weight > 0.001]
             low, high = np.searchsorted(ridges, [0.99 * min(likely), 1.01 * max(likely)])
             ridges = ridges[max(0, low - 1) : high + 1]
-        sums = [_sums(blocks, r) for r in ridges]
+        sums = []
+        for r in ridges:
+            sums.append((yield from _sums(blocks, r)))
         evidence = np.array([-0.5 * ((m - 1) * math.log(s.fit) + s.log_det + math.log(s.ones)) for s in sums])
         weights = each / (each + FEW) * evidence - rule.prior * np.abs(np.log(ridges / rule.usual))
         weights = np.exp(weights - weights.max())
@@ -292,9 +313,9 @@ def _found(
         if ridges[0] == ridge or weights[0] > 0.999:  # where there is no noise, nothing more is to be computed
             ridge, last = float(ridges[0]), sums[0]
         else:
-            last = _sums(blocks, ridge)
+            last = yield from _sums(blocks, ridge)
     else:
-        ridge, last = rule, _sums(blocks, rule)
+        ridge, last = rule, (yield from _sums(blocks, rule))
     explained = float(history.rewards.std()) / math.sqrt(1.0 + ridge)
     unit = min(1.0, max(UNITS * math.sqrt(last.fit / (m - 1)), explained))
     return ridge, last.level, unit, posterior
@@ -313,7 +334,7 @@ def _blocks(terms: Terms, history: History) -> Iterator[tuple[Matrix, Vector]]:
         yield K, history.rewards[rows]
 
 
-def _sums(blocks: Sequence[tuple[Matrix, Vector]], ridge: float) -> _Sums:
+def _sums(blocks: Sequence[tuple[Matrix, Vector]], ridge: float) -> Work[_Sums]:
     squares = crossed = ones = log_det = 0.0
     for K, y in blocks:
         M = K.copy()
@@ -326,4 +347,5 @@ def _sums(blocks: Sequence[tuple[Matrix, Vector]], ridge: float) -> _Sums:
         crossed += float(z[:, 0] @ z[:, 1])
         ones += float(z[:, 1] @ z[:, 1])
         log_det += 2.0 * float(np.log(L.diagonal()).sum())
+        yield len(y) ** 3 / 3
     return _Sums(squares, crossed, ones, log_det)

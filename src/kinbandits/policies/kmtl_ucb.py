@@ -19,6 +19,7 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import GIVEN, History
 from kinbandits.memory import Memory, as_memory
 from kinbandits.noise import LearnedRidge, Noise
+from kinbandits.policies.ahead import Ahead
 from kinbandits.policies.arms import listed
 from kinbandits.policies.decision import ArmName
 from kinbandits.policies.defaults import defaults
@@ -28,6 +29,7 @@ from kinbandits.policies.regression_policy import RegressionPolicy
 from kinbandits.policies.tie_breaking import TieBreak
 from kinbandits.regression import (
     ENGINES,
+    ExactRegression,
     Prediction,
     Query,
     RegressionSettings,
@@ -135,6 +137,7 @@ class KMTLUCB(RegressionPolicy):
         self._scale = RewardScale() if self.rewards is None else self.rewards.scale()
         learns = isinstance(self.ridge, LearnedRidge) or isinstance(self.rewards, Standardized)
         self._noise = Noise.of(self.ridge) if learns else None
+        self._ahead: Ahead | None = None
         self._own_contexts = 0  # whether candidates have had contexts of their own; `GIVEN`: always for one arm
         nothing = History(self.n_arms)
         self.regression = make_regression(self._engine, self._settings(self.terms.fitted(nothing)), nothing)
@@ -216,13 +219,13 @@ class KMTLUCB(RegressionPolicy):
 
     def copy(self) -> Self:
         other = super().copy()
-        other.regression = self.regression.copy()
+        other.regression, other._ahead = self.regression.copy(), None
         return other
 
     def frozen(self) -> Self:
         other = super().copy()
         other._ledger = Ledger(self._ledger.pending)
-        other.regression = self.regression.frozen()
+        other.regression, other._ahead = self.regression.frozen(), None
         other._learns = False
         return other
 
@@ -286,20 +289,45 @@ class KMTLUCB(RegressionPolicy):
         if self._engine == "auto":
             self.regression = changed_over(self.regression)
 
+    def _look_ahead(self, noise: Noise, stone: int) -> None:
+        """A piece of the work on this milestone of noise, which takes force later."""
+        regression, ahead = self.regression, self._ahead
+        exact = isinstance(regression, ExactRegression) and self.memory is None
+        if noise.same or not exact or self._scale.seen is not None:
+            self._ahead = None
+            return
+        if ahead is None or ahead.before is not noise or ahead.history is not regression.history:
+            self._ahead = ahead = Ahead(noise, stone, regression, self._scale, self._with_noise)
+        try:
+            ahead.advance()
+        except BaseException as error:
+            self._ahead = None
+            if not isinstance(error, Exception):  # what is wrong is told when it takes force
+                raise
+
+    def _with_noise(self, noise: Noise) -> tuple[RewardScale, RegressionSettings]:
+        """Scale and settings with this noise."""
+        scale = self._scale
+        if isinstance(self.rewards, Standardized):
+            scale = replace(scale, offset=noise.level, scale=noise.unit)
+        return scale, replace(self.regression.settings, ridge=noise.ridge)
+
     def _learned_anew(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int) -> bool:
         """Whether these rows changed what all rows are seen by, so that all were learned again, these too."""
         n, more = self.regression.n_observations, len(arms)
         scale = self._scale.grown(rewards)
         noise = self._noise
+        if noise is not None and (stone := noise.coming(n)) is not None:
+            self._look_ahead(noise, stone)
         kind = 1 if 1 in (own_contexts, self._own_contexts) else own_contexts or self._own_contexts
         first = kind != self._own_contexts
         learns = noise is not None and noise.due(n, rewards)
         moved = first or not scale.same_scale(self._scale)
         refits = self.terms.refits(n, n + more)
-        settled = self._engine == "auto" and not isinstance(self.regression, ENGINES["exact"])  # changed over
         if not (moved or learns or refits):
             self._scale = scale
             return False
+        settled = self._engine == "auto" and not isinstance(self.regression, ENGINES["exact"])  # changed over
         if settled or not self.regression.keeps_all_rows:  # rows are gone
             self._scale = scale if scale.same_scale(self._scale) else self._scale
             if noise is not None and noise.same:
@@ -310,9 +338,14 @@ class KMTLUCB(RegressionPolicy):
         grown = self.regression.history.copy()
         grown.append(arms, contexts, self._scale.learned(rewards), own_contexts)
         own = np.concatenate([self._scale.seen or self._scale.own(grown.rewards[:-more]), rewards])
+        ahead, self._ahead = self._ahead, None
         if noise is not None and learns:
-            kernels = self.terms if refits else self.regression.settings.terms
-            noise = noise.grown(kernels, grown.with_rewards(own), len(grown) - more)
+            if ahead is not None and ahead.is_for(noise, noise.milestones(n, n + more)):
+                assert ahead.noise is not None
+                noise = ahead.noise
+            else:
+                kernels, ahead = self.terms if refits else self.regression.settings.terms, None
+                noise = noise.grown(kernels, grown.with_rewards(own), len(grown) - more)
             if isinstance(self.rewards, Standardized):
                 scale = replace(scale, offset=noise.level, scale=noise.unit)
             assert self._noise is not None
@@ -324,7 +357,12 @@ class KMTLUCB(RegressionPolicy):
             grown = grown.with_rewards(scale.learned(own))
             if self.memory is not None and self.memory.rows is not None:
                 grown = grown.recent(self.memory.rows)
-            self.regression = self.regression.rebuilt(self._settings(fitted), grown)
+            settings, regression = self._settings(fitted), self.regression
+            ready = None if ahead is None else ahead.ready(settings)
+            if ready is not None and isinstance(regression, ExactRegression):
+                self.regression = type(regression)(settings, grown, *ready)
+            else:
+                self.regression = regression.rebuilt(settings, grown)
         return moved
 
     def _leaders(

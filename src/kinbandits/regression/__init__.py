@@ -12,11 +12,13 @@ from kinbandits.history import History
 from kinbandits.regression.auto import AutoRegression, budgeted_settings, changed_over
 from kinbandits.regression.base import Prediction, Query, Regression, RegressionSettings, capped
 from kinbandits.regression.budgeted import BudgetedRegression
-from kinbandits.regression.exact import ExactRegression
+from kinbandits.regression.exact import Coming, ExactRegression
 from kinbandits.regression.naive import NaiveRegression
 
 __all__ = [
     "ENGINES",
+    "Coming",
+    "ExactRegression",
     "Prediction",
     "Query",
     "Regression",

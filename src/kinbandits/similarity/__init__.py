@@ -21,9 +21,11 @@ from kinbandits.similarity.given import Graph, Independent, Known, Mixed, Pooled
 from kinbandits.similarity.stepwise import (
     RULE,
     SAMPLE,
+    Job,
     SimilarityChoice,
     StepTracker,
     Stepwise,
+    elapsed,
     milestones,
     takes_force,
 )
@@ -40,6 +42,7 @@ __all__ = [
     "FitData",
     "Graph",
     "Independent",
+    "Job",
     "Judging",
     "Known",
     "Mixed",
@@ -54,6 +57,7 @@ __all__ = [
     "Weighting",
     "block_graph",
     "check_psd",
+    "elapsed",
     "embedding_distances",
     "macro_graph",
     "milestones",

@@ -169,7 +169,12 @@ def takes_force(n: int) -> int:
     return n + n // 16
 
 
-class _Job:
+def elapsed(rows: int, begun: int, last: int) -> float:
+    """The share of the time that is gone after so many rows, of work to be done between ``begun`` and ``last``."""
+    return (rows + 1 - begun) / (last + 1 - begun)
+
+
+class Job:
     """A choice in the making. A copy starts again: what is chosen is the same."""
 
     def __init__(self, similarity: Stepwise, history: History, n: int) -> None:
@@ -179,12 +184,11 @@ class _Job:
         self._spent = 0.0
         self.choice: SimilarityChoice | None = None
 
-    def advance(self, rows: int) -> None:
-        """Do what is due when there are so many rows; all of it when the choice takes force."""
-        m, last = min(self.n, SAMPLE), takes_force(self.n)
-        due = _FITS * m**3 * (rows + 1 - self.n) / (last + 1 - self.n)
+    def advance(self, share: float) -> None:
+        """Do what is due when this share of the time is gone; all of it at 1."""
+        due = _FITS * min(self.n, SAMPLE) ** 3 * share
         try:
-            while self.choice is None and (self._spent < due or rows >= last):
+            while self.choice is None and (self._spent < due or share >= 1.0):
                 if self._work is None:
                     self._work = self._similarity.choosing(self._history.sample(self.n, SAMPLE))
                 self._spent += next(self._work)
@@ -194,8 +198,8 @@ class _Job:
             self._work, self._spent = None, 0.0
             raise
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Job:
-        other = _Job(self._similarity, copy.deepcopy(self._history, memo), self.n)
+    def __deepcopy__(self, memo: dict[int, Any]) -> Job:
+        other = Job(self._similarity, copy.deepcopy(self._history, memo), self.n)
         other.choice = self.choice
         return other
 
@@ -212,7 +216,7 @@ class StepTracker(Tracker):
         self._stepwise = similarity
         self._milestone = 0
         self._chosen: Matrix = similarity.at_first(history)
-        self._job: _Job | None = None
+        self._job: Job | None = None
         self._rows = self._next = 0  # rows seen; rows at which the next choice begins or takes force
         self.choices: tuple[SimilarityChoice, ...] = ()
         fits = known is not None and known.matrix.shape == self._chosen.shape
@@ -261,8 +265,8 @@ class StepTracker(Tracker):
     def _worked_on(self, n: int) -> SimilarityChoice | None:
         """Do what is due for the choice from the first ``n`` rows; the choice, if it is there."""
         if self._job is None or self._job.n != n:
-            self._job = _Job(self._stepwise, self._history, n)
-        self._job.advance(len(self._history))
+            self._job = Job(self._stepwise, self._history, n)
+        self._job.advance(elapsed(len(self._history), n, takes_force(n)))
         return self._job.choice
 
     def _take(self, choice: SimilarityChoice | None) -> None:

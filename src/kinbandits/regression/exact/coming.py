@@ -6,6 +6,8 @@ matrix costs t^3 / 3; spread over those t / 16 rows it costs each about five tim
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from kinbandits._types import Matrix
@@ -17,21 +19,21 @@ _WORTH = 300  # rows below which a fresh factor costs nothing worth spreading
 
 
 class Coming:
-    """A regression for the matrices that are in force from ``force`` rows on."""
+    """A regression for these matrices, to be in force from ``force`` rows on."""
 
-    def __init__(self, settings: RegressionSettings, matrices: list[Matrix], force: int, history: History) -> None:
-        self.matrices = matrices
-        self._begun, self._force = len(history), force
-        self._regression = AppendRegression(settings, History(history.n_arms))
+    def __init__(self, settings: RegressionSettings, matrices: list[Matrix], n_arms: int, force: int) -> None:
+        self.matrices, self._force = matrices, force
+        self._settings = dataclasses.replace(settings, terms=settings.terms.settled(matrices))
+        self._regression = AppendRegression(self._settings, History(n_arms))
 
     @staticmethod
-    def pays(settings: RegressionSettings, rows: int) -> bool:
+    def pays(settings: RegressionSettings, matrices: list[Matrix], rows: int) -> bool:
         """Whether it is worth the trouble, and this method the one to use."""
-        return rows >= _WORTH and AppendRegression.fits(settings)
+        settled = dataclasses.replace(settings, terms=settings.terms.settled(matrices))
+        return rows >= _WORTH and AppendRegression.fits(settled)
 
-    def advance(self, history: History) -> None:
-        """Learn as many more rows as make equal work of each call."""
-        share = (len(history) + 1 - self._begun) / (self._force + 1 - self._begun)
+    def advance(self, history: History, share: float) -> None:
+        """Learn as many rows as make equal work of each call, when this share of the time is gone."""
         self._learn(history, min(len(history), int(self._force * share ** (1.0 / 3.0))))
 
     def arrived(self, history: History) -> AppendRegression:

@@ -33,7 +33,7 @@ from kinbandits.regression.exact.features import FeatureRegression
 from kinbandits.regression.exact.ladder import LadderRegression
 from kinbandits.regression.frozen import FrozenRegression
 from kinbandits.regression.rows import RowRegression
-from kinbandits.similarity import RULE, SimilarityChoice
+from kinbandits.similarity import RULE, SimilarityChoice, elapsed
 from kinbandits.terms import TermsTracker
 
 SMALL = 100  # rows below which a fresh factor is the cheapest thing there is
@@ -45,9 +45,14 @@ class ExactRegression(RowRegression):
     _laid_out: weakref.ref[FrozenRegression] | None = None  # what was frozen last, as long as somebody reads it
 
     def __init__(
-        self, settings: RegressionSettings, history: History, known: Mapping[int, SimilarityChoice] | None = None
+        self,
+        settings: RegressionSettings,
+        history: History,
+        known: Mapping[int, SimilarityChoice] | None = None,
+        ready: Coming | None = None,
     ) -> None:
-        self._known = known
+        """``known`` choices of similarities need not be made again, nor a regression that is ``ready``."""
+        self._known, self._ready = known, ready
         super().__init__(settings, history)
 
     def _build(self) -> None:
@@ -57,7 +62,12 @@ class ExactRegression(RowRegression):
         self._tracker = TermsTracker(terms, history, self._known) if steps else None
         self._given = self._settled()
         self._coming: Coming | None = None
-        self._core: RowRegression = self._pick()(self._given, history)
+        self._begun = 0  # rows at which the work on it began
+        method, ready, self._ready = self._pick(), self._ready, None
+        if ready is not None and method is AppendRegression and ready.is_for(self._given.terms.matrices(history)):
+            self._core: RowRegression = ready.arrived(history)
+        else:
+            self._core = method(self._given, history)
 
     def _settled(self) -> RegressionSettings:
         """The settings with the matrices in force for similarities that change in steps."""
@@ -128,12 +138,12 @@ class ExactRegression(RowRegression):
             self._coming = None
             return
         force, matrices = found
+        rows = len(self.history)
         if self._coming is None or not self._coming.is_for(matrices):
-            settings = dataclasses.replace(self.settings, terms=self.settings.terms.settled(matrices))
-            pays = Coming.pays(settings, len(self.history))
-            self._coming = Coming(settings, matrices, force, self.history) if pays else None
+            pays, self._begun = Coming.pays(self.settings, matrices, rows), rows
+            self._coming = Coming(self.settings, matrices, self.history.n_arms, force) if pays else None
         if self._coming is not None:
-            self._coming.advance(self.history)
+            self._coming.advance(self.history, elapsed(rows, self._begun, force))
 
     def _follow(self, start: int) -> bool:
         """Whether a similarity that changes in steps has changed with the rows from ``start`` on."""
