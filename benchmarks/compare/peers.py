@@ -179,7 +179,8 @@ class ContextualBandits(Peer):
         )
 
     def _choose(self, z: Vector) -> tuple[Any, float]:
-        return self._model.predict(z[None, :])[0], 1.0
+        arm = self._model.predict(z[None, :])[0]
+        return getattr(arm, "item", lambda: arm)(), 1.0  # arms come as NumPy's
 
     def _learn(self, arm: Any, z: Vector, reward: float, propensity: float) -> None:
         self._model.partial_fit(z[None, :], np.array([arm]), np.array([reward]))
