@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 import subprocess
@@ -51,29 +52,52 @@ def play() -> None:
     (ROOT / "docs" / "readme.json").write_text(json.dumps(found, indent=2) + "\n")
 
 
-def dashboard(seconds: float = 45.0) -> None:
-    """The upper part of the dashboard of ``kinbandits serve --demo``, cut below a row of panels."""
+def dashboard(visitors: int = 2000) -> None:
+    """The upper part of the dashboard after a simulated day of the demo's visitors, cut below a row of panels."""
     from matplotlib import image
 
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     assert browser, "no Chromium: make browser"
-    command = [sys.executable, "-u", "-m", "kinbandits", "serve", "--demo", "--port", "8791"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as service:
-        try:
-            assert service.stdout is not None
-            link = next(line.strip() for line in service.stdout if "/login#" in line)
-            time.sleep(seconds)
-            with tempfile.TemporaryDirectory() as folder:
-                shot = Path(folder) / "shot.png"
-                size = ("--window-size=1200,1600", "--virtual-time-budget=8000", "--hide-scrollbars")
+    with tempfile.TemporaryDirectory() as folder:
+        shot, settings, log = (Path(folder) / name for name in ("shot.png", "news.toml", "day.csv"))
+        settings.write_text(_day(log, visitors))
+        store, kinbandits = str(Path(folder) / "news.sqlite3"), [sys.executable, "-u", "-m", "kinbandits"]
+        columns = ["--context", "x,y", "--propensity", "p", "--at", "at"]
+        subprocess.run([*kinbandits, "log", "import", store, log, "--config", settings, *columns], check=True)
+        command = [*kinbandits, "serve", str(settings), "--store", store, "--port", "8791"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as service:
+            try:
+                assert service.stdout is not None
+                token = next(m[0] for line in service.stdout if (m := re.search(r"\bkb_\S+", line)))
+                time.sleep(10.0)
+                link = f"http://127.0.0.1:8791/login#{token}"
+                size = ("--window-size=1200,1000", "--virtual-time-budget=8000", "--hide-scrollbars")
                 subprocess.run(
                     [browser, "--headless", "--no-sandbox", *size, f"--screenshot={shot}", link], check=True
                 )
-                pixels = image.imread(shot)
-                blank = (pixels == pixels[-1, 0]).all(axis=(1, 2)).nonzero()[0]  # rows between panels
-                image.imsave(ROOT / "docs" / "images" / "dashboard.png", pixels[: blank[blank < 1150].max()])
-        finally:
-            service.terminate()
+            finally:
+                service.terminate()
+        pixels = image.imread(shot)
+        blank = (pixels == pixels[-1, 0]).all(axis=(1, 2)).nonzero()[0]  # rows between panels
+        image.imsave(ROOT / "docs" / "images" / "dashboard.png", pixels[: blank[blank < 720].max()])
+
+
+def _day(log: Path, visitors: int) -> str:
+    """Plays the demo's policy for a day, writes what was logged, and gives the settings of its service."""
+    import kinbandits as kb
+    from kinbandits.service.demo import ARMS, reward_of
+
+    rng, policy, now = random.Random(1), kb.KMTLUCB(ARMS, epsilon=0.1), time.time()
+    with log.open("w") as file:
+        file.write("arm,reward,x,y,p,at\n")
+        for i in range(visitors):
+            context = [rng.gauss(0, 1), rng.gauss(0, 1)]
+            decision = policy.choose(context)
+            reward = reward_of(str(decision.arm), context, rng)
+            policy.update(decision, reward)
+            at = now - 86_000.0 * (1.0 - i / visitors)
+            file.write(f"{decision.arm},{reward},{context[0]},{context[1]},{decision.propensity},{at}\n")
+    return f"[policy]\narms = {json.dumps(ARMS)}\nepsilon = 0.1\n"
 
 
 def text() -> str:
