@@ -69,7 +69,7 @@ paper: $(STAMP)  ## the whole paper on the reference streams; tables and figures
 	cp runs/paper-reference/results.csv docs/paper
 	for part in report theory; do \
 	  cp runs/paper-reference/$$part/*.html runs/paper-reference/$$part/*.csv docs/paper/$$part && \
-	  cp runs/paper-reference/$$part/figures/* docs/paper/$$part/figures; done
+	  cp runs/paper-reference/$$part/figures/*.png docs/paper/$$part/figures; done
 	$(BIN)/python tools/paper_tables.py
 	$(BIN)/python benchmarks/paper_time.py runs/paper-reference | tee docs/paper/time.txt
 

@@ -97,10 +97,12 @@ def test_the_radius_in_a_finite_space():
         ({"similarity": kb.Estimated()}, "read off the data"),
         ({"context_kernel": kb.Median()}, "read off the data"),
         ({"cold_start": "explore"}, "cold_start"),
+        ({"ridge": kb.LearnedRidge(), "rewards": kb.Range(0.0, 1.0)}, "the ridge is learned"),
+        ({"rewards": kb.Running()}, "the scale of rewards is read off the data"),
     ],
 )
 def test_policies_that_the_bound_does_not_cover_are_refused(change, text):
-    fine = {"similarity": kb.Mixed(0.5), "context_kernel": kb.RBF(), "weighting": "uniform", "cold_start": "borrow"}
+    fine = {"similarity": kb.Mixed(0.5), "context_kernel": kb.RBF(), "ridge": 0.5, "cold_start": "borrow"}
     theory.check_self_normalised(kb.KMTLUCB(3, **fine))
     with pytest.raises(ValueError, match=text):
         theory.check_self_normalised(kb.KMTLUCB(3, **(fine | change)))

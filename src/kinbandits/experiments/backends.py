@@ -46,41 +46,42 @@ def backend(
         yield run
 
 
-def _cores() -> int:
+def _cores(jobs: int) -> int:
     from joblib import cpu_count
 
-    return int(cpu_count())
+    return int(cpu_count()) if jobs == -1 else jobs
+
+
+def _runner(name: str, jobs: int, *lost: type[Exception]) -> Run:
+    """Tasks through joblib; ``lost`` are the errors that a dead worker is known by."""
+    from joblib import Parallel, delayed, parallel_config
+
+    def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> None:
+        try:
+            with parallel_config(backend=name, n_jobs=jobs):
+                Parallel(n_jobs=jobs, batch_size=1)(delayed(function)(*t) for t in tasks)
+        except lost as error:
+            raise WorkerLostError(str(error).splitlines()[0]) from error
+
+    return run
 
 
 @contextlib.contextmanager
 def _loky(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str], None]) -> Iterator[Run]:
-    from joblib import Parallel, delayed
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    jobs = _cores() if jobs == -1 else jobs
+    jobs = _cores(jobs)
     say(f"backend loky, {jobs} process{'es' if jobs > 1 else ''} on this machine")
-
-    def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> None:
-        try:
-            Parallel(n_jobs=jobs, backend="loky", batch_size=1)(delayed(function)(*t) for t in tasks)
-        except TerminatedWorkerError as error:
-            raise WorkerLostError(str(error).splitlines()[0]) from error
-
-    yield run
+    yield _runner("loky", jobs, TerminatedWorkerError)
 
 
 @contextlib.contextmanager
 def _dask(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str], None]) -> Iterator[Run]:
-    from joblib import Parallel, delayed, parallel_config
-
     distributed = _need("distributed", "dask")
     with contextlib.ExitStack() as stack:
         if scheduler is None:
-            workers = _cores() if jobs == -1 else jobs
-            cluster = stack.enter_context(
-                distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
-            )
-            client = stack.enter_context(distributed.Client(cluster))
+            local = distributed.LocalCluster(n_workers=_cores(jobs), threads_per_worker=1, dashboard_address=None)
+            client = stack.enter_context(distributed.Client(stack.enter_context(local)))
         else:
             try:
                 client = stack.enter_context(distributed.Client(scheduler, timeout="15s"))
@@ -90,16 +91,8 @@ def _dask(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str]
         threads = sum(client.nthreads().values())
         jobs = threads if jobs == -1 else min(jobs, threads)
         say(f"backend dask, {len(client.nthreads())} workers at {client.scheduler.address}, {jobs} cells at a time")
-
-        def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> None:
-            killed = distributed.scheduler.KilledWorker
-            try:
-                with parallel_config(backend="dask", n_jobs=jobs):
-                    Parallel(n_jobs=jobs, batch_size=1)(delayed(function)(*t) for t in tasks)
-            except (killed, distributed.client.FutureCancelledError) as error:
-                raise WorkerLostError(str(error).splitlines()[0]) from error
-
-        yield run
+        lost = distributed.scheduler.KilledWorker, distributed.client.FutureCancelledError
+        yield _runner("dask", jobs, *lost)
 
 
 def check_workers(client: Any, scheduler: str, marker: Path) -> None:
@@ -148,13 +141,9 @@ def _read(path: str) -> str | None:
 
 @contextlib.contextmanager
 def _ray(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str], None]) -> Iterator[Run]:
-    from joblib import Parallel, delayed, parallel_config
-
     ray = _need("ray", "ray")
     importlib.import_module("ray.util.joblib").register_ray()
-    options: dict[str, Any] = (
-        {"address": scheduler} if scheduler else {"num_cpus": _cores() if jobs == -1 else jobs}
-    )
+    options: dict[str, Any] = {"address": scheduler} if scheduler else {"num_cpus": _cores(jobs)}
     started = not ray.is_initialized()
     if started:
         ray.init(**options, log_to_driver=False, include_dashboard=False, logging_level="warning")
@@ -162,15 +151,7 @@ def _ray(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str],
         cpus = int(ray.cluster_resources().get("CPU", 1))
         jobs = cpus if jobs == -1 else min(jobs, cpus)
         say(f"backend ray, {cpus} processors, {jobs} cells at a time")
-
-        def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> None:
-            try:
-                with parallel_config(backend="ray", n_jobs=jobs):
-                    Parallel(n_jobs=jobs, batch_size=1)(delayed(function)(*t) for t in tasks)
-            except (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError) as error:
-                raise WorkerLostError(str(error).splitlines()[0]) from error
-
-        yield run
+        yield _runner("ray", jobs, ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError)
     finally:
         if started:
             ray.shutdown()

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError
-from kinbandits.experiments.config import FORMAT, Cell, environment_record
+from kinbandits.experiments.config import FORMAT, Cell
 from kinbandits.experiments.storage import CellStore
 from kinbandits.policies import KMTLUCB
 from kinbandits.similarity import Stepwise
@@ -38,7 +38,7 @@ def compute_cell(cell: Cell) -> Trace:
     metadata: dict[str, Any] = {
         "format": FORMAT,
         "environment": cell.environment.name,
-        "environment_settings": environment_record(cell.environment),
+        "environment_settings": cell.environment.record(),
         "method": cell.method.name,
         "policy": settings,
         "seed": cell.seed,

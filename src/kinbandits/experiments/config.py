@@ -31,9 +31,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from kinbandits._renamed import ARGUMENTS
 from kinbandits._spec import from_spec
@@ -50,6 +58,21 @@ FORMAT = 2
 """Raised when a change of code changes results, so that old cells are not taken for new ones."""
 
 
+def _seed_list(seeds: Any) -> Any:
+    """A number n as the seeds 0 .. n-1; a list as it is, if its seeds are different."""
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if seeds < 1:
+            raise ValueError(f"seeds must be at least 1, got {seeds}")
+        return list(range(seeds))
+    whole = isinstance(seeds, list) and bool(seeds) and all(isinstance(s, int) for s in seeds)  # else pydantic says
+    if whole and (len(set(seeds)) < len(seeds) or min(seeds) < 0):
+        raise ValueError(f"seeds must be different numbers of at least 0, got {seeds}")
+    return seeds
+
+
+Seeds = Annotated[list[int], BeforeValidator(_seed_list)]
+
+
 class EnvironmentConfig(BaseModel):
     """One ``[[environments]]`` table: a kind, and options of that kind."""
 
@@ -57,12 +80,7 @@ class EnvironmentConfig(BaseModel):
 
     kind: str
     name: str = ""
-    seeds: list[int] | None = None
-
-    @field_validator("seeds", mode="before")
-    @classmethod
-    def _seeds(cls, seeds: Any) -> Any:
-        return None if seeds is None else _seed_list(seeds)
+    seeds: Seeds | None = None
 
     @field_validator("kind")
     @classmethod
@@ -80,6 +98,10 @@ class EnvironmentConfig(BaseModel):
         """The environment with this seed."""
         takes_seed = {"seed", "environment"} & set(inspect.signature(KINDS[self.kind]).parameters)
         return make_environment(self.kind, **self.options, **({"seed": seed} if takes_seed else {}))
+
+    def record(self) -> dict[str, Any]:
+        """As plain data; files by the hash of what is in them."""
+        return {"kind": self.kind, **{k: plain(v) for k, v in sorted(self.options.items())}}
 
 
 class MethodConfig(BaseModel):
@@ -117,6 +139,11 @@ class MethodConfig(BaseModel):
         """Arguments of the policy as they stand in the file."""
         return dict(self.model_extra or {})
 
+    def record(self) -> dict[str, Any]:
+        """As plain data."""
+        settings = {k: plain(v) for k, v in sorted(self.settings.items())}
+        return {"policy": self.policy, "preset": self.preset, **settings}
+
     def make(self, e: EnvironmentConfig, environment: Environment, seed: int) -> Policy:
         """A fresh policy for this environment."""
         descriptors = getattr(environment, "descriptors", None)
@@ -128,11 +155,8 @@ class MethodConfig(BaseModel):
                 settings = _preset(self.preset, e, descriptors) | settings
             kind = policy_named(self.policy)
             build = getattr(kind, "for_environment", None)
-            policy: Policy = (
-                kind(environment.arms, **settings, seed=seed)
-                if build is None
-                else build(environment, **settings, seed=seed)
-            )
+            make, game = (kind, environment.arms) if build is None else (build, environment)
+            policy: Policy = make(game, **settings, seed=seed)
         except (KinbanditsError, TypeError) as error:
             raise InvalidInputError(f"{where}: {error}") from error
         return policy
@@ -146,14 +170,9 @@ class Experiment(BaseModel):
     name: str = Field(min_length=1, max_length=100)
     environments: list[EnvironmentConfig] = Field(min_length=1)
     methods: list[MethodConfig] = Field(min_length=1)
-    seeds: list[int] = Field(min_length=1)
+    seeds: Seeds = Field(min_length=1)
     horizon: int | None = Field(default=None, ge=1)
     description: str = ""
-
-    @field_validator("seeds", mode="before")
-    @classmethod
-    def _seeds(cls, seeds: Any) -> Any:
-        return _seed_list(seeds)
 
     @model_validator(mode="after")
     def _names(self) -> Experiment:
@@ -181,12 +200,12 @@ class Experiment(BaseModel):
     def cells(self) -> list[Cell]:
         """Every (environment, method, seed), in the order of the file."""
         return [
-            Cell(e, m, seed)
-            for e in self.environments
-            for m in self.methods
-            if m.environments is None or e.name in m.environments
-            for seed in self.seeds_of(e)
+            Cell(e, m, seed) for e in self.environments for m in self.methods_on(e) for seed in self.seeds_of(e)
         ]
+
+    def methods_on(self, e: EnvironmentConfig) -> list[MethodConfig]:
+        """The methods that are played on an environment."""
+        return [m for m in self.methods if m.environments is None or e.name in m.environments]
 
     def seeds_of(self, e: EnvironmentConfig) -> list[int]:
         """Its own, or those of the experiment."""
@@ -199,9 +218,8 @@ class Experiment(BaseModel):
                 environment = e.make(self.seeds_of(e)[0])
             except KinbanditsError as error:
                 raise InvalidInputError(f"environments.{e.name}: {error}") from error
-            for m in self.methods:
-                if m.environments is None or e.name in m.environments:
-                    m.make(e, environment, self.seeds_of(e)[0])
+            for m in self.methods_on(e):
+                m.make(e, environment, self.seeds_of(e)[0])
 
     def record(self) -> dict[str, Any]:
         """The experiment as plain data; files by the hash of what is in them."""
@@ -210,10 +228,12 @@ class Experiment(BaseModel):
             "name": self.name,
             "seeds": self.seeds,
             "environments": {
-                e.name: environment_record(e) | ({} if e.seeds is None else {"seeds": e.seeds})
-                for e in self.environments
+                e.name: e.record() | ({} if e.seeds is None else {"seeds": e.seeds}) for e in self.environments
             },
-            "methods": _method_records(self.methods),
+            "methods": {
+                m.name if m.environments is None else f"{m.name} on {', '.join(m.environments)}": m.record()
+                for m in self.methods
+            },
         }
 
 
@@ -227,22 +247,17 @@ class Cell:
 
     @cached_property
     def id(self) -> str:
-        """A hash of all that the result depends on."""
+        """A hash of all that the result depends on: of a preset what it stands for, which may change."""
+        preset = self.method.preset
         content = {
             "format": FORMAT,
-            "environment": environment_record(self.environment),
-            "method": _method_record(self.method),
-            "preset": self._preset_record(),
+            "environment": self.environment.record(),
+            "method": self.method.record(),
+            "preset": preset and {k: repr(v) for k, v in _preset(preset, self.environment).items()},
             "seed": self.seed,
         }
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:20]
-
-    def _preset_record(self) -> dict[str, str] | None:
-        """What the preset stands for, so that another release's preset is another cell."""
-        if self.method.preset is None:
-            return None
-        return {k: repr(v) for k, v in _preset(self.method.preset, self.environment).items()}
 
     def make(self) -> tuple[Environment, Policy]:
         """A fresh environment and policy."""
@@ -288,18 +303,6 @@ def experiment_of(data: dict[str, Any], source: str = "experiment") -> Experimen
         raise InvalidInputError(f"{source} cannot be used:\n" + "\n".join(lines)) from None
 
 
-def _seed_list(seeds: Any) -> Any:
-    """A number n as the seeds 0 .. n-1; a list as it is, if its seeds are different."""
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
-        if seeds < 1:
-            raise ValueError(f"seeds must be at least 1, got {seeds}")
-        return list(range(seeds))
-    whole = isinstance(seeds, list) and bool(seeds) and all(isinstance(s, int) for s in seeds)  # else pydantic says
-    if whole and (len(set(seeds)) < len(seeds) or min(seeds) < 0):
-        raise ValueError(f"seeds must be different numbers of at least 0, got {seeds}")
-    return seeds
-
-
 def policy_named(name: str) -> Any:
     """One of our policies by name, or yours as ``package.module:Name``.
 
@@ -340,23 +343,6 @@ def _place(location: tuple[Any, ...], data: Any) -> str:
             place += f".{part}" if place else str(part)
             data = data.get(part) if isinstance(data, dict) else None
     return place
-
-
-def environment_record(e: EnvironmentConfig) -> dict[str, Any]:
-    """An environment as plain data; files by the hash of what is in them."""
-    return {"kind": e.kind, **{k: plain(v) for k, v in sorted(e.options.items())}}
-
-
-def _method_record(m: MethodConfig) -> dict[str, Any]:
-    return {"policy": m.policy, "preset": m.preset, **{k: plain(v) for k, v in sorted(m.settings.items())}}
-
-
-def _method_records(methods: list[MethodConfig]) -> dict[str, Any]:
-    records: dict[str, Any] = {}
-    for m in methods:
-        key = m.name if m.environments is None else f"{m.name} on {', '.join(m.environments)}"
-        records[key] = _method_record(m)
-    return records
 
 
 def _from_environment(value: Any, name: str, environment: Environment, where: str) -> Any:

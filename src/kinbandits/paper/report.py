@@ -22,15 +22,9 @@ SWEEP = "sweep"
 """The name of the sweep's experiment in the directory of the paper's."""
 
 READINGS = (
-    (
-        "half-axes",
-        'Users are in an ellipse "with major axis length 1 and minor axis length 0.5": half-axes, as in the code.',
-    ),
+    ("half-axes", 'An ellipse "with major axis length 1 and minor axis length 0.5": half-axes, as in the code.'),
     ("angles", "The text allows any angle from 0 to 90°; the runs have the scripts' a π/25, 0 to 28.8°."),
-    (
-        "reward of the synthetic problem",
-        "As in the scripts: a = 0..N-1, and the rotated coordinate in place of the user's own.",
-    ),
+    ("synthetic reward", "As in the scripts: a = 0..N-1, and the rotated coordinate in place of the user's own."),
     ("MNIST", "784 columns here, 780 in the paper (which probably leaves out columns that are always 0)."),
     ("Digits", "1,230 balanced rounds under our rule, 1,250 under the authors'."),
 )
@@ -57,20 +51,16 @@ def _sections(results: Results, directory: Path) -> Iterator[Section]:
         yield _claims(claims)
     effects = list(count_effects(results))
     if effects:
-        rows = [(e.where, f"{e.correlation:.3f}") for e in effects]
-        records = [{"where": e.where, "correlation": e.correlation} for e in effects]
+        text = """
+            Above, k_Z as KMTL-UCB-Est has it after the last round; below, exp(−γ (1/n_a + 1/n_b)) from the counts
+            of the same runs, which does not look at contexts. Means over runs, arms in the same order, one scale
+            for both. The table has the correlation of the two over all pairs of arms and runs."""
         yield Section(
-            "counts",
-            "What the similarity is made of",
-            "Above, k_Z as KMTL-UCB-Est has it after the last round; below, exp(−γ (1/n_a + 1/n_b)) from the "
-            "counts of the same runs, which does not look at contexts. Means over runs, arms in the same order, "
-            "one scale for both. The table has the correlation of the two over all pairs of arms and runs.",
-            ("Data", "Correlation with counts alone"),
-            rows,
-            (1,),
-            records=records,
+            "counts", "What the similarity is made of", one_line(text), ("Data", "Correlation with counts alone"),
+            [(e.where, f"{e.correlation:.3f}") for e in effects], (1,),
+            records=[{"where": e.where, "correlation": e.correlation} for e in effects],
             figure=figures.counts_figure(effects),
-        )
+        )  # fmt: skip
     if (directory / f"{SWEEP}.json").exists():
         yield from _sweep(Results.load(directory, SWEEP))
     synthetic = next((e for e in results.record["environments"].values() if e["kind"] == "synthetic-news"), None)
@@ -78,14 +68,12 @@ def _sections(results: Results, directory: Path) -> Iterator[Section]:
         options: dict[str, Any] = {
             k: v for k, v in synthetic.items() if k in ("reward", "n_arms", "angles", "noise")
         }
-        yield Section(
-            "synthetic",
-            "The synthetic problem",
-            "Contexts of the articles for 1,500 users drawn from the ellipse: each article sees the user rotated "
-            f"by its own angle θ. Colour: reward (reading: the {options.get('reward', 'text')}'s). Angles are "
-            "those of the runs.",
-            figure=figures.synthetic_figure(SyntheticNews(**options)),
-        )
+        text = f"""
+            Contexts of the articles for 1,500 users drawn from the ellipse: each article sees the user rotated by
+            its own angle θ. Colour: reward (reading: the {options.get("reward", "text")}'s). Angles are those of
+            the runs."""
+        drawn = figures.synthetic_figure(SyntheticNews(**options))
+        yield Section("synthetic", "The synthetic problem", one_line(text), figure=drawn)
     if claims:
         yield Section("readings", "How the text was read", "", ("What", "Reading"), READINGS)
 
@@ -127,28 +115,19 @@ def _sweep(sweep: Results) -> Iterator[Section]:
     columns = ("Data", "Multiplier", f"{EST} against", "Runs", EST, "the other", "Difference", "95 % interval",
                "better / equal / worse", "p of equality")  # fmt: skip
     yield Section(
-        "sweep",
-        "Is it sharing, and at which exploration?",
-        _sweep_text(found),
-        columns,
-        rows,
-        (1, 3, 4, 5, 6, 7, 8, 9),
-        records=[c.record() for c in found],
-        figure=figures.sweep_figure(points),
-    )
+        "sweep", "Is it sharing, and at which exploration?", _sweep_text(found), columns, rows,
+        (1, 3, 4, 5, 6, 7, 8, 9), records=[c.record() for c in found], figure=figures.sweep_figure(points),
+    )  # fmt: skip
     shown = [
-        (p.where, p.method, f"{p.multiplier:g}", show_number(p.mean), show_number(p.half), str(len(p.finals)))
+        (p.where, p.method, f"{p.multiplier:g}", f"{p.rounds:,}", show_number(p.mean), show_number(p.half),
+         str(len(p.finals)))
         for p in points
-    ]
+    ]  # fmt: skip
     yield Section(
-        "sweep-points",
-        "The sweep in numbers",
-        "Final regret; ± is half the 95 % interval of the mean.",
-        ("Data", "Method", "Multiplier", "Mean", "±", "Runs"),
-        shown,
-        (2, 3, 4, 5),
+        "sweep-points", "The sweep in numbers", "Final regret; ± is half the 95 % interval of the mean.",
+        ("Data", "Method", "Multiplier", "Rounds", "Mean", "±", "Runs"), shown, (2, 3, 4, 5, 6),
         records=[{**p.__dict__, "mean": p.mean, "half": p.half} for p in points],
-    )
+    )  # fmt: skip
 
 
 def _sweep_text(found: Sequence[Control]) -> str:

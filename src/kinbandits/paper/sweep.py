@@ -104,13 +104,8 @@ class Control:
     def record(self) -> dict[str, Any]:
         """For a table."""
         own = {k: v for k, v in self.__dict__.items() if k != "paired"}
-        names = ("difference", "low", "high", "wins", "ties", "losses")
-        return {
-            "where": self.where,
-            **own,
-            "runs": self.paired.seeds,
-            **{n: getattr(self.paired, n) for n in names},
-        }
+        paired = {n: getattr(self.paired, n) for n in ("difference", "low", "high", "wins", "ties", "losses")}
+        return {"where": self.where, **own, "runs": self.paired.seeds, **paired}
 
 
 def controls(sweep: Results) -> list[Control]:

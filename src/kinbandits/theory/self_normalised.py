@@ -93,9 +93,15 @@ def check_self_normalised(policy: Any) -> None:
     """Refuse a policy that the bound does not cover, and say why: weights, or what is read off the data.
 
     >>> import kinbandits as kb
-    >>> check_self_normalised(kb.KMTLUCB(2, context_kernel=kb.RBF(), similarity=kb.Mixed(0.5), cold_start="borrow"))
+    >>> fixed = {"context_kernel": kb.RBF(), "similarity": kb.Mixed(0.5), "ridge": 1.0}
+    >>> check_self_normalised(kb.KMTLUCB(2, **fixed, cold_start="borrow"))
     """
     reasons = []
+    if not isinstance(getattr(policy, "ridge", 1.0), int | float):
+        reasons.append("the ridge is learned; give a number")
+    rewards = getattr(policy, "rewards", None)
+    if rewards is not None and rewards.type_name in ("Running", "Standardized"):
+        reasons.append(f"the scale of rewards is read off the data ({rewards!r}); give kb.Range(low, high)")
     if getattr(policy, "weighting", "uniform") != "uniform":
         reasons.append('weighting must be "uniform"')
     if getattr(policy, "cold_start", "borrow") != "borrow":
