@@ -1,11 +1,11 @@
-"""Tables for notebooks: what ``_repr_html_`` gives."""
+"""Tables: for notebooks, what ``_repr_html_`` gives; and as plain text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
 
-__all__ = ["html_table"]
+__all__ = ["html_table", "text_table"]
 
 _LEFT = "text-align:left"
 _RIGHT = "text-align:right;font-variant-numeric:tabular-nums"
@@ -28,3 +28,18 @@ def html_table(
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     under = "".join(f"<p>{escape(note)}</p>" for note in notes)
     return f"<div><b>{escape(title)}</b><table>{body}</table>{under}</div>"
+
+
+def text_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """A title and aligned columns; those numbered in ``right`` are set flush right.
+
+    >>> print(text_table("T", ["a", "b"], [["x", "10"]], right=[1]))
+    T
+    a   b
+    x  10
+    """
+    lines = [columns, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    aligned = ([c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
+               for line in lines)  # fmt: skip
+    return "\n".join([title, *("  ".join(cells).rstrip() for cells in aligned)])

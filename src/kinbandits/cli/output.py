@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kinbandits._html import text_table
 from kinbandits.errors import MissingPackageError
 
 __all__ = ["Json", "need", "print_json", "print_table"]
@@ -38,13 +39,7 @@ def print_table(
             table.add_row(*row)
         Console().print(table)
         return
-    widths = [max(len(line[i]) for line in (columns, *rows)) for i in range(len(columns))]
-    print(title)
-    for line in (columns, *rows):
-        cells = (
-            c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
-        )
-        print("  ".join(cells).rstrip())
+    print(text_table(title, columns, rows, right))
 
 
 def _finite(data: Any) -> Any:

@@ -50,8 +50,8 @@ PAPER_GRID: tuple[float, ...] = tuple(float(v) for v in np.logspace(-3, 2, 10))
 class Grid:
     """The values tried, for each setting. Precisions are 1 / (2 length_scale^2).
 
-    >>> len(Grid().points("estimated")), len(Grid().points("independent"))
-    (10000, 100)
+    >>> {name: len(values) for name, values in Grid().axes("independent").items()}
+    {'context_precision': 10, 'ridge': 10}
     """
 
     context: Sequence[float] = PAPER_GRID
@@ -77,13 +77,6 @@ class Grid:
         if method in ("estimated", "known"):
             axes["similarity_precision"] = self.similarity
         return axes | {"ridge": self.ridge}
-
-    def points(self, method: Method) -> list[dict[str, float]]:
-        """Every setting of a method."""
-        axes = self.axes(method)
-        mesh = np.meshgrid(*axes.values(), indexing="ij")
-        rows = np.stack([m.ravel() for m in mesh], axis=1)
-        return [dict(zip(axes, map(float, row), strict=True)) for row in rows]
 
 
 class Plays(NamedTuple):

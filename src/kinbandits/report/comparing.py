@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kinbandits._checks import as_int
-from kinbandits._html import html_table
+from kinbandits._html import html_table, text_table
 from kinbandits._value import Value
 from kinbandits.environments import Environment
 from kinbandits.errors import InvalidInputError, InvalidTypeError
@@ -87,8 +87,7 @@ class Comparison:
         return difference_figure(self._results)
 
     def __str__(self) -> str:
-        lines = [self._title, *("  ".join(cells) for cells in _aligned([self._columns, *self._rows]))]
-        return "\n".join(line.rstrip() for line in lines)
+        return text_table(self._title, self._columns, self._rows, right=range(1, len(self._columns)))
 
     def __repr__(self) -> str:
         return f"Comparison({', '.join(self.group.methods)}; {self._title})"
@@ -194,9 +193,3 @@ def _seeded(environment: Any, seed: int) -> Any:
         "environment must have a seed, or be a function that makes the environment of a seed, such as "
         f"lambda seed: kb.environments.SyntheticNews(seed=seed); got {type(environment).__name__}"
     )
-
-
-def _aligned(lines: list[Any]) -> Iterable[list[str]]:
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    for line in lines:
-        yield [c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
