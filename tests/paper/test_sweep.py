@@ -11,9 +11,8 @@ import kinbandits as kb
 from kinbandits.experiments import run_experiment
 from kinbandits.history import History
 from kinbandits.paper import paper_experiment, sweep_experiment, write_paper_report
-from kinbandits.paper.figures import counts_figure, sweep_figure, synthetic_figure
-from kinbandits.paper.report import SWEEP
-from kinbandits.paper.sweep import controls, count_effects, sweep_points
+from kinbandits.paper.report import SWEEP, synthetic_figure
+from kinbandits.paper.sweep import controls, count_effects, counts_figure, sweep_figure, sweep_points
 from kinbandits.report.results import Results
 from kinbandits.similarity import CountOnly
 from kinbandits.testing import check_similarity

@@ -335,7 +335,7 @@ def cached_choices(
 
 # Seconds of one core for one run at the paper's horizon (published settings), on a machine on which `_probe` takes
 # `_PROBE_SECONDS`; and for the cross-validation of a data set.
-SECONDS = dict(zip(DATA, (1.4, 1.3, 1.2, 25.0, 7.0, 14.0, 16.0), strict=True))
+SECONDS = dict(zip(DATA, (0.7, 0.3, 0.3, 13.0, 2.3, 7.5, 13.0), strict=True))
 CV_SECONDS: dict[str, float] = dict.fromkeys(DATA, 60.0) | {"letter": 700.0, "synthetic": 20.0}
 _PROBE_SECONDS = 0.018
 

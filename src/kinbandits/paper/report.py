@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kinbandits.environments import SyntheticNews
-from kinbandits.paper import figures
+from kinbandits.paper import sweep
 from kinbandits.paper.claims import MARGIN, Claim, check_claims
 from kinbandits.paper.protocol import COUNTS, EST
-from kinbandits.paper.sweep import Control, controls, count_effects, same_as_counts, sweep_points
+from kinbandits.plotting import canvas, plot_style
 from kinbandits.report.html import FORMATS, Section, one_line
 from kinbandits.report.page import Report, show_number, show_p, show_paired, show_signed, write_report
 from kinbandits.report.results import Results
@@ -49,7 +52,7 @@ def _sections(results: Results, directory: Path) -> Iterator[Section]:
     claims = check_claims(results)
     if claims:
         yield _claims(claims)
-    effects = list(count_effects(results))
+    effects = list(sweep.count_effects(results))
     if effects:
         text = """
             Above, k_Z as KMTL-UCB-Est has it after the last round; below, exp(−γ (1/n_a + 1/n_b)) from the counts
@@ -59,7 +62,7 @@ def _sections(results: Results, directory: Path) -> Iterator[Section]:
             "counts", "What the similarity is made of", one_line(text), ("Data", "Correlation with counts alone"),
             [(e.where, f"{e.correlation:.3f}") for e in effects], (1,),
             records=[{"where": e.where, "correlation": e.correlation} for e in effects],
-            figure=figures.counts_figure(effects),
+            figure=sweep.counts_figure(effects),
         )  # fmt: skip
     if (directory / f"{SWEEP}.json").exists():
         yield from _sweep(Results.load(directory, SWEEP))
@@ -72,7 +75,7 @@ def _sections(results: Results, directory: Path) -> Iterator[Section]:
             Contexts of the articles for 1,500 users drawn from the ellipse: each article sees the user rotated by
             its own angle θ. Colour: reward (reading: the {options.get("reward", "text")}'s). Angles are those of
             the runs."""
-        drawn = figures.synthetic_figure(SyntheticNews(**options))
+        drawn = synthetic_figure(SyntheticNews(**options))
         yield Section("synthetic", "The synthetic problem", one_line(text), figure=drawn)
     if claims:
         yield Section("readings", "How the text was read", "", ("What", "Reading"), READINGS)
@@ -103,8 +106,8 @@ def _claims(claims: Sequence[Claim]) -> Section:
     )  # fmt: skip
 
 
-def _sweep(sweep: Results) -> Iterator[Section]:
-    points, found = sweep_points(sweep), controls(sweep)
+def _sweep(results: Results) -> Iterator[Section]:
+    points, found = sweep.sweep_points(results), sweep.controls(results)
     rows = [
         (
             c.where, f"{c.multiplier:g}", c.second, str(c.paired.seeds), show_number(c.first_mean),
@@ -116,7 +119,7 @@ def _sweep(sweep: Results) -> Iterator[Section]:
                "better / equal / worse", "p of equality")  # fmt: skip
     yield Section(
         "sweep", "Is it sharing, and at which exploration?", _sweep_text(found), columns, rows,
-        (1, 3, 4, 5, 6, 7, 8, 9), records=[c.record() for c in found], figure=figures.sweep_figure(points),
+        (1, 3, 4, 5, 6, 7, 8, 9), records=[c.record() for c in found], figure=sweep.sweep_figure(points),
     )  # fmt: skip
     shown = [
         (p.where, p.method, f"{p.multiplier:g}", f"{p.rounds:,}", show_number(p.mean), show_number(p.half),
@@ -130,8 +133,8 @@ def _sweep(sweep: Results) -> Iterator[Section]:
     )  # fmt: skip
 
 
-def _sweep_text(found: Sequence[Control]) -> str:
-    same, all_sets = same_as_counts(list(found)), {c.where for c in found if c.second == COUNTS}
+def _sweep_text(found: Sequence[sweep.Control]) -> str:
+    same, all_sets = sweep.same_as_counts(list(found)), {c.where for c in found if c.second == COUNTS}
     alone = [c for c in found if c.second != COUNTS and c.multiplier == 1.0]
     better = [c.where for c in alone if c.paired.high < 0.0]
     return one_line(
@@ -143,3 +146,25 @@ def _sweep_text(found: Sequence[Control]) -> str:
         arms, with a 95 % interval below 0, on {len(better)} of {len(alone)} ({", ".join(better) or "none"}).
         """
     )
+
+
+def synthetic_figure(environment: SyntheticNews, users: int = 1500) -> Any:
+    """The synthetic problem as it is played: contexts of every article for many users, coloured by the reward."""
+    environment = environment.replace(horizon=users)
+    rounds = list(environment.rounds())
+    contexts = np.stack([r.context for r in rounds])  # (users, N, 2)
+    means = np.stack([r.rewards for r in rounds])
+    N = environment.n_arms
+    look: dict[str, Any] = {"s": 5, "cmap": "viridis", "linewidths": 0, "rasterized": True}
+    with plot_style():
+        figure, axes = canvas(N, 1, 2.3 * N + 1.2, 2.9)
+        for a, ax in enumerate(axes[0]):
+            points = ax.scatter(*contexts[:, a].T, c=means[:, a], vmin=means.min(), vmax=means.max(), **look)
+            ax.set(title=f"article {a + 1}, θ = {math.degrees(environment.theta[a]):.1f}°", aspect="equal")
+            ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), xlabel="first coordinate")
+            ax.set(xticks=[-1, 0, 1], yticks=[-1, 0, 1])
+        axes[0, 0].set_ylabel("second coordinate")
+        bar = figure.colorbar(points, ax=axes[0].tolist(), shrink=0.85, pad=0.01)
+        bar.set_label("reward")
+        bar.outline.set_visible(False)
+        return figure

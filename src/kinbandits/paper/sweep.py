@@ -6,7 +6,8 @@ k_Z(a, b) is close to exp(-(1/n_a + 1/n_b) / (2 length_scale^2)), which does not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +15,19 @@ import numpy as np
 
 from kinbandits._types import Matrix
 from kinbandits.paper.claims import MARGIN, tost
-from kinbandits.paper.protocol import COUNTS, EST, IND, NAMES, SWEEPS, sweep_name
+from kinbandits.paper.protocol import COUNTS, EST, IND, KNOWN, NAMES, PAIRS, SWEEPS, sweep_name
+from kinbandits.plotting import OKABE_ITO, canvas, cluster_order, color_bar, matrix_panel, plot_style
 from kinbandits.presets import MULTIPLIER, PAPER
 from kinbandits.report.results import Results, RunGroup
 from kinbandits.report.statistics import Paired, compare, half_width
 
-__all__ = ["Control", "CountEffect", "SweepPoint", "controls", "count_effects", "sweep_points"]
+_LOOKS = {
+    KNOWN: (OKABE_ITO[0], "-", "o"),
+    EST: (OKABE_ITO[1], "--", "s"),
+    COUNTS: (OKABE_ITO[6], ":", "^"),
+    PAIRS: (OKABE_ITO[4], "-.", "v"),
+    IND: (OKABE_ITO[2], "-", "D"),
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,24 @@ def count_effects(results: Results) -> Iterator[CountEffect]:
         )
 
 
+def counts_figure(effects: Sequence[CountEffect]) -> Any:
+    """Above, the estimated similarity; below, what counts alone give, on the same scale and in the same order."""
+    with plot_style():
+        figure, axes = canvas(len(effects), 2, 2.45 * len(effects) + 0.4, 5.4)
+        for column, effect in zip(axes.T, effects, strict=True):
+            order = cluster_order(effect.estimated)
+            place = np.ix_(order, order)
+            names = [effect.arms[i] for i in order]
+            apart = ~np.eye(len(order), dtype=bool)
+            top = max(float(effect.estimated[apart].max()), float(effect.counted[apart].max()))
+            image = matrix_panel(column[0], effect.estimated[place], names, top)
+            matrix_panel(column[1], effect.counted[place], names, top)
+            column[0].set_title(f"{effect.where}\nestimated", fontsize=9)
+            column[1].set_title(f"counts alone\n(correlation {effect.correlation:.2f})", fontsize=9)
+            color_bar(figure, image, column.tolist())
+        return figure
+
+
 @dataclass(frozen=True)
 class SweepPoint:
     """A method on a data set at one multiplier: final regret of each run."""
@@ -80,6 +106,44 @@ def sweep_points(sweep: Results) -> list[SweepPoint]:
         for multiplier in multipliers
         if (name := sweep_name(method, multiplier)) in group.methods
     ]
+
+
+def sweep_figure(points: Sequence[SweepPoint]) -> Any:
+    """Final regret against the exploration multiplier, a panel per data set, with 95 % intervals of the mean."""
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+    places = list(dict.fromkeys(p.where for p in points))
+    columns = min(4, len(places))
+    rows = math.ceil(len(places) / columns)
+    with plot_style():
+        figure, axes = canvas(columns, rows, max(7.4, 2.9 * columns), 2.6 * rows + 0.5)
+        for ax in axes.ravel()[len(places) :]:
+            ax.set_axis_off()
+        handles: dict[str, Any] = {}
+        for ax, where in zip(axes.ravel(), places, strict=False):
+            here = [p for p in points if p.where == where]
+            for i, method in enumerate(dict.fromkeys(p.method for p in here)):
+                line = [p for p in here if p.method == method]
+                x = np.array([p.multiplier for p in line]) * 1.04 ** (i - 1.5)  # a little apart
+                half = [p.half for p in line]
+                yerr = None if np.isnan(half).any() else half
+                colour, dash, mark = _LOOKS[method]
+                look = {"color": colour, "linestyle": dash, "marker": mark, "markersize": 4, "linewidth": 1.3}
+                handles[method] = ax.errorbar(x, [p.mean for p in line], yerr=yerr, capsize=2, **look)
+            title = f"{where} (T = {here[0].rounds:,}, {len(here[0].finals)} runs)"
+            ax.set(title=title, xscale="log", yscale="log")
+            ticks = sorted({p.multiplier for p in here})
+            ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
+            ax.set_xticks([], minor=True)
+            ax.set_xlim(0.08, 1.25)
+            ax.set_xlabel("exploration multiplier")
+            ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            ax.yaxis.set_major_formatter(ScalarFormatter())
+            ax.yaxis.set_minor_formatter(NullFormatter())
+        for ax in axes[:, 0]:
+            ax.set_ylabel("final regret")
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, frameon=False)
+        return figure
 
 
 @dataclass(frozen=True)
