@@ -128,7 +128,7 @@ def openml(name: str) -> SimpleNamespace:
     label = {
         "usps": lambda c: str(c + 1),
         "letter": lambda c: chr(65 + c),
-        "segment": lambda c: datasets.sources._SEGMENT[c],
+        "segment": lambda c: datasets.files._SEGMENT[c],
     }.get(name, str)
     return SimpleNamespace(
         data=rows["X"].astype(np.float64),

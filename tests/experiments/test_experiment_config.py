@@ -6,7 +6,7 @@ import pytest
 from kinbandits._spec import from_spec
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments import experiment_of, load_experiment
-from kinbandits.experiments.records import changed_keys
+from kinbandits.experiments.storage import changed_keys
 from kinbandits.kernels import RBF
 from kinbandits.similarity import Estimated, Known
 

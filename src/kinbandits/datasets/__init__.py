@@ -16,11 +16,11 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from kinbandits.datasets import files
 from kinbandits.datasets.binding import Peptides, peptides
 from kinbandits.datasets.catalogue import CATALOGUE, Entry
 from kinbandits.datasets.dataset import Dataset, Scaling
 from kinbandits.datasets.files import cache_directory, entry_of, find, read, ways_to_have, write
-from kinbandits.datasets.sources import bundled_digits, from_openml
 from kinbandits.errors import DatasetError
 
 __all__ = [
@@ -55,7 +55,7 @@ def load(name: str, *, download: bool = True) -> Dataset:
     if path is not None:
         return read(entry, path)
     if name == "digits":
-        bundled = bundled_digits()
+        bundled = files.bundled_digits()
         if bundled is not None:
             return bundled
     if not download:
@@ -76,11 +76,11 @@ def fetch(name: str, *, again: bool = False) -> Path:
         read(entry, path)
         return path
     if name == "digits":
-        dataset = bundled_digits()
+        dataset = files.bundled_digits()
         if dataset is None:
             raise DatasetError(ways_to_have(entry, "scikit-learn, which carries it, is not installed"))
     else:
-        dataset = from_openml(entry)
+        dataset = files.from_openml(entry)
     target = cache_directory() / f"{entry.name}.npz"
     write(dataset, target)
     return target

@@ -28,7 +28,7 @@ import json
 import re
 import tomllib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,8 +47,7 @@ from kinbandits._renamed import ARGUMENTS
 from kinbandits._spec import from_spec
 from kinbandits._value import meant
 from kinbandits.environments import KINDS, Environment, make_environment
-from kinbandits.errors import InvalidInputError, KinbanditsError
-from kinbandits.experiments.records import plain
+from kinbandits.errors import InvalidInputError, InvalidTypeError, KinbanditsError
 from kinbandits.policies import KMTLUCB, Policy
 from kinbandits.presets import paper
 
@@ -359,3 +358,30 @@ def _preset(name: str, e: EnvironmentConfig, descriptors: Any = None) -> dict[st
     """The published settings of this method for the data set (or the synthetic problem) of an environment."""
     data = "synthetic" if e.kind == "synthetic-news" else str(e.options.get("data", e.kind))
     return paper(data, name, descriptors=descriptors)
+
+
+def plain(value: Any) -> Any:
+    """JSON data; a file is known by the hash of what is in it, not by where it stands."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in sorted(value.items())}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, str):
+        return _file_record(value) or value
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise InvalidTypeError(f"an experiment is made of plain values (numbers, text, lists, tables), got {value!r}")
+
+
+def _file_record(text: str) -> dict[str, str] | None:
+    path = Path(text)
+    if not path.suffix or not path.is_file():
+        return None
+    status = path.stat()
+    return {"file": path.name, "sha256": _sha256(text, status.st_mtime_ns, status.st_size)}
+
+
+@lru_cache(maxsize=64)
+def _sha256(path: str, written: int, size: int) -> str:
+    """Of a file's content; read again only when the file has changed."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

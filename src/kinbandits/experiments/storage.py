@@ -26,7 +26,6 @@ from typing import Any
 from kinbandits._files import atomic_write, locked
 from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.experiments.config import FORMAT, Cell, Experiment
-from kinbandits.experiments.records import changed_keys
 from kinbandits.trace import Trace
 
 __all__ = ["RESULT_COLUMNS", "CellStore", "load_cell"]
@@ -173,3 +172,23 @@ class CellStore:
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """One driver at a time."""
         return locked(self.directory / "lock", self.directory)
+
+
+def changed_keys(old: Any, new: Any, where: str = "") -> Iterator[str]:
+    """What differs between two records, one line a key."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            place = f"{where}.{key}" if where else str(key)
+            if key not in old:
+                yield f"{place} is new: {_short(new[key])}"
+            elif key not in new:
+                yield f"{place} is gone: it was {_short(old[key])}"
+            else:
+                yield from changed_keys(old[key], new[key], place)
+    elif old != new:
+        yield f"{where} was {_short(old)}, now {_short(new)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 70 else text[:67] + "..."

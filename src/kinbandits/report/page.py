@@ -18,7 +18,6 @@ from joblib import cpu_count
 from kinbandits._version import __version__
 from kinbandits.progress import clock
 from kinbandits.report import figures
-from kinbandits.report.choices import choices_figure, recorded_choices
 from kinbandits.report.html import FORMATS, Section, one_line, write_page
 from kinbandits.report.results import Results
 from kinbandits.report.statistics import Paired, Summary, compare_all, summarise
@@ -181,7 +180,7 @@ def _pictures(results: Results) -> Iterator[Section]:
             hierarchical clustering of 1 − k_Z, leaves in the optimal order. The diagonal, which is 1, is left
             blank; every panel has its own colour scale."""
         yield Section("similarity", "Similarity of arms at the end", one_line(text), figure=similarity)
-    chosen = recorded_choices(results)
+    chosen = figures.recorded_choices(results)
     if chosen:
         text = """
             First seed. Above: the share mu of the estimate in k_Z (0: independent arms), chosen anew as rows come.
@@ -189,7 +188,7 @@ def _pictures(results: Results) -> Iterator[Section]:
             much more its leave-one-out decisions earn; it must not be less than 0 (judged only where the fit
             reaches the margin)."""
         title = "What the adaptive similarity chose, and why"
-        yield Section("choices", title, one_line(text), figure=choices_figure(chosen))
+        yield Section("choices", title, one_line(text), figure=figures.choices_figure(chosen))
 
 
 def _about(results: Results) -> Iterator[Section]:
