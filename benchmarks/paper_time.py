@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 import kinbandits as kb
 from engine import make_policy
 from kinbandits.experiments import CellStore
+from kinbandits.experiments.storage import load_cell
 from kinbandits.progress import clock
 
 SIZES = (250, 500, 1000, 2000, 4000)
@@ -54,20 +55,28 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     arguments = parser.parse_args()
     measured: dict[str, list[tuple[int, float]]] = {}
-    for environment, _, _, result, timing in CellStore(arguments.directory).recorded():
-        if result is not None:
-            measured.setdefault(environment, []).append((len(result.arms), timing["cpu_seconds"]))
+    times: dict[str, tuple[float, float]] = {}
+    for part, after in (("experiment", ""), ("sweep", ", swept")):
+        store = CellStore(arguments.directory, part)
+        for environment, _, _, cell in store.record()["cells"]:
+            timing = store.timing(cell)
+            if timing and cell not in times:
+                rounds = len(load_cell(store.cells / f"{cell}.npz"))
+                measured.setdefault(environment + after, []).append((rounds, timing["cpu_seconds"]))
+                times[cell] = timing["started"], timing["started"] + timing["seconds"]
     with threadpool_limits(1):
         costs = {size: seconds_of_a_round(size, 10) for size in SIZES}
     print("re-factorising, ms a round: " + ", ".join(f"t={t} {1000 * c:.1f}" for t, c in costs.items()))
-    print(f"{'data':16} {'runs':>5} {'rounds':>7} {'CPU s a run':>12} {'re-factorising':>15} {'ratio':>7}")
+    print(f"{'data':22} {'runs':>5} {'rounds':>7} {'CPU s a run':>12} {'re-factorising':>15} {'ratio':>7}")
     ours = theirs = 0.0
     for name, runs in measured.items():
         own = [seconds for _, seconds in runs]
         other = [extrapolated(rounds, costs) for rounds, _ in runs]
         ours, theirs = ours + sum(own), theirs + sum(other)
         mean, mean_other = statistics.mean(own), statistics.mean(other)
-        print(f"{name:16} {len(runs):5} {runs[0][0]:7} {mean:12.2f} {mean_other:15.1f} {mean_other / mean:7.1f}")
+        print(f"{name:22} {len(runs):5} {runs[0][0]:7} {mean:12.2f} {mean_other:15.1f} {mean_other / mean:7.1f}")
+    starts, ends = zip(*times.values(), strict=True)
+    print(f"from the first start to the last end: {clock(max(ends) - min(starts))}")
     print(
         f"all: {clock(ours)} of one core, {clock(ours / arguments.cores)} on {arguments.cores}; re-factorising "
         f"each round {clock(theirs)} and {clock(theirs / arguments.cores)}; ratio {theirs / ours:.0f}"

@@ -66,7 +66,7 @@ def _reference() -> Iterator[list[str]]:
         ours = [float(r["regret"]) for r in runs if (r["environment"], r["method"]) == (where, method)]
         theirs = [float(v) for v in listed.split()]
         mean, reference = sum(ours) / len(ours), sum(theirs) / len(theirs)
-        equal = sum(a == b for a, b in zip(ours, theirs, strict=len(theirs) > 1))
+        equal = sum(a == b for a, b in zip(ours, theirs, strict=False))
         count = f"{equal} of {len(ours)}" if len(theirs) > 1 else "not listed"
         off = f"{100 * (mean / reference - 1):+.2f} %"
         yield [where, method, _number(mean), _number(reference), off, count]

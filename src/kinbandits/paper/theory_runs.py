@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -49,23 +49,17 @@ def each(jobs: int, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...
     return list(Parallel(n_jobs=jobs)(delayed(function)(*task) for task in tasks))
 
 
-class Part:
+class Part(Protocol):
     """A part of the page: a picture, a paragraph on it, and its numbers by name."""
 
     title: tuple[str, str]
 
+    def figure(self) -> Any: ...
+    def text(self) -> str: ...
+    def numbers(self) -> dict[str, float]: ...
     def section(self) -> Section:
         with plot_style():
             return Section(*self.title, one_line(self.text()), figure=self.figure())
-
-    def figure(self) -> Any:
-        raise NotImplementedError
-
-    def text(self) -> str:
-        raise NotImplementedError
-
-    def numbers(self) -> dict[str, float]:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
