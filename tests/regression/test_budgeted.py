@@ -353,6 +353,33 @@ def test_report_of_an_error_is_the_error():
     assert report["largest_residual"] == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.parametrize("after", [0, 60])
+def test_right_after_the_change_the_model_is_what_it_says_and_its_error_is_told(after: int) -> None:
+    """A few rows more than points, all far apart: rows left out of a fit would not show that some have no place."""
+    rng = np.random.default_rng(102)
+    arms, X, y = rng.integers(3, size=70), 3.0 * rng.permutation(70)[:, None], rng.normal(size=70)
+    given = {"context_kernel": kb.RBF(), "similarity": kb.Independent(), "ridge": 0.0125, "exploration": 0.1}
+    policy = kb.KMTLUCB(3, **given, engine=kb.Budgeted(64, after))
+    for i in range(70):
+        policy.observe(arms[i : i + 1], X[i : i + 1], y[i : i + 1])
+    model = policy.regression.model
+    k, K, own = (
+        np.equal.outer(a, b) * kb.RBF()(A, B)
+        for a, A, b, B in (
+            (model.points.arms, model.points.contexts, arms, X),
+            (model.points.arms, model.points.contexts, model.points.arms, model.points.contexts),
+            (arms, X, arms, X),
+        )
+    )
+    means = k.T @ np.linalg.solve(0.0125 * K + k @ k.T, k @ y)  # the best combination of the points' kernels
+    found = policy.means(X)[np.arange(70), arms]
+    np.testing.assert_allclose(found, means, atol=1e-5)
+    wanted = own @ np.linalg.solve(own + 0.0125 * np.eye(70), y)
+    error = float(np.sqrt(np.mean((found - wanted) ** 2)))
+    assert error > 0.05
+    assert policy.engine_report()["mean_error"] == pytest.approx(error, rel=1e-3)
+
+
 @pytest.mark.parametrize("memory", MEMORIES, ids=repr)
 @pytest.mark.parametrize("similarity", [SIMILARITIES[0], SIMILARITIES[3]], ids=lambda s: type(s).__name__)
 def test_saved_and_loaded_it_goes_on_the_same(similarity, memory, tmp_path):
