@@ -126,6 +126,24 @@ def test_the_estimated_similarity_is_that_of_numpy(monkeypatch: pytest.MonkeyPat
     np.testing.assert_allclose(ours.matrix, similarity.matrix(rows), rtol=1e-10)
 
 
+@needs_core
+@pytest.mark.parametrize("similarity", [kb.Independent(), kb.Mixed(0.4)], ids=str)
+def test_a_dictionary_is_read_as_in_numpy(monkeypatch: pytest.MonkeyPatch, similarity: kb.Mixed) -> None:
+    """Rows that are not yet written into the inverses among them; arms without points too."""
+    rng = np.random.default_rng(0)
+    policy = kb.KMTLUCB(
+        5, similarity=similarity, context_kernel=kb.RBF(2.0), ridge=0.1, cold_start="borrow", engine=kb.Budgeted(40)
+    )
+    for arm, x, y in zip(rng.integers(4, size=90), rng.normal(size=(90, 2)), rng.normal(size=90), strict=True):
+        policy.observe([arm], x[None, :], [y])
+    x = rng.normal(size=2)
+    ours = policy.predict(x)
+    monkeypatch.setattr(compiled, "CORE", None)
+    theirs = policy.copy().predict(x)
+    np.testing.assert_allclose(ours.mean, theirs.mean, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(ours.width, theirs.width, rtol=1e-10)
+
+
 # -- what comes in at the door --------------------------------------------------------------------
 
 
@@ -158,6 +176,12 @@ def test_wrong_arrays_are_refused() -> None:
             2, 0, (1.0,) * 12,
         )  # fmt: skip
 
+    def reading(**other: Any) -> tuple[Any, ...]:
+        assert compiled.CORE is not None
+        given = {"gap": np.eye(2), "kx": np.ones(2), "arms": np.array([0, 1]), "K_arm": np.eye(2), "w": np.ones(2)}
+        given |= {"late": np.ones((2, 2)), "scales": np.ones(2), "rows": 2, "candidates": np.arange(2)}
+        return (compiled.CORE.read, *(given | other).values(), np.zeros((2, 2)))
+
     calls: list[tuple[Any, ...]] = [
         (compiled.CORE.bind, *[np.zeros(4)] * 11),
         (
@@ -176,7 +200,7 @@ def test_wrong_arrays_are_refused() -> None:
         (compiled.CORE.observe, handle, 150, 150, 0, K_arm[:3], values, 0.0, 1.0, 1.0, False),
         (compiled.CORE.observe, handle, 150, 150, 0, K_arm.astype(np.float32), values, 0.0, 1.0, 1.0, False),
         (compiled.CORE.squares, np.zeros((2, 3)), np.zeros((4, 3)), 5, np.zeros((2, 6))),
-        (compiled.CORE.squares, np.zeros((2, 3)), np.zeros((4, 3)), 4, np.zeros((2, 4))),
+        (compiled.CORE.squares, np.zeros((2, 3)), np.zeros((4, 3)), 4, np.zeros((2, 3))),
         (compiled.CORE.squares, np.zeros(3), np.zeros((4, 3)), 4, np.zeros((1, 5))),
         (compiled.CORE.packed, "f", np.zeros(3), 0, 3, np.zeros(3), np.zeros(3)),
         (compiled.CORE.packed, "f", np.zeros(6), 0, -1, np.zeros(3), np.zeros(3)),
@@ -186,6 +210,10 @@ def test_wrong_arrays_are_refused() -> None:
         (compiled.CORE.embed, np.eye(2), np.ones(2), np.ones(2, int), np.array([0, 1]), np.ones(2), -1),
         (compiled.CORE.alike, np.eye(2), np.ones(3, int), -0.5, np.eye(3)),
         (compiled.CORE.alike, np.eye(3), np.ones(3), -0.5, np.eye(3)),
+        reading(arms=np.array([0, 2])),  # no such arm
+        reading(rows=3),
+        reading(gap=np.eye(1)),
+        reading(K_arm=np.ones((2, 3))),
         settling(np.array([0, 4])),  # no such arm
         settling(np.arange(2), rows=3),
         settling(np.arange(4), known=np.zeros((5, 4))),

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinbandits import _compiled as compiled
 from kinbandits._checks import as_int
 from kinbandits._types import Matrix
 from kinbandits._value import positive
@@ -293,10 +294,18 @@ class ArcCosine(Kernel):
 
 
 def cdist(A: Matrix, B: Matrix, metric: str = "euclidean") -> Matrix:
-    """SciPy's distances, imported when first needed: `scipy.spatial` is half the time of importing kinbandits."""
+    """Distances of all pairs of rows. SciPy's are imported when first needed: half the time of importing us."""
+    if metric == "sqeuclidean" and compiled.CORE is not None and _plain(A) and _plain(B):
+        squares = np.empty((len(A), len(B)))
+        compiled.CORE.squares(A, B, len(B), squares)
+        return squares
     from scipy.spatial import distance
 
     return np.asarray(distance.cdist(A, B, metric))  # type: ignore[call-overload]
+
+
+def _plain(A: Matrix) -> bool:
+    return A.ndim == 2 and A.flags.c_contiguous and A.dtype == np.float64
 
 
 def median_distance(contexts: Matrix) -> float:

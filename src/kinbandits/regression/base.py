@@ -326,12 +326,14 @@ class Regression(ABC):
         return np.asarray(self.counts[arms] == 0)
 
     def _prior(self, query: Query) -> Matrix:
-        rounds, given = query.contexts.shape[:2]
-        flat = query.contexts.reshape(rounds * given, -1)
-        prior = np.zeros(query.shape)
-        for term, K_arm in zip(self.settings.terms, self.similarity_matrices, strict=True):
+        rounds, given, d = query.contexts.shape
+        flat = query.contexts.reshape(rounds * given, d)
+        prior: Matrix | None = None
+        for term, K_arm in zip(self.settings.terms.terms, self.similarity_matrices, strict=True):
             own = term.context_kernel.diag(term.select(flat)).reshape(rounds, given)
-            prior += K_arm.diagonal()[query.arms] * own
+            part = K_arm.diagonal()[query.arms] * own
+            prior = part if prior is None else prior + part
+        assert prior is not None
         return prior
 
     def _cross(self, arms: Indices, contexts: Matrix) -> Matrix:

@@ -26,6 +26,7 @@ from kinbandits.regression.budgeted.report import budget_report, warn_if_small
 from kinbandits.regression.linalg import low_rank_forms, low_rank_root
 from kinbandits.terms import TermsTracker
 
+_FEW = 64  # arms up to which means and widths are read off sums over pairs of arms
 _CHUNK = 2**22  # numbers in the largest temporary of a prediction
 
 
@@ -176,6 +177,10 @@ class BudgetedRegression(Regression):
             return mean, self.settings.width(prior, self.settings.ridge * forms)
         rounds, k = query.shape
         points, posterior = model.points, model.posterior
+        if query.shared and rounds == 1 and len(points.K_arms) == 1 and self._n_arms <= _FEW:
+            (kx,), (K_arm,) = points.values(query.contexts[0])[0], points.K_arms
+            mean, forms = posterior.read(kx, points.arms, K_arm, query.arms)[:, None, :]
+            return mean, self.settings.width(prior, self.settings.ridge * forms)
         root = self._low_rank(model) if query.shared else None
         mean, forms = np.zeros(query.shape), np.zeros(query.shape)
         chunk = max(1, _CHUNK // (k * model.size))

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dgemm
 
+from kinbandits import _compiled as compiled
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.regression.linalg.inverse import move_last
 
@@ -74,6 +75,17 @@ class Posterior:
         if self._late_rows:
             u, c = self._late()
             found += np.square(k @ u.T) @ c
+        return found
+
+    def read(self, kx: Vector, arms: Indices, K_arm: Matrix, candidates: Indices) -> Matrix:
+        """Mean and k' gap k of candidates, (2, k), where k is K_arm[candidate, arms] * kx: n^2 for all together."""
+        found = np.empty((2, len(candidates)))
+        if compiled.CORE is not None:
+            late = self._late_u, self._late_c, self._late_rows
+            compiled.CORE.read(self._gap_before(), kx, arms, K_arm, self.w, *late, candidates, found)
+            return found
+        k = K_arm[np.ix_(candidates, arms)] * kx
+        found[0], found[1] = k @ self.w, self.forms(k)
         return found
 
     @property

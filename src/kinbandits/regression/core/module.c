@@ -11,7 +11,7 @@
 
 #include "loops.h"
 
-#define TEXT 9 /* changes with every change of what Python expects: an old build is not used */
+#define TEXT 10 /* changes with every change of what Python expects: an old build is not used */
 
 /* -- a lower triangle, row by row in one piece ------------------------------------------------------------------ */
 
@@ -232,8 +232,8 @@ static PyObject *observe(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
 
 #include "round.h"
 
-/* squares(x, X, n, out): squared distances of each row of x (k, d) to the first n rows of X (n, d), into out (k, n + 1);
- * the last of each row is 0, the distance to itself. */
+/* squares(x, X, n, out): squared distances of each row of x (k, d) to the first n rows of X (n, d), into out (k, n); or
+ * (k, n + 1), where the last of each row is 0, the distance to itself. */
 static PyObject *squares(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
     if (n_args != 4) return PyErr_Format(PyExc_TypeError, "squares takes 4 arguments, got %zd", n_args);
     Int n = PyLong_AsSsize_t(args[2]), held = 0;
@@ -249,10 +249,11 @@ static PyObject *squares(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
     }
     Int k = views[0].shape[0], d = views[0].shape[1];
     READ(X, 1, 'd', n * d, 0);
-    READ(out, 3, 'd', k * (n + 1), PyBUF_WRITABLE);
+    READ(out, 3, 'd', k * n, PyBUF_WRITABLE);
+    Int wide = views[2].len >= k * (n + 1) * (Int)sizeof(double);
     for (Int c = 0; c < k; c++) {
-        squared_distances(out + c * (n + 1), x + c * d, X, n, d);
-        out[c * (n + 1) + n] = 0.0;
+        squared_distances(out + c * (n + wide), x + c * d, X, n, d);
+        if (wide) out[c * (n + 1) + n] = 0.0;
     }
     Py_INCREF(Py_None);
     result = Py_None;
@@ -391,6 +392,86 @@ finish:
     return result;
 }
 
+/* -- the dictionary of the budgeted engine: budgeted/posterior.py in C ------------------------------------------- */
+
+/* read(gap, kx, arms, K_arm, w, late, scales, rows, candidates, found): means and k'gap k of candidates that share a
+ * context, into found (2, k). k of candidate b is K_arm[b, arms] * kx at the n points, so that N^2 sums over pairs of
+ * points serve all candidates. ``late`` (rows or more, m >= n) and ``scales`` are rows not yet in gap. */
+static PyObject *read_points(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
+    if (n_args != 10) return PyErr_Format(PyExc_TypeError, "read takes 10 arguments, got %zd", n_args);
+    Int rows = PyLong_AsSsize_t(args[7]), held = 0;
+    if (PyErr_Occurred()) return NULL;
+    Py_buffer views[9];
+    PyObject *result = NULL;
+    const double *gap, *kx, *K_arm, *w, *late, *scales;
+    const Int *arms, *candidates;
+    double *found, *Q = NULL;
+    Int *order = NULL;
+    READ(arms, 2, 'i', 0, 0);
+    Int n = views[0].len / (Int)sizeof(Int);
+    READ(candidates, 8, 'i', 1, 0);
+    Int k = views[1].len / (Int)sizeof(Int);
+    READ(K_arm, 3, 'd', 1, 0);
+    Int N = views[2].ndim == 2 && views[2].shape ? views[2].shape[0] : 0;
+    READ(gap, 0, 'd', n * n, 0);
+    READ(kx, 1, 'd', n, 0);
+    READ(w, 4, 'd', n, 0);
+    READ(scales, 6, 'd', rows < 0 ? 0 : rows, 0);
+    READ(late, 5, 'd', rows < 0 ? 0 : rows * n, 0);
+    Int m = views[7].ndim == 2 && views[7].shape ? views[7].shape[1] : 0;
+    READ(found, 9, 'd', 2 * k, PyBUF_WRITABLE);
+    int bad = rows < 0 || N * N * (Int)sizeof(double) != views[2].len || (rows && (m < n || views[7].shape[0] < rows));
+    for (Int i = 0; i < n; i++) bad |= (size_t)arms[i] >= (size_t)N;
+    for (Int b = 0; b < k; b++) bad |= (size_t)candidates[b] >= (size_t)N;
+    if (bad) {
+        PyErr_SetString(PyExc_ValueError, "points and candidates with arms that there are were expected");
+        goto finish;
+    }
+    Q = calloc((size_t)(N * N + 2 * N + n), sizeof(double)), order = calloc((size_t)(n + N + 1), sizeof(Int));
+    if (!Q || !order) {
+        PyErr_NoMemory();
+        goto finish;
+    }
+    double *sums = Q + N * N, *means = sums + N, *y = means + N; /* y: kx, arm by arm */
+    Int *starts = order + n;
+    int alone = 1;
+    for (Int a = 0; a < N; a++)
+        for (Int b = 0; b < a; b++) alone &= K_arm[a * N + b] == 0.0 && K_arm[b * N + a] == 0.0;
+    for (Int i = 0; i < n; i++) starts[arms[i] + 1]++, means[arms[i]] += kx[i] * w[i];
+    for (Int a = 0; a < N; a++) starts[a + 1] += starts[a];
+    for (Int i = 0; i < n; i++) order[starts[arms[i]]++] = i; /* now the ends */
+    for (Int i = 0; i < n; i++) y[i] = kx[order[i]];
+    for (Int i = 0; i < n; i++) { /* of each pair of points once */
+        const double *row = gap + order[i] * n;
+        Int mine = arms[order[i]];
+        for (Int a = alone ? mine : 0; a <= mine; a++) {
+            Int low = a ? starts[a - 1] : 0, high = starts[a] < i ? starts[a] : i;
+            if (low < high) Q[mine * N + a] += 2.0 * y[i] * gathered_dot(row, order + low, y + low, high - low);
+        }
+        Q[mine * N + mine] += y[i] * y[i] * row[order[i]];
+    }
+    for (Int b = 0; b < k; b++) {
+        const double *lent = K_arm + candidates[b] * N;
+        double form = 0.0;
+        for (Int a = 0; a < N; a++) form += lent[a] * dot(Q + a * N, lent, N);
+        found[b] = dot(means, lent, N), found[k + b] = form;
+    }
+    for (Int r = 0; r < rows; r++) {
+        memset(sums, 0, (size_t)N * sizeof(double));
+        for (Int j = 0; j < n; j++) sums[arms[j]] += late[r * m + j] * kx[j];
+        for (Int b = 0; b < k; b++) {
+            double part = dot(sums, K_arm + candidates[b] * N, N);
+            found[k + b] += scales[r] * part * part;
+        }
+    }
+    Py_INCREF(Py_None);
+    result = Py_None;
+finish:
+    free(Q), free(order);
+    while (held) PyBuffer_Release(&views[--held]);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"alike", (PyCFunction)(void (*)(void))alike, METH_FASTCALL, "The similarity of arms from sums over rows."},
     {"bind", (PyCFunction)(void (*)(void))bind, METH_FASTCALL, "A handle on the arrays of a state."},
@@ -398,6 +479,7 @@ static PyMethodDef methods[] = {
     {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, "Append a row."},
     {"packed", (PyCFunction)(void (*)(void))packed, METH_FASTCALL, "Solve with a packed triangle, or grow it."},
     {"squares", (PyCFunction)(void (*)(void))squares, METH_FASTCALL, "Squared distances."},
+    {"read", (PyCFunction)(void (*)(void))read_points, METH_FASTCALL, "Means and widths from a dictionary."},
     {"settle", (PyCFunction)(void (*)(void))settle, METH_FASTCALL, "Climb some rungs."},
     {NULL, NULL, 0, NULL},
 };

@@ -53,6 +53,11 @@ class Probe:
         return prior
 
     @cached_property
+    def largest_prior(self) -> float:
+        """Of all candidates."""
+        return float(self.prior.max())
+
+    @cached_property
     def _lent(self) -> list[Matrix]:
         """K_arm[a_b] of every candidate b, (k, N) per term."""
         return [K_arm[self.query.arms] for K_arm in self._K_arms]

@@ -53,12 +53,18 @@ class Round:
         self.probe, self.exploration, self._cold = probe, exploration, cold
         self.known: Matrix = np.empty((6, len(probe.query.arms)))  # the compiled core fills it; last, the prior
         self.guess: Guess | None = None
+        self.exact: tuple[Vector, Vector, float]  # bounds if the means were exact, and how far they may be off
         self.leader = -1  # if the core has found it
 
     @cached_property
     def cold(self) -> Mask:
         """Which candidates are explored without looking at others."""
         return self._cold(self.probe.query.arms)
+
+    @cached_property
+    def some_cold(self) -> bool:
+        """Whether there are any."""
+        return bool(self.cold.any())
 
     f = property(lambda self: self.known[0])
     q_low = property(lambda self: self.known[1])
@@ -164,7 +170,7 @@ class Ladder:
 
     def beyond(self, probe: Probe) -> float:
         """A candidate beyond all rows has larger kernel values than they have among each other: how much larger."""
-        return max(1.0, math.sqrt(float(probe.prior.max()) / max(self._matrix.kernel_bound, 1e-300)))
+        return max(1.0, math.sqrt(probe.largest_prior / max(self._matrix.kernel_bound, 1e-300)))
 
     def _bonuses(self, asked: Round, q_low: Vector, q_high: Vector) -> tuple[Vector, Vector]:
         """exploration * width at least and at most."""
@@ -175,22 +181,22 @@ class Ladder:
     def _bound(self, asked: Round) -> None:
         mean, error = self._means(asked)
         least, most = self._bonuses(asked, asked.q_low, asked.q_high)
+        asked.exact = mean + least, mean + most, float(error.max())
         self._narrow(asked, mean + least - error, mean + most + error)
 
     def _narrow(self, asked: Round, low: Vector, high: Vector) -> None:
         """Arms to be explored without looking at others have a known score."""
-        if asked.cold.any():
+        if asked.some_cold:
             known = self._settings.bonus(asked.probe.prior, np.zeros(1), asked.exploration)
             low, high = np.where(asked.cold, known, low), np.where(asked.cold, known, high)
         asked.narrow(low, high)
 
     def _open_without_error(self, asked: Round) -> bool:
         """Whether the round would stay open if the means were exact: then no step will settle it."""
-        mean, error = self._means(asked)
-        if float(error.max()) >= 0.3 * float((asked.high - asked.low).max()):
+        low, high, error = asked.exact
+        if error >= 0.3 * float((asked.high - asked.low).max()):
             return False
-        least, most = self._bonuses(asked, asked.q_low, asked.q_high)
-        return bool(np.count_nonzero(mean + most >= (mean + least).max()) > 1)
+        return bool(np.count_nonzero(high >= low.max()) > 1)
 
     # -- conjugate gradients --------------------------------------------------------------------
 
@@ -203,7 +209,7 @@ class Ladder:
             return
         probe, first = asked.probe, self._reference.candidates(asked.probe)
         k = probe.columns(ids)
-        kernel = max(self._matrix.kernel_bound, float(probe.prior.max()))
+        kernel = max(self._matrix.kernel_bound, probe.largest_prior)
         floor = self.beyond(probe) * error.floor
         for V, R, rho in self.conjugate_gradients(k, None if first is None else first[:, ids]):
             self.cg_steps += 1
