@@ -185,7 +185,6 @@ class FrozenRegression(Regression):
 
     @property
     def similarity_matrices(self) -> list[Matrix]:
-        """As they were when it was frozen."""
         return self._matrices
 
     def predict(self, query: Query) -> Prediction:
@@ -227,7 +226,6 @@ class FrozenRegression(Regression):
 
     @property
     def counts(self) -> Indices:
-        """As they were when it was frozen."""
         return self._counts
 
     def _solve(self, k: Vector) -> Vector:
@@ -238,11 +236,9 @@ class FrozenRegression(Regression):
         return weights
 
     def choices(self) -> tuple[SimilarityChoice, ...]:
-        """Those made until it was frozen."""
         return self._choices
 
     def frozen(self) -> Regression:
-        """It is."""
         return self
 
     def dual(self) -> Vector:
@@ -250,15 +246,12 @@ class FrozenRegression(Regression):
         return self._dual
 
     def log_det(self) -> float:
-        """As it was when it was frozen."""
         return self._log_det
 
     def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int = False) -> NoReturn:
-        """Refused."""
         raise InvalidTypeError("a frozen policy does not learn; teach the one it came from and freeze that again")
 
     def rebuilt(self, settings: RegressionSettings, history: History) -> Regression:  # type: ignore[override]
-        """An ordinary engine with these rows."""
         from kinbandits.regression import make_regression
 
         return make_regression("exact", settings, history)

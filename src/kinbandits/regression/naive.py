@@ -20,7 +20,6 @@ class NaiveRegression(RowRegression):
 
     @property
     def similarity_matrices(self) -> list[Matrix]:
-        """From the definition."""
         return self.settings.terms.matrices(self.history)
 
     def _absorb(self, start: int) -> None:

@@ -86,5 +86,4 @@ class FactorRegression(RowRegression, ABC):
         return self._factor().dual() if len(self.history) else np.zeros(0)
 
     def log_det(self) -> float:
-        """log det M - sum log noise."""
         return self._factor().log_det() - float(np.log(self._noise()).sum()) if len(self.history) else 0.0

@@ -7,8 +7,9 @@ import numpy as np
 from kinbandits._types import Matrix
 from kinbandits.errors import InvalidInputError
 from kinbandits.regression.base import RegressionSettings
-from kinbandits.regression.budgeted.followers import EmbeddingFollower, make_follower
+from kinbandits.regression.budgeted.followers import EmbeddingFollower, make_follower, without
 from kinbandits.regression.budgeted.model import Model
+from kinbandits.regression.budgeted.sums import Rows
 
 
 def add_arm(model: Model, settings: RegressionSettings) -> None:
@@ -27,7 +28,7 @@ def add_arm(model: Model, settings: RegressionSettings) -> None:
 def remove_arm(model: Model, settings: RegressionSettings, arm: int) -> None:
     """An arm leaves with its rows and its points."""
     model.sum_up()
-    before = [_without(K, arm) for K in model.points.K_arms]
+    before = [without(K, arm) for K in model.points.K_arms]
     if model.sums.joint:
         _take_out(model, arm)
     for j in reversed(range(model.size)):
@@ -71,9 +72,9 @@ def _take_out(model: Model, arm: int) -> None:
             "similarity the sums are those of all arms together, and the data of one arm cannot be taken out. "
             "retire_arm() retires it"
         )
-    kappa = recent.kappa(model.size)
-    for i in mine:
-        model.sums.add(arm, kappa[:, i].copy(), float(recent.rewards[i]), -float(recent.weights[i]))
+    rows = recent.rows(model.size)
+    taken = rows.arms[mine], rows.rewards[mine], -rows.weights[mine], rows.kappa[:, mine]
+    model.sums.add_block(Rows(*taken))
 
 
 def _resettle(model: Model, settings: RegressionSettings, gone: int | None = None) -> None:
@@ -84,7 +85,3 @@ def _resettle(model: Model, settings: RegressionSettings, gone: int | None = Non
     ]
     model.settings = settings
     model.points.resettle(settings.terms, gone)
-
-
-def _without(matrix: Matrix, arm: int) -> Matrix:
-    return np.delete(np.delete(matrix, arm, axis=0), arm, axis=1)

@@ -56,7 +56,6 @@ class BudgetedRegression(Regression):
 
     @property
     def n_observations(self) -> int:
-        """All rows learned."""
         return 0 if self.model is None else self.model.tally.n
 
     @property
@@ -66,17 +65,14 @@ class BudgetedRegression(Regression):
 
     @property
     def n_features(self) -> int | None:
-        """Columns of a context."""
         return None if self.model is None else self.model.n_features
 
     @property
     def keeps_all_rows(self) -> bool:
-        """Whether the rows learned are all still here."""
         return self.model is None or len(self.model.recent) == self.model.tally.n
 
     @property
     def similarity_matrices(self) -> list[Matrix]:
-        """As of the last refresh."""
         return self._K_arms if self.model is None else self.model.points.K_arms
 
     def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int = False) -> None:
@@ -127,11 +123,9 @@ class BudgetedRegression(Regression):
             warn_if_small(model)
 
     def with_arm(self, settings: RegressionSettings) -> Self:
-        """The same knowledge with one arm more."""
         return self._resettled(settings, self._n_arms + 1, lambda model: add_arm(model, settings))
 
     def without_arm(self, settings: RegressionSettings, arm: int) -> Self:
-        """The same knowledge without this arm and its rows."""
         return self._resettled(settings, self._n_arms - 1, lambda model: remove_arm(model, settings, arm))
 
     def _resettled(self, settings: RegressionSettings, n_arms: int, change: Callable[[Model], None]) -> Self:
@@ -257,7 +251,6 @@ class BudgetedRegression(Regression):
         return data, {} if self.model is None else saved.to_arrays(self.model)
 
     def restored(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """From what `to_data` gave."""
         known = "dictionary_contexts" in arrays
         model = saved.restored(self.settings, data["n_arms"], arrays) if known else None
         other = type(self)(self.settings, History(data["n_arms"]), model)

@@ -81,7 +81,6 @@ class KeptFollower(FixedFollower):
         self._similarity = similarity
 
     def moves(self, counts: Indices) -> bool:
-        """With every row."""
         return True
 
     def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
@@ -99,22 +98,18 @@ class StepFollower(KeptFollower):
         self._matrix = np.eye(n_arms)
 
     def moves(self, counts: Indices) -> bool:
-        """At milestones."""
         return self._stepwise.milestone(int(counts.sum())) != self._milestone
 
     def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
-        """The matrix in force."""
         n = self._stepwise.milestone(int(counts.sum()))
         if n != self._milestone:
             self._matrix, self._milestone = self._stepwise.choice(kept()).matrix, n
         return self._matrix
 
     def to_arrays(self) -> dict[str, Matrix]:
-        """What a saved file holds."""
         return {"matrix": self._matrix, "milestone": np.array([float(self._milestone)])}
 
     def restore(self, arrays: dict[str, Matrix]) -> None:
-        """From what `to_arrays` gave."""
         self._matrix, self._milestone = arrays["matrix"].copy(), int(arrays["milestone"][0])
 
 
@@ -131,7 +126,6 @@ class EmbeddingFollower(FixedFollower):
         self._Delta = np.zeros((n_arms, n_arms))
 
     def moves(self, counts: Indices) -> bool:
-        """With every row."""
         return True
 
     def prepare(self, context: Vector, arms: Indices, contexts: Matrix) -> Matrix:
@@ -172,7 +166,6 @@ class EmbeddingFollower(FixedFollower):
             self._Delta, self._G = self._G - self._Psi @ self._Psi.T, None
 
     def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
-        """k_Z of the sums."""
         G = self._Psi @ self._Psi.T + self._Delta if self._G is None else self._G
         matrix: Matrix = self._estimated.from_sums(G, counts)
         return matrix
@@ -196,16 +189,14 @@ class EmbeddingFollower(FixedFollower):
     def without_arm(self, arm: int) -> None:
         """One arm fewer."""
         self._Psi = np.delete(self._Psi, arm, axis=0)
-        self._Delta = _without(self._Delta, arm)
-        self._G = None if self._G is None else _without(self._G, arm)
+        self._Delta = without(self._Delta, arm)
+        self._G = None if self._G is None else without(self._G, arm)
 
     def to_arrays(self) -> dict[str, Matrix]:
-        """What a saved file holds."""
         exact = {} if self._G is None else {"G": self._G}
         return {"Psi": self._Psi, "Delta": self._Delta, **exact}
 
     def restore(self, arrays: dict[str, Matrix]) -> None:
-        """From what `to_arrays` gave."""
         self._Psi, self._Delta, self._G = arrays["Psi"].copy(), arrays["Delta"].copy(), arrays.get("G")
         self._G = None if self._G is None else self._G.copy()
 
@@ -263,5 +254,6 @@ def make_follower(term: Term, n_arms: int, n_features: int) -> FixedFollower:
     return KeptFollower(similarity)
 
 
-def _without(matrix: Matrix, arm: int) -> Matrix:
+def without(matrix: Matrix, arm: int) -> Matrix:
+    """A matrix over arms, without one of them."""
     return np.delete(np.delete(matrix, arm, axis=0), arm, axis=1)

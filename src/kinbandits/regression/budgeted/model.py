@@ -197,14 +197,13 @@ class Model:
                 follower.let_go()
             recent.drop_oldest()
             return True
-        arm, reward = int(recent.arms[0]), float(recent.rewards[0])
-        kappa = recent.kappa(self.size)[:, 0].copy()
+        (arm,), (reward,), _, kappa = row = recent.rows(self.size, first=1)
         recent.drop_oldest()
         for follower, note in zip(self.followers, notes, strict=True):
             follower.observe(arm, note, -1.0)
         self.sum_up()
-        self.sums.add(arm, kappa, reward, -1.0)
-        k = self.points.full(np.array([arm]), kappa[:, None, :])[0]
+        self.sums.add_block(row._replace(weights=-np.ones(1)))
+        k = self.points.full(row.arms, kappa)[0]
         weight = self.arm_weights()[arm]
         self.tally.counts[arm] -= 1
         return self.posterior.take_out(k, weight, reward)

@@ -60,10 +60,10 @@ class Recent:
         """(rows,)."""
         return self._weights[self._live]
 
-    def rows(self, size: int, last: int | None = None) -> Rows:
-        """The ``last`` rows, or all, with their values at the first ``size`` slots."""
+    def rows(self, size: int, last: int | None = None, first: int | None = None) -> Rows:
+        """The ``first`` or the ``last`` rows, or all, with their values at the first ``size`` slots."""
         low = self._low if last is None else max(self._low, self._high - last)
-        part = slice(low, self._high)
+        part = slice(low, self._high if first is None else low + first)
         return Rows(self._arms[part], self._rewards[part], self._weights[part], self._kappa[:, part, :size])
 
     def kappa(self, size: int) -> Matrix:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kinbandits._types import Indices, Mask, Matrix, Vector
-from kinbandits.regression.linalg.inverse import add_outer, move_last
+from kinbandits.regression.linalg.inverse import move_last
 
 _SMALLEST_SCALE = 1e-60
 
@@ -39,21 +39,11 @@ class Sums:
         self.joint = joint
         self.S: Matrix = np.zeros((1 if joint else n_arms, kinds, kinds, capacity, capacity))
         self.v: Matrix = np.zeros((n_arms, kinds, capacity))
-        self._scratch: Vector = np.empty(capacity * capacity)
         self.scale = 1.0
         self.size = 0
 
-    def add(self, arm: int, kappa: Matrix, reward: float, weight: float) -> None:
-        """One row more (``weight`` in stored units), or one less with a negative weight. Costs m^2."""
-        n = self.size
-        group = 0 if self.joint else arm
-        for p, left in enumerate(kappa):
-            for q, right in enumerate(kappa):
-                add_outer(self.S[group, p, q, :n, :n], weight * left, right, self._scratch)
-        self.v[arm, :, :n] += weight * reward * kappa
-
     def add_block(self, rows: Rows) -> None:
-        """Rows more, at once."""
+        """Rows more, at once; or fewer, with negative weights."""
         n = self.size
         for arm in np.unique(rows.arms):
             mine = rows.arms == arm

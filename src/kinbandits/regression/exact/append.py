@@ -224,7 +224,6 @@ class AppendRegression(RowRegression):
         return covariance
 
     def log_det(self) -> float:
-        """The sum over families."""
         return float(sum(f.factor.log_det() for f in self._families) - np.log(self._noise()).sum())
 
     # -- deciding -------------------------------------------------------------------------------

@@ -57,7 +57,6 @@ class BlocksReference(Reference):
         return self.inverses[arm].reserve(int(self._matrix.rows.counts[arm]) + 1)
 
     def start(self, arm: int, values: list[Vector]) -> float:
-        """The multiple of the new unit vector that leaves least of its residual on the arm's rows."""
         k, corner = self._column(arm, values, self._matrix.rows[arm])
         corner += self._matrix.noise_after(arm)
         return 1.0 / (corner + float(k @ k) / corner)
@@ -196,7 +195,6 @@ class BlocksReference(Reference):
             dual.tighten(math.sqrt(max(total, 0.0) / low) * (1.0 + 1e-6))
 
     def steps(self, dual: Dual, probe: Probe, f: Vector) -> Iterator[Vector]:
-        """Exact solves on the arm with the largest share of the residual."""
         self.refresh()
         for _ in range(self.most_steps):
             res, error = dual.residual()

@@ -80,7 +80,6 @@ class DenseRegression(FactorRegression):
         self._solved = None
 
     def _factor(self) -> Solved:
-        """Of the current M."""
         if self._solved is None:
             arms = self.history.arms
             t = len(arms)
@@ -98,7 +97,6 @@ class DenseRegression(FactorRegression):
         return self._solved
 
     def frozen(self) -> Regression:
-        """Laid out for reading."""
         if self.settings.memory is not None:  # every row's weight changes with the next
             return self.copy()
         return FrozenRegression(self.settings, self.history, self.similarity_matrices)

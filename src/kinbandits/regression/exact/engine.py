@@ -172,7 +172,6 @@ class ExactRegression(RowRegression):
         return not isinstance(self._core, FeatureRegression)
 
     def frozen(self) -> Regression:
-        """Laid out for reading."""
         if self.settings.memory is not None or not self.grows:  # feature space is read as it is, and has no t x t
             return self.copy()
         last = None if self._laid_out is None else self._laid_out()

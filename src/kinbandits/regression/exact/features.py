@@ -104,14 +104,13 @@ class FeatureRegression(RowRegression):
         if not self._ready:
             self._allocate(Phi.shape[1])
         arms, rewards = h.arms[start:], h.rewards[start:]
-        for a in np.unique(arms).tolist():
-            rows = arms == a
-            self._S[a] += Phi[rows].T @ Phi[rows] if self._weighted or len(arms) > 1 else 0.0
+        places = arms if len(self._S) > 1 else np.zeros_like(arms)
+        for a in np.unique(places).tolist():
+            rows = places == a
+            self._S[a] += Phi[rows].T @ Phi[rows]
             self._v[a] += rewards[rows] @ Phi[rows]
-            self._n[a] += int(rows.sum())
+        self._n += np.bincount(arms, minlength=len(self._n))
         if len(arms) == 1 and not self._weighted:
-            a = int(arms[0])
-            self._S[a] += np.outer(Phi[0], Phi[0])
             self._rank_one(int(self._block(arms)[0]), Phi[0])
         else:
             for b in np.unique(self._block(arms)).tolist():
@@ -126,8 +125,8 @@ class FeatureRegression(RowRegression):
         n_arms = self.history.n_arms
         blocks = n_arms if self._separate else 1
         keep = n_arms if self._separate or self._weighted else 1
-        self._S: Matrix | _Pooled = np.zeros((n_arms, D, D)) if keep == n_arms else _Pooled(np.zeros((D, D)))
-        self._v: Matrix | _Pooled = np.zeros((n_arms, D)) if keep == n_arms else _Pooled(np.zeros(D))
+        self._S: Matrix = np.zeros((keep, D, D))
+        self._v: Matrix = np.zeros((keep, D))
         self._n = np.zeros(n_arms, dtype=np.intp)
         self._P = np.tile(np.eye(D) / self.settings.ridge, (blocks, 1, 1))
         self._theta = np.zeros((blocks, D))
@@ -137,18 +136,12 @@ class FeatureRegression(RowRegression):
 
     def _moments(self, block: int) -> tuple[Matrix, Vector]:
         """A and sum eta_i y_i Phi_i of a block."""
-        ridge = self.settings.ridge
-        if isinstance(self._S, _Pooled) or isinstance(self._v, _Pooled):
-            assert isinstance(self._S, _Pooled)
-            assert isinstance(self._v, _Pooled)
-            S, v = self._S.total, self._v.total
-        elif self._separate:
-            eta = 1.0 / max(int(self._n[block]), 1) if self._weighted else 1.0
-            S, v = eta * self._S[block], eta * self._v[block]
+        eta = 1.0 / np.maximum(self._n, 1) if self._weighted else np.ones(len(self._n))
+        if self._separate or len(self._S) == 1:
+            S, v = eta[block] * self._S[block], eta[block] * self._v[block]
         else:
-            eta_all = 1.0 / np.maximum(self._n, 1)
-            S, v = np.tensordot(eta_all, self._S, axes=1), eta_all @ self._v
-        return S + ridge * np.eye(len(v)), v
+            S, v = np.tensordot(eta, self._S, axes=1), eta @ self._v
+        return S + self.settings.ridge * np.eye(len(v)), v
 
     def _renew(self, block: int) -> None:
         """P and theta from A: D^3."""
@@ -175,8 +168,7 @@ class FeatureRegression(RowRegression):
             return
         P -= np.outer(u, u / s)
         self._log_dets[block] += np.log(s)
-        v = self._v.total if isinstance(self._v, _Pooled) else self._v[block]
-        self._theta[block] = P @ v
+        self._theta[block] = P @ self._v[block]
 
     # -- numbers --------------------------------------------------------------------------------
 
@@ -247,19 +239,6 @@ class FeatureRegression(RowRegression):
             "refreshes": self._renewals,
             "bytes": self._P.nbytes,
         }
-
-
-class _Pooled:
-    """Sums of all arms in one place, written to as if there were one per arm."""
-
-    def __init__(self, total: Any) -> None:
-        self.total = total
-
-    def __getitem__(self, arm: int) -> Any:
-        return self.total
-
-    def __setitem__(self, arm: int, value: Any) -> None:
-        self.total = value
 
 
 def _diagonal(matrices: list[Matrix]) -> bool:

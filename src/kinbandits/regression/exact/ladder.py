@@ -214,7 +214,6 @@ class LadderRegression(FactorRegression):
         return super().dual()
 
     def report(self) -> dict[str, Any]:
-        """What the ladder did until now."""
         return {
             "reference": self.reference.name,
             "condition bound": self._spread,

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from kinbandits._types import Matrix, Vector
@@ -86,16 +85,6 @@ class Inverse:
         self.buffer[n, n] = 1.0 / s
         self.size = n + 1
         return True
-
-
-def add_outer(M: Matrix, left: Vector, right: Vector, scratch: Vector) -> None:
-    """M += left right', in place: one pass by BLAS where M is contiguous, else by way of ``scratch``."""
-    if M.size and M.flags.c_contiguous:
-        dger(1.0, right, left, a=M.T, overwrite_a=1)  # M.T is what Fortran calls a matrix
-        return
-    product = scratch[: M.size].reshape(M.shape)
-    np.multiply(left[:, None], right, out=product)
-    M += product
 
 
 def move_last(array: NDArray[np.float64], j: int, last: int, axes: tuple[int, ...]) -> None:
