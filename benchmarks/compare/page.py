@@ -25,7 +25,7 @@ FAMILIES = {  # as the summary names them, with a colour
     "neural": ("neural rivals", "#CC79A7"),
 }
 _OURS, _BASE = "#0072B2", "#999999"
-_MARKERS = "osD^v<>ph*PX8"
+_MARKERS = "osD^v<>phPX8d"
 
 
 def rows(problem: Standings) -> list[list[str]]:
@@ -301,9 +301,9 @@ def _panel(axis: Any, problem: Standings, titles: Sequence[str]) -> dict[str, An
     """The handles for the legend, by title."""
     handles = {}
     for x in problem.rows:
-        if x.title == "Uniform" or x.cpu_ms is None:
+        if x.title in ("UCB1", "Uniform") or x.cpu_ms is None:  # far above all others
             continue
-        ours = x.title.startswith("kinbandits")
+        ours = x.title.startswith("kinbandits") or "of ours" in x.title
         colour = _OURS if ours else FAMILIES[PEERS[x.peer].family][1] if x.peer else _BASE
         marker = "*" if x.title == DEFAULT else _MARKERS[titles.index(x.title) % len(_MARKERS)]
         handles[x.title] = axis.errorbar(
