@@ -217,12 +217,14 @@ def _short(name: str) -> str:
 def _settle(figure: Any) -> None:
     """Lay the figure out once, at the resolution of the saved image: text is not equally wide at another one.
 
-    The layout is solved three times, since the width of labels depends on it in turn.
+    The layout is solved three times, since the width of labels depends on it in turn; and then stays.
     """
-    figure.set_dpi(_DPI)
-    for _ in range(3):
-        figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    if not getattr(figure, "_settled", False):
+        figure.set_dpi(_DPI)
+        for _ in range(3):
+            figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        figure._settled = True
 
 
 def save_figure(figure: Any, stem: Path, formats: Sequence[str] = ("png", "svg", "pdf")) -> list[Path]:
@@ -238,9 +240,10 @@ def save_figure(figure: Any, stem: Path, formats: Sequence[str] = ("png", "svg",
     return paths
 
 
-def data_uri(figure: Any) -> str:
-    """The figure as an SVG image inside an HTML attribute."""
-    return "data:image/svg+xml;base64," + base64.b64encode(_image(figure, "svg")).decode()
+def data_uri(figure: Any, saved: Path | None = None) -> str:
+    """The figure as an SVG image inside an HTML attribute; ``saved``: where it was saved as one already."""
+    image = _image(figure, "svg") if saved is None else saved.read_bytes()
+    return "data:image/svg+xml;base64," + base64.b64encode(image).decode()
 
 
 def _image(figure: Any, kind: str) -> bytes:

@@ -87,7 +87,8 @@ def _with_files(section: Section, place: Path, formats: Sequence[str]) -> Sectio
         return section
     files = save_figure(section.figure, place / "figures" / section.name, formats)
     links = tuple(path.relative_to(place).as_posix() for path in files)
-    return replace(section, uri=data_uri(section.figure), files=links)
+    drawn = next((path for path in files if path.suffix == ".svg"), None)
+    return replace(section, uri=data_uri(section.figure, drawn), files=links)
 
 
 def _templates() -> Any:
