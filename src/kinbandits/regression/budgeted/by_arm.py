@@ -38,6 +38,7 @@ class ByArm:
             np.ascontiguousarray(gap[s, s.start : end]) for s, end in zip(self._slices, last, strict=True)
         ]
         self._w = model.posterior.w[order]
+        self._last: tuple[Query, tuple[Matrix, Matrix]] | None = None
 
     @classmethod
     def of(cls, model: Model | None) -> ByArm | None:
@@ -47,7 +48,16 @@ class ByArm:
         return cls(model) if len(np.unique(model.points.arms)) <= _MOST_ARMS else None
 
     def read(self, query: Query) -> tuple[Matrix, Matrix]:
-        """Means and k' gap k, both (R, k), of contexts that all candidates share."""
+        """Means and k' gap k, both (R, k), of contexts that all candidates share.
+
+        The very same query asked again (for the leaders, then for the numbers) is free.
+        """
+        last = self._last
+        if last is None or last[0] is not query:
+            last = self._last = query, self._read(query)
+        return last[1]
+
+    def _read(self, query: Query) -> tuple[Matrix, Matrix]:
         kappa = self._model.points.values(query.contexts[:, 0, :])[0][:, self._order]  # (R, n)
         K = self._K[np.ix_(query.arms, self._played)]  # (k, played)
         mean = np.add.reduceat(kappa * self._w, self._starts, axis=1) @ K.T
