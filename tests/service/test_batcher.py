@@ -1,67 +1,20 @@
-"""The shortcut answers as the routes would; the batcher never keeps one alone waiting."""
+"""The batcher never keeps one alone waiting, and nobody for ever."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from test_app import SETTINGS, serving, wait_ready
+from test_app import SETTINGS
 
 from kinbandits.service import batcher
 from kinbandits.service.batcher import Batcher
 from kinbandits.service.config import Settings
 from kinbandits.service.engine import Engine
 from kinbandits.service.requests import Decide, Request, deliver
-from kinbandits.service.shortcut import Shortcut
 from kinbandits.service.store import open_store
-
-REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
-    ("POST", "/v1/decisions", {"json": {"context": [0.1, 0.2]}}),
-    ("POST", "/v1/decisions", {"json": {"context": [0.1, 0.2], "arms": ["b", 3], "key": "k"}}),
-    ("POST", "/v1/decisions", {"json": {"context": [0.1, 0.2], "arms": ["nobody"]}}),
-    ("POST", "/v1/decisions", {"json": {"context": [0.1]}}),
-    ("POST", "/v1/decisions", {"json": {"context": "x", "more": 1}}),
-    ("POST", "/v1/decisions", {"content": b"{", "headers": {"Content-Type": "application/json; charset=utf-8"}}),
-    ("POST", "/v1/decisions", {"content": b"{}", "headers": {"Content-Type": "text/plain"}}),
-    ("POST", "/v1/decisions", {"content": b"{}"}),
-    ("POST", "/v1/decisions/", {"json": {"context": [0.1, 0.2]}}),
-    ("PUT", "/v1/decisions", {"json": {"context": [0.1, 0.2]}}),
-    ("PUT", "/v1/decisions/0-000000000001/reward", {"json": {"reward": 0.5}}),
-    ("PUT", "/v1/decisions/0-000000000001/reward", {"json": {"reward": 0.7}}),
-    ("PUT", "/v1/decisions/0-000000000002/reward", {"json": {"reward": 7.0}}),
-    ("PUT", "/v1/decisions/0-0000000000ff/reward", {"json": {"reward": 0.5}}),
-    ("PUT", "/v1/decisions/0-x/reward", {"json": {"reward": 0.5}}),
-    ("PUT", "/v1/decisions/0-000000000001/reward%0A", {"json": {"reward": 0.5}}),
-    ("POST", "/v1/decisions/0-000000000001/reward", {"json": {"reward": 0.5}}),
-]
-
-
-def answers(path: Path) -> list[tuple[int, bytes, dict[str, str]]]:
-    client, token = serving(path)
-    with client:
-        client.headers["Authorization"] = f"Bearer {token}"
-        wait_ready(client)
-        found = [client.request(method, url, **more) for method, url, more in REQUESTS]
-        metrics = client.get("/metrics").text
-    assert 'route="POST /v1/decisions"' in metrics
-    assert 'route="PUT /v1/decisions/{id}/reward"' in metrics
-    return [(r.status_code, r.content, dict(r.headers)) for r in found]
-
-
-def test_it_answers_as_the_routes_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    direct = answers(tmp_path / "hot.sqlite3")
-
-    async def only_routes(self: Shortcut, scope: Any, receive: Any, send: Any) -> None:
-        await self._app(scope, receive, send)
-
-    monkeypatch.setattr(Shortcut, "__call__", only_routes)
-    routed = answers(tmp_path / "routed.sqlite3")
-    for request, a, b in zip(REQUESTS, direct, routed, strict=True):
-        assert a == b, request
-    assert {status for status, _, _ in direct} == {200, 400, 404, 405, 409, 415, 422}
 
 
 class Answering:

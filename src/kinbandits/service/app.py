@@ -19,6 +19,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from kinbandits._version import __version__
 from kinbandits.service.batcher import Batcher
 from kinbandits.service.dashboard import add_pages
+from kinbandits.service.direct import Direct
 from kinbandits.service.engine import Engine
 from kinbandits.service.guard import Guard, problem_body, problem_headers, problem_of
 from kinbandits.service.metrics import Metrics
@@ -27,7 +28,6 @@ from kinbandits.service.problems import Problem
 from kinbandits.service.routes.admin import add_arms, add_snapshots, add_tokens
 from kinbandits.service.routes.decisions import add_decisions
 from kinbandits.service.routes.reading import add_reading
-from kinbandits.service.shortcut import Shortcut
 from kinbandits.service.store import StoreUnavailableError
 from kinbandits.service.tokens import Keyring
 
@@ -75,8 +75,8 @@ def create_app(engine: Engine, trusted_proxies: str = "127.0.0.1") -> Guard:
     add_reading(app, engine, metrics)
     add_pages(app, engine, keyring, metrics)
     describe(app)
-    return Guard(
-        Shortcut(ProxyHeadersMiddleware(app, trusted_proxies), batcher, app, limits.named_features),  # type: ignore[arg-type]
+    guard = Guard(
+        ProxyHeadersMiddleware(app, trusted_proxies),  # type: ignore[arg-type]
         keyring=keyring,
         max_body=limits.max_body,
         rate=limits.rate,
@@ -84,6 +84,8 @@ def create_app(engine: Engine, trusted_proxies: str = "127.0.0.1") -> Guard:
         observe=metrics.observe,
         failed=lambda error, path: log.error("request failed", exc_info=error, extra={"path": path}),
     )
+    guard.direct = Direct(guard, batcher, limits.named_features).take
+    return guard
 
 
 def _start(engine: Engine) -> None:

@@ -7,7 +7,7 @@ import json
 
 from kinbandits.service.engine import Engine
 from kinbandits.service.problems import unavailable
-from kinbandits.service.requests import Answer, Request
+from kinbandits.service.requests import Request
 
 _MOST_WAITING = 20_000
 _MOST_EXPECTED = 256  # requests that are awaited at most
@@ -38,17 +38,19 @@ class Batcher:
 
     async def ask(self, request: Request) -> bytes:
         """The engine's answer, as JSON."""
+        request.future = future = asyncio.get_running_loop().create_future()
+        self.put(request)
+        return json.dumps(await future).encode()
+
+    def put(self, request: Request) -> None:
+        """Ask; the request's future will be answered on this event loop."""
         if self._engine.waiting > _MOST_WAITING:
             raise unavailable("too much is waiting to be written; try again")
-        future = request.future
-        if not isinstance(future, asyncio.Future):
-            future = request.future = asyncio.get_running_loop().create_future()
         self._pending.append(request)
         if not self._asked:
             self._consider()
-        return json.dumps(await future).encode()
 
-    def _is_answered(self, future: asyncio.Future[Answer]) -> None:
+    def _is_answered(self, future: object) -> None:
         self._asked -= 1
         self._answered += 1
         if not self._asked:
@@ -81,7 +83,7 @@ class Batcher:
         requests, self._pending = self._pending, []
         self._asked, self._answered = self._asked + len(requests), 0
         for request in requests:
-            request.future.add_done_callback(self._is_answered)  # type: ignore[arg-type]
+            request.future.add_done_callback(self._is_answered)
         try:
             self._engine.submit_all(requests)
         except Exception as error:  # nobody must be kept waiting

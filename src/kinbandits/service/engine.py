@@ -15,14 +15,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
 
 from kinbandits.service.clock import SteadyClock
 from kinbandits.service.config import Settings
 from kinbandits.service.follower import Follower
 from kinbandits.service.learner import Learner, Serving, follow
 from kinbandits.service.problems import Problem, unavailable
-from kinbandits.service.requests import AnyFuture, Decide, Request, deliver
+from kinbandits.service.requests import Answer, AnyFuture, Decide, Request, deliver
 from kinbandits.service.sequencer import Sequencer
 from kinbandits.service.shadow import Shadow, shadows_of
 from kinbandits.service.store import Store
@@ -172,10 +171,10 @@ class Engine:
         if self.failure is not None:  # it failed in between
             self.sequencer.drain(unavailable("the service has failed and is ending"))
 
-    def ask(self, request: Request, timeout: float = 30.0) -> dict[str, Any]:
+    def ask(self, request: Request, timeout: float = 30.0) -> Answer:
         """Ask and wait for the answer (for threads; the HTTP face awaits instead)."""
-        future = self.submit(request)
-        assert isinstance(future, Future)
+        request.future = future = Future[Answer]()
+        self.submit(request)
         return future.result(timeout)
 
     def wait_for(self, seq: int, timeout: float = 30.0) -> bool:

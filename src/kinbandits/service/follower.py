@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kinbandits.service")
 
 _POLL = 0.25  # seconds to wait for news at most
+_LEISURE = 0.05  # and until decisions are counted
 _SLICE = 0.05  # seconds that a slice should take
 _MOST_IN_SLICE = 2000  # events
 _PART = 16  # events after which a new model may be published
@@ -78,7 +79,8 @@ class Follower:
                 self._written.extend(events)
                 if len(self._written) > _MOST_HELD:
                     self._written.clear()
-            self._news.notify_all()
+            if any(event.kind != "decision" for event in events):  # decisions are only counted: at leisure
+                self._news.notify_all()
 
     def answer_after(self, seq: int, answers: Sequence[tuple[Request, Outcome]]) -> None:
         """Answer these when the model has taken in event ``seq``."""
@@ -152,7 +154,7 @@ class Follower:
             return events
         with self._news:
             if not self._marks and not self._pending_publish:
-                self._news.wait_for(lambda: self._marks or self._stopping.is_set(), seconds)
+                self._news.wait_for(lambda: self._marks or self._stopping.is_set(), min(seconds, _LEISURE))
             while self._written and self._written[0].seq <= seq:
                 self._written.popleft()
             if self._written and self._written[0].seq == seq + 1:

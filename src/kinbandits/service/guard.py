@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,7 +21,6 @@ OPEN = ("/healthz", "/readyz", "/login", "/static/")
 _PAGES = ("/", "/docs")  # where people are sent to the login
 COOKIE = "kinbandits_session"
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
-_READ = {b"content-length": "content-length", b"authorization": "authorization", b"cookie": "cookie"}
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -32,6 +31,7 @@ _HEADERS = [
         b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     ),
 ]
+JSON_HEADERS = [(b"content-type", b"application/json"), *_HEADERS]
 
 
 def role_for(method: str, path: str) -> str:
@@ -84,6 +84,7 @@ class Guard:
         self.app, self.keyring = app, keyring
         self.max_body, self.rate, self.burst = max_body, rate, burst
         self.observe, self.failed = observe, failed
+        self.direct: Any = None  # takes some calls from the connection: see `direct`
         self._buckets: dict[str, Bucket] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,7 +104,9 @@ class Guard:
             await send(message)
 
         try:
-            self._admit(scope)
+            token = self.admit(scope["method"], scope["path"], _headers(scope))
+            if token is not None:
+                scope["kinbandits.token"] = token
             await self.app(scope, self._counted(scope, receive), answer)
         except Exception as error:
             problem = problem_of(error)
@@ -118,21 +121,19 @@ class Guard:
             method = scope["method"] if scope["method"] in _METHODS else "other"
             self.observe(f"{method} {route}", status, time.perf_counter() - started)
 
-    def _admit(self, scope: Scope) -> None:
-        path = scope["path"]
-        headers = _headers(scope)
-        length = headers.get("content-length")
-        if length is not None and (not length.isdecimal() or int(length) > self.max_body):
+    def admit(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> Token | None:
+        """Raise a `Problem` unless this request may come in; its token, if it needs one."""
+        length = headers.get(b"content-length")
+        if length is not None and (not length.isdigit() or int(length) > self.max_body):
             raise Problem(413, "too_large", f"a request body may have {self.max_body} bytes")
         if path.startswith(OPEN):
-            return
-        token = self._token(scope, headers)
+            return None
+        token = self._token(method, headers)
         if token is None:
             raise Problem(401, "no_token", "send a valid token: Authorization: Bearer kb_...")
-        role = role_for(scope["method"], path)
+        role = role_for(method, path)
         if role not in token.roles and "admin" not in token.roles:
             raise Problem(403, "wrong_role", f"this needs a token with the role {role}")
-        scope["kinbandits.token"] = token
         if self.rate:
             now = time.monotonic()
             bucket = self._buckets.get(token.name)
@@ -141,14 +142,15 @@ class Guard:
             wait = bucket.take(now)
             if wait:
                 raise Problem(429, "too_many_requests", "too many requests with this token; wait a little", wait)
+        return token
 
-    def _token(self, scope: Scope, headers: dict[str, str]) -> Token | None:
-        given = headers.get("authorization")
+    def _token(self, method: str, headers: Mapping[bytes, bytes]) -> Token | None:
+        given = headers.get(b"authorization")
         if given is not None:
-            scheme, _, secret = given.partition(" ")
+            scheme, _, secret = given.decode("latin-1").partition(" ")
             return self.keyring.find(secret.strip()) if scheme.lower() == "bearer" else None
-        if scope["method"] in ("GET", "HEAD"):  # pages only read; a cookie never changes anything
-            for part in headers.get("cookie", "").split(";"):
+        if method in ("GET", "HEAD"):  # pages only read; a cookie never changes anything
+            for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
                 name, _, value = part.strip().partition("=")
                 if name == COOKIE:
                     return self.keyring.session(value)
@@ -169,13 +171,9 @@ class Guard:
         return counted
 
 
-def _headers(scope: Scope) -> dict[str, str]:
-    """Those that are looked at here; of several with one name, the first."""
-    found: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        if name in _READ:
-            found.setdefault(_READ[name], value.decode("latin-1"))
-    return found
+def _headers(scope: Scope) -> dict[bytes, bytes]:
+    """Of several with one name, the first."""
+    return dict(reversed(scope["headers"]))
 
 
 def root_of(scope: Scope) -> str:

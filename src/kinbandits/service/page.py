@@ -104,10 +104,9 @@ class Page:
             raise chosen
         identifier, body = chosen
         self.drafts.append(Draft("decision", self.now, body, identifier, request.key, print_))
-        record = Record(identifier, 0, self.now, body, "open", None, request.key, print_)
-        self._records[identifier] = record
-        if request.key is not None:
+        if request.key is not None:  # only by its key can it be meant on this page
             self._ids[request.key] = identifier
+            self._records[identifier] = Record(identifier, 0, self.now, body, "open", None, request.key, print_)
         return answer(identifier, body)
 
     def _reward(self, request: Reward) -> dict[str, Any]:

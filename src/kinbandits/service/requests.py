@@ -6,23 +6,38 @@ import asyncio
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from kinbandits.service.problems import Problem
 
 ArmName = str | int
 Answer = dict[str, Any]
-AnyFuture = Future[Answer] | asyncio.Future[Answer]
+
+
+class AnyFuture(Protocol):
+    """Of `concurrent.futures`, of an event loop, or a call on its connection."""
+
+    def done(self) -> bool:
+        """Whether it is answered."""
+
+    def set_result(self, answer: Answer, /) -> None:
+        """Answer it."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Say why there is no answer."""
+
+    def add_done_callback(self, told: Callable[[Any], None], /) -> None:
+        """Tell this one when it is answered."""
 
 
 @dataclass(eq=False, slots=True)
 class Request:
     """Something to be put in order, written and answered."""
 
-    future: AnyFuture = field(default_factory=Future, kw_only=True)
+    future: AnyFuture = field(default_factory=Future[Answer], kw_only=True)
 
 
 @dataclass(eq=False, slots=True)
@@ -115,9 +130,9 @@ Outcome = Answer | Problem
 
 def deliver(answers: Sequence[tuple[Request, Outcome]]) -> None:
     """Answer requests from the engine's thread; those of one event loop in one step."""
-    loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Answer], Outcome]]] = defaultdict(list)
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[AnyFuture, Outcome]]] = defaultdict(list)
     for request, outcome in answers:
-        future = request.future
+        future: Any = request.future
         if isinstance(future, Future):
             _set(future, outcome)
         else:
@@ -127,7 +142,7 @@ def deliver(answers: Sequence[tuple[Request, Outcome]]) -> None:
             loop.call_soon_threadsafe(_set_all, pairs)
 
 
-def _set_all(pairs: Sequence[tuple[asyncio.Future[Answer], Outcome]]) -> None:
+def _set_all(pairs: Sequence[tuple[AnyFuture, Outcome]]) -> None:
     for future, outcome in pairs:
         _set(future, outcome)
 

@@ -12,6 +12,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from html import escape
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -37,6 +38,12 @@ class Several:
                 root = f"/{name}"
                 inner = {**scope, "path": f"/{rest}", "raw_path": f"/{rest}".encode(), "kinbandits.root": root}
                 await app(inner, receive, send)
+
+    def direct(self, connection: Any, method: bytes, url: bytes, keep_alive: bool) -> Any:
+        """As `direct` of the policy that the path names."""
+        name, _, rest = url.removeprefix(b"/").partition(b"/")
+        take = getattr(self._apps.get(name.decode("latin-1")), "direct", None)
+        return None if take is None else take(connection, method, b"/" + rest, keep_alive)
 
     async def _root(self, scope: Scope, send: Send) -> None:
         path, kind = scope["path"], "application/json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kinbandits.errors import FormatError, KinbanditsError
@@ -12,6 +13,9 @@ from kinbandits.service.events import Draft, Event, Record, digest, outcome_of, 
 
 if TYPE_CHECKING:
     from kinbandits.service.store import Store
+
+
+_TOGETHER = 16  # rows that one statement writes
 
 
 class StoreUnavailableError(KinbanditsError, RuntimeError):
@@ -92,11 +96,19 @@ class Transaction:
             elif (state := outcome_of(draft.kind, draft.body)) is not None:
                 delivered = None if draft.kind in ("default", "void") else draft.body["reward"]
                 closed.append((state, delivered, draft.decision))
-        write = self._store._write_many
-        write("INSERT INTO events (seq, kind, decision, at, body, digest) VALUES (?, ?, ?, ?, ?, ?)", rows)
-        write("INSERT INTO decisions (id, seq, at, state, key, request, arm) VALUES (?, ?, ?, ?, ?, ?, ?)", opened)
-        write("UPDATE decisions SET state = ?, reward = ? WHERE id = ?", closed)
+        self._insert("events", "seq, kind, decision, at, body, digest", rows)
+        self._insert("decisions", "id, seq, at, state, key, request, arm", opened)
+        self._store._write_many("UPDATE decisions SET state = ?, reward = ? WHERE id = ?", closed)
         return events
+
+    def _insert(self, table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Some rows with one statement: between two, other threads may take their turn, which takes them long."""
+        for size in (_TOGETHER, 1):
+            marks = ", ".join([f"({', '.join('?' * (columns.count(',') + 1))})"] * size)
+            together = len(rows) // size * size
+            flat = [tuple(chain.from_iterable(rows[i : i + size])) for i in range(0, together, size)]
+            self._store._write_many(f"INSERT INTO {table} ({columns}) VALUES {marks}", flat)
+            rows = rows[together:]
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to a counter of things that are not events."""

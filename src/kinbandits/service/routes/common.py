@@ -9,9 +9,11 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import Response
 from pydantic import BaseModel
+from starlette.requests import ClientDisconnect
 
 from kinbandits.service import messages as s
 from kinbandits.service.batcher import Batcher
+from kinbandits.service.problems import Problem
 from kinbandits.service.requests import Request as EngineRequest
 
 JSON = "application/json"
@@ -19,7 +21,11 @@ JSON = "application/json"
 
 async def read_body(request: Request, model: type[s.Model]) -> s.Model:
     """The body as a model."""
-    return s.parse(model, request.headers.get("content-type", ""), await request.body())
+    try:
+        content = await request.body()
+    except ClientDisconnect:
+        raise Problem(400, "not_json", "the body is not complete") from None
+    return s.parse(model, request.headers.get("content-type", ""), content)
 
 
 async def ask(batcher: Batcher, request: EngineRequest) -> Response:

@@ -21,7 +21,8 @@ from kinbandits.service.problems import Problem, unknown_decision
 from kinbandits.service.requests import Correct, Decide, Reward, Void
 from kinbandits.service.requests import Request as EngineRequest
 from kinbandits.service.routes.common import JSON, ask, by, read_body, reply
-from kinbandits.service.shortcut import DECIDE, REWARD
+
+DECIDE, REWARD = "/v1/decisions", "/v1/decisions/{id}/reward"
 
 
 def add_decisions(app: FastAPI, engine: Engine, batcher: Batcher) -> None:
@@ -29,12 +30,16 @@ def add_decisions(app: FastAPI, engine: Engine, batcher: Batcher) -> None:
     identifier = Path(pattern=s.ID, description="The id of a decision.", examples=["0-000000000001"])
 
     @app.post(DECIDE, **operation("decide", s.Decision, s.DecisionRequest, 404, 409))
-    async def decide() -> None:  # this and the next are answered by `Shortcut`
+    async def decide(request: Request) -> Response:
         """Choose an arm. The decision is on disk when it is answered."""
+        body = await read_body(request, s.DecisionRequest)
+        return await ask(batcher, Decide(*body.asked(engine.settings.service.named_features), body.key))
 
     @app.put(REWARD, **operation("reward", s.Outcome, s.RewardRequest, 404, 409))
-    async def reward(id: str = identifier) -> None:
+    async def reward(request: Request, id: str = identifier) -> Response:
         """Deliver a reward. The same value again is the same answer; another value is refused with 409."""
+        body = await read_body(request, s.RewardRequest)
+        return await ask(batcher, Reward(request.path_params["id"], body.reward))
 
     @app.post("/v1/batch/decisions", **operation("decide_batch", s.BatchAnswer, s.BatchRequest))
     async def decide_batch(request: Request) -> Response:
@@ -125,7 +130,6 @@ async def _ask_all(batcher: Batcher, requests: Sequence[EngineRequest | Problem]
 async def _ask_one(batcher: Batcher, request: EngineRequest | Problem) -> bytes:
     if isinstance(request, Problem):
         raise request
-    request.future = asyncio.get_running_loop().create_future()
     return await batcher.ask(request)
 
 
