@@ -15,7 +15,8 @@ from harness import fork_server
 
 from kinbandits.errors import InvalidInputError
 from kinbandits.service.events import Draft, Head
-from kinbandits.service.integrity import parse_head, verify
+from kinbandits.service.events import Head
+from kinbandits.service.integrity import verify
 from kinbandits.service.store import open_store
 
 
@@ -46,7 +47,7 @@ def test_verify_notices_a_lost_end(tmp_path: Path, config: Path, run: Run) -> No
     url = tmp_path / "log.sqlite3"
     fill(str(url), config, rounds=20)
     printed = run("log", "verify", url).split()[-1]
-    head = parse_head(printed)
+    head = Head.parse(printed)
     with closing(sqlite3.connect(url)) as raw:
         raw.execute("DELETE FROM events WHERE seq > 30")
         raw.execute("DELETE FROM decisions WHERE seq > 30")
@@ -151,4 +152,4 @@ def test_reading_needs_no_right_to_write(tmp_path: Path, config: Path) -> None:
 
 def test_bad_heads() -> None:
     with pytest.raises(InvalidInputError, match="32 hexadecimal digits"):
-        parse_head("12:xyz")
+        Head.parse("12:xyz")

@@ -38,6 +38,7 @@ from kinbandits._version import __version__
 from kinbandits._work import finished
 from kinbandits.bulk.fold import Engine, State
 from kinbandits.bulk.rows import Checks, Rows, account, bad_rows, merge_bad_rows, read
+from kinbandits.bulk.sources import learned_from
 from kinbandits.bulk.summing import Plan, add, made, summed
 from kinbandits.bulk.table import PARTITION_ROWS, Columns, Partition, Table
 from kinbandits.errors import BudgetWarning, InvalidInputError, InvalidTypeError
@@ -130,6 +131,7 @@ def fitted(
     columns = table.settled(columns or Columns())
     d = policy.regression.n_features or table.n_features(columns)
     checks = Checks(columns, tuple(policy.arms), d, policy.reward_range, since, until)
+    told = learned_from(policy.learned_from, table.sources, not checks.timed, since is not None)
     with working(work, table, [policy], [repr(checks), seed, points]) as folder:
         engine = Engine(scheduler, jobs, folder, progress)
         size = sample_size(policy)
@@ -143,6 +145,7 @@ def fitted(
     pilot.regression = regression = BudgetedRegression(plan.settings, History(plan.n_arms), model)
     regression._check()
     pilot._version += 1
+    pilot.learned_from = told
     return Fitted(pilot, int(scanned["states"][2]), left_out)
 
 

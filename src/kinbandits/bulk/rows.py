@@ -96,8 +96,8 @@ def read(partition: Partition, checks: Checks) -> Rows:
 
     columns = checks.columns
     wanted = [columns.arm, str(columns.reward), *columns.context]
-    extra = [columns.at] if checks.timed else []
-    extra += [columns.propensity, "candidates", "index", "state"] if checks.propensities else ["index"]
+    extra = [str(columns.at)] if checks.timed else []
+    extra += [str(columns.propensity), "candidates", "index", "state"] if checks.propensities else ["index"]
     tables, low = [], partition.place
     for piece in partition.pieces:
         if low < partition.high and low + piece.rows > partition.low:
@@ -129,7 +129,7 @@ def _checked(table: Any, places: Indices, checks: Checks) -> Rows:
         state[bad & (state == GOOD)] = problem
 
     if checks.timed:
-        at = _numbers(_column(table, columns.at))
+        at = _numbers(_column(table, str(columns.at)))
         early = at < (-np.inf if checks.since is None else checks.since)
         note(early | (at >= (np.inf if checks.until is None else checks.until)), OTHER_TIME)
         note(~np.isfinite(at), 5)
@@ -156,7 +156,7 @@ def _add_propensities(rows: Rows, table: Any, checks: Checks, index: Vector | No
     if checks.columns.propensity not in table.column_names:
         note(np.ones(len(rows.state), dtype=bool), 6)
         return
-    column = _column(table, checks.columns.propensity)
+    column = _column(table, str(checks.columns.propensity))
     note(column.is_null().to_numpy(zero_copy_only=False), 6)
     p = rows.propensities = _numbers(column)
     note(np.asarray(np.isnan(p)), 7)

@@ -11,11 +11,12 @@ import importlib
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kinbandits.bulk.sources import Source, together
 from kinbandits.errors import InvalidInputError, MissingFileError, MissingPackageError
 
 PARTITION_ROWS = 2**17
@@ -30,15 +31,15 @@ class Columns:
         reward: its column; left out, ``learned`` (of ``kinbandits log export``) if there is one, else ``reward``.
             An empty entry (null) is a row whose reward has not come: it is counted and left out.
         context: columns of numbers, in order; or one that holds lists of numbers, or JSON text of them.
-        propensity: with which probability the arm was chosen; needed by `evaluate` alone.
+        propensity: with which probability the arm was chosen; needed by `evaluate` alone. Not by ``log import``.
         at: time in seconds since 1970; needed for ``since`` alone.
     """
 
     arm: str = "arm"
     reward: str | None = None
     context: Sequence[str] = ("context",)
-    propensity: str = "propensity"
-    at: str = "at"
+    propensity: str | None = "propensity"
+    at: str | None = "at"
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,11 @@ class Partition:
 
 @dataclass(frozen=True)
 class Table:
-    """All rows of some Parquet files."""
+    """All rows of some Parquet files; ``sources`` are the logs of services among them, with their rows."""
 
     partitions: tuple[Partition, ...]
     names: tuple[str, ...]
+    sources: dict[Source, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -94,12 +96,15 @@ class Table:
                 held = 0
 
         names: tuple[str, ...] = ()
+        sources: list[tuple[Source, int]] = []
         for path in _files(logs):
             try:
                 about = pq.ParquetFile(path)
             except (OSError, ValueError) as error:
                 raise InvalidInputError(f"{path} cannot be read as Parquet: {error}") from error
             names = names or tuple(about.schema_arrow.names)
+            source = Source.of(about.schema_arrow.metadata)
+            sources += [] if source is None else [(source, about.metadata.num_rows)]
             first = 0
             for g in range(about.metadata.num_row_groups):
                 n = about.metadata.row_group(g).num_rows
@@ -114,7 +119,7 @@ class Table:
         close()
         if not place:
             raise InvalidInputError("the logs have no rows")
-        return cls(tuple(partitions), names)
+        return cls(tuple(partitions), names, together(sources))
 
     @property
     def rows(self) -> int:

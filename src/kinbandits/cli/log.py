@@ -61,15 +61,16 @@ def import_(
       kinbandits log import news.sqlite3 old.csv --config news.toml --context age,hour --propensity p
       kinbandits log import news.sqlite3 old.jsonl --config news.toml --arm article --reward clicked
     """
+    from kinbandits.bulk import Columns
     from kinbandits.service import exchange
     from kinbandits.service.config import load_settings
     from kinbandits.service.store import open_store
 
     settings = load_settings(config)
-    mapping = exchange.Mapping(arm, reward, tuple(context.split(",")), propensity or None, at or None)
+    columns = Columns(arm, reward, tuple(context.split(",")), propensity or None, at or None)
     log = open_store(store)
     try:
-        print(f"{exchange.import_log(log, path, mapping, settings, again):,} rounds imported into {store}")
+        print(f"{exchange.import_log(log, path, columns, settings, again):,} rounds imported into {store}")
     finally:
         log.close()
 
@@ -113,9 +114,10 @@ def verify(
       kinbandits log verify postgresql://kin@localhost/news --head 1204:0123456789abcdef0123456789abcdef
     """
     from kinbandits.service import integrity
+    from kinbandits.service.events import Head
     from kinbandits.service.store import open_store
 
-    expected = integrity.parse_head(head) if head else None
+    expected = Head.parse(head) if head else None
     log = open_store(store, readonly=True)
     try:
         problems = integrity.verify(log, expected)

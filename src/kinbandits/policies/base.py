@@ -41,6 +41,7 @@ class Policy(Parameters, ContextReader, ABC):
     """
 
     kind: ClassVar[str]
+    learned_from: tuple[dict[str, Any], ...] = ()  # the logs of services that it was fitted to: see `bulk.sources`
     kinds: ClassVar[dict[str, type[Any]]] = {}
     """All policy classes: a saved file names the one it holds, ours by name, others as ``module:class``."""
 

@@ -54,6 +54,7 @@ def to_data(policy: Policy) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "policy": policy.kind,
         "params": params,
         **({} if policy.feature_names is None else {"feature_names": list(policy.feature_names)}),
+        **({"learned_from": list(policy.learned_from)} if policy.learned_from else {}),
         "retired": [name for name in policy.arms if name in policy.retired],
         "ledger": ledger,
         "rng": _plain(policy.rng.bit_generator.state),
@@ -93,6 +94,7 @@ def from_data(
     policy = kind(**params)
     policy.retired = set(data["retired"])
     policy.feature_names = tuple(data["feature_names"]) if "feature_names" in data else None
+    policy.learned_from = tuple(data.get("learned_from", ()))
     policy._relearn(data, arrays, lambda spec: from_spec(spec, arrays, foreign=context_kernel))
     policy._ledger.restore(data["ledger"], arrays)
     policy.rng = _generator(data["rng"])

@@ -66,6 +66,7 @@ def run_serve(
 
 def _open_logs(settings: dict[str, Settings], store: str) -> dict[str, Store]:
     """The log of each policy, with its first token; all are checked before one is opened."""
+    from kinbandits.service.learner import known_of
     from kinbandits.service.tokens import first_token
 
     if "" not in settings and "://" in store:
@@ -77,13 +78,21 @@ def _open_logs(settings: dict[str, Settings], store: str) -> dict[str, Store]:
             raise InvalidInputError(f"{name}.toml: a name stands in paths; give it letters, digits, - and _ only")
         _advise(f"{name}: " if name else "", one)
     logs: dict[str, Store] = {}
-    for name in settings:
+    for name, one in settings.items():
         logs[name] = open_store(store if not name else str(Path(store) / f"{name}.sqlite3"))
+        try:
+            known = known_of(logs[name], one)
+        except KinbanditsError:
+            for log in logs.values():
+                log.close()
+            raise
         token = first_token(logs[name])
         of = f" of {name} (under /{name}/)" if name else ""
         if token is not None:
             _say(f"Admin token{of}, shown this once: {token}")
         _say(f"Log{of}: {logs[name].url}")
+        if known:
+            _say(f"{one.service.start} has learned this log up to event {known:,}; it goes on there.")
     return logs
 
 

@@ -28,6 +28,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from kinbandits.errors import InvalidInputError
+
 _TWO = struct.Struct(">QQ")
 _ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 OUTCOMES = {"reward": "rewarded", "default": "defaulted", "late": "late", "void": "void"}
@@ -73,6 +75,18 @@ class Head:
 
     def __str__(self) -> str:
         return f"{self.seq}:{self.digest}"
+
+    @classmethod
+    def parse(cls, text: str) -> Head:
+        """As ``kinbandits log verify`` prints it: the number of the last event, a colon and its digest.
+
+        >>> Head.parse("12:0123456789abcdef0123456789abcdef")
+        Head(seq=12, digest='0123456789abcdef0123456789abcdef')
+        """
+        seq, _, mark = text.strip().partition(":")
+        if not (seq.isdecimal() and len(mark) == 32 and set(mark) <= set("0123456789abcdef")):
+            raise InvalidInputError(f"a head is a number, a colon and 32 hexadecimal digits, got {text!r}")
+        return cls(int(seq), mark)
 
 
 @dataclass(frozen=True, slots=True)

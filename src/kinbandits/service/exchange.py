@@ -10,11 +10,12 @@ import math
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kinbandits._files import replacing
+from kinbandits.bulk.sources import Source
+from kinbandits.bulk.table import Columns
 from kinbandits.errors import InvalidInputError
 from kinbandits.service.chooser import learned_row
 from kinbandits.service.config import Settings
@@ -30,9 +31,9 @@ _BATCH = 1000
 _PART = 100_000  # rows of a Parquet file, where there are several
 
 
-def rows(store: Store) -> Iterator[dict[str, Any]]:
-    """One flat row per decision, in order; what was learned stands in ``learned``."""
-    for record, learned in decisions_with_rewards(store):
+def rows(store: Store, upto: int | None = None) -> Iterator[dict[str, Any]]:
+    """One flat row per decision, in order; what was learned, up to an event, stands in ``learned``."""
+    for record, learned in decisions_with_rewards(store, upto):
         body = record.body
         yield {
             "id": record.id,
@@ -62,11 +63,13 @@ def export_log(store: Store, path: Path) -> int:
         raise InvalidInputError(f"{path} is there already; give a folder that is not")
     if not path.suffix:
         path.parent.mkdir(parents=True, exist_ok=True)
+    head, first = store.head(), store.event(1)
+    of = Source("" if first is None else first.digest, str(head), store.count_decisions(head.seq))
     with replacing(path) as part:
-        return _WRITERS[path.suffix](rows(store), part)
+        return _WRITERS[path.suffix](rows(store, head.seq), part, of)
 
 
-def _jsonl(found: Iterator[dict[str, Any]], path: Path) -> int:
+def _jsonl(found: Iterator[dict[str, Any]], path: Path, of: Source) -> int:
     n = 0
     with path.open("w", encoding="utf-8") as file:
         for row in found:
@@ -79,7 +82,7 @@ _COLUMNS = ["id", "at", "state", "arm", "candidates", "index", "context", "prope
 _COLUMNS += ["reward", "learned"]
 
 
-def _csv(found: Iterator[dict[str, Any]], path: Path) -> int:
+def _csv(found: Iterator[dict[str, Any]], path: Path, of: Source) -> int:
     n = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, _COLUMNS)
@@ -94,27 +97,27 @@ def _text(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list) else value
 
 
-def _parquet(found: Iterator[dict[str, Any]], path: Path) -> int:
+def _parquet(found: Iterator[dict[str, Any]], path: Path, of: Source) -> int:
     """Arms may be numbers or text, contexts lists or lists of lists: text holds them all."""
     n = 0
-    with _pyarrow().ParquetWriter(path, _schema()) as writer:
-        for rows in _tables(found):
+    with _pyarrow().ParquetWriter(path, _schema(of)) as writer:
+        for rows in _tables(found, of):
             writer.write_table(rows)
             n += len(rows)
     return n
 
 
-def _parts(found: Iterator[dict[str, Any]], path: Path) -> int:
+def _parts(found: Iterator[dict[str, Any]], path: Path, of: Source) -> int:
     """A folder of Parquet files, for logs that are read in parts."""
     path.mkdir()
     n = 0
-    for i, rows in enumerate(_tables(found)):
+    for i, rows in enumerate(_tables(found, of)):
         _pyarrow().write_table(rows, path / f"part-{i:05}.parquet")
         n += len(rows)
     return n
 
 
-def _tables(found: Iterator[dict[str, Any]]) -> Iterator[Any]:
+def _tables(found: Iterator[dict[str, Any]], of: Source) -> Iterator[Any]:
     import pyarrow as pa
 
     while rows := list(itertools.islice(found, _PART)):
@@ -122,15 +125,16 @@ def _tables(found: Iterator[dict[str, Any]]) -> Iterator[Any]:
             {k: json.dumps(v) if isinstance(v, list) else str(v) if k == "arm" else v for k, v in r.items()}
             for r in rows
         ]
-        yield pa.Table.from_pylist(flat, schema=_schema())
+        yield pa.Table.from_pylist(flat, schema=_schema(of))
 
 
-def _schema() -> Any:
+def _schema(of: Source) -> Any:
     import pyarrow as pa
 
     real = {"at", "propensity", "mean", "width", "score", "reward", "learned"}
     return pa.schema(
-        [(c, pa.float64() if c in real else pa.int64() if c == "index" else pa.string()) for c in _COLUMNS]
+        [(c, pa.float64() if c in real else pa.int64() if c == "index" else pa.string()) for c in _COLUMNS],
+        of.to_metadata(),
     )
 
 
@@ -140,32 +144,14 @@ _WRITERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet, "": _parts}
 # -- import -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Mapping:
-    """Which columns of a foreign log hold what.
-
-    Attributes:
-        arm, reward: their columns.
-        context: columns of the context, in order; or one column that holds a list. The names of the service's
-            features, where it has named ones.
-        propensity: its column; without it, propensities are taken to be ``1 / candidates``.
-        at: column of the time in seconds since 1970; without it, now.
-    """
-
-    arm: str
-    reward: str
-    context: tuple[str, ...]
-    propensity: str | None = None
-    at: str | None = None
-
-
-def import_log(store: Store, path: Path, mapping: Mapping, settings: Settings, again: bool = False) -> int:
+def import_log(store: Store, path: Path, columns: Columns, settings: Settings, again: bool = False) -> int:
     """Append decisions and rewards of a .csv, .jsonl or .parquet file to a log; how many rounds. All, or none.
 
     Args:
         store: the log.
         path: the file.
-        mapping: which of its columns hold what.
+        columns: which of its columns hold what; those of the context may be the names of the service's features.
+            Without a propensity, arms were drawn evenly; without a time, it is now.
         settings: of the service, which name the arms and limit contexts and rewards.
         again: import a file that was imported before once more.
     """
@@ -179,11 +165,11 @@ def import_log(store: Store, path: Path, mapping: Mapping, settings: Settings, a
     drafts: list[Draft] = []
     for line, row in enumerate(_read(path), 1):
         try:
-            arm = names[str(row[mapping.arm])]
-            context = _context(row, mapping.context, settings)
-            reward = float(row[mapping.reward])
-            propensity = 1.0 / len(names) if mapping.propensity is None else float(row[mapping.propensity])
-            at = now if mapping.at is None else float(row[mapping.at])
+            arm = names[str(row[columns.arm])]
+            context = _context(row, columns.context, settings)
+            reward = float(row[columns.reward or "reward"])
+            propensity = 1.0 / len(names) if columns.propensity is None else float(row[columns.propensity])
+            at = now if columns.at is None else float(row[columns.at])
             check_context(context, features)
             check_reward(reward, policy.reward_range)
         except KeyError as error:

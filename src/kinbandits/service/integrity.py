@@ -170,15 +170,3 @@ def _copy(store: SQLiteStore, target: Path) -> int:
                 copy.close()
     except sqlite3.Error as error:
         raise FormatError(f"{store.path} cannot be copied ({error})") from error
-
-
-def parse_head(text: str) -> Head:
-    """A head as ``kinbandits log verify`` prints it: the number of the last event, a colon and its digest.
-
-    >>> parse_head("12:0123456789abcdef0123456789abcdef")
-    Head(seq=12, digest='0123456789abcdef0123456789abcdef')
-    """
-    seq, _, mark = text.strip().partition(":")
-    if not (seq.isdecimal() and len(mark) == 32 and set(mark) <= set("0123456789abcdef")):
-        raise InvalidInputError(f"a head is a number, a colon and 32 hexadecimal digits, got {text!r}")
-    return Head(int(seq), mark)

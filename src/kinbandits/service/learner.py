@@ -17,12 +17,12 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from kinbandits.errors import FormatError, KinbanditsError
+from kinbandits.errors import FormatError, InvalidInputError, KinbanditsError
 from kinbandits.policies import KMTLUCB
 from kinbandits.service import snapshots
 from kinbandits.service.config import Settings
 from kinbandits.service.edits import Edits
-from kinbandits.service.events import EDITS, Event
+from kinbandits.service.events import EDITS, Event, Head
 from kinbandits.service.rules import check_context
 from kinbandits.service.state import State
 from kinbandits.service.store import Store
@@ -173,6 +173,32 @@ def change_arms(policy: KMTLUCB, kind: str, body: dict[str, Any]) -> None:
         policy.add_arm(body["arm"], body.get("descriptor"), **details)
 
 
+def edits_of(store: Store, settings: Settings) -> Edits:
+    """Those of a log, of which the file that the policy starts from may know a part."""
+    last = store.last_seq()  # first: what is edited after it is either found below, or noticed when it is read
+    edits = Edits(store.edits(), last, known_of(store, settings))
+    if edits.in_vain:
+        log.warning("corrections that the start file does not know: fit it again", extra={"edits": edits.in_vain})
+    return edits
+
+
+def known_of(store: Store, settings: Settings) -> int:
+    """The last event of this log that the file which the policy starts from has learned; 0 if none."""
+    start, first = settings.service.start, store.event(1)
+    mine = [log for log in settings.build().learned_from if first is not None and log["first"] == first.digest]
+    if start is None or not mine:
+        return 0
+    head = Head.parse(mine[0]["head"])
+    last = store.event(head.seq)
+    if not mine[0]["whole"] or last is None or last.digest != head.digest:
+        why = "a part of" if not mine[0]["whole"] else f"{head.seq:,} events of what was once"
+        raise InvalidInputError(
+            f"{start} has learned {why} the log {store.url}: served with it, rows would be learned twice or never. "
+            "Fit it again from the whole log, or serve a new log (--store)"
+        )
+    return head.seq
+
+
 Progress = Callable[[int, int], None]
 
 
@@ -181,8 +207,8 @@ def take_up(store: Store, settings: Settings) -> Learner:
 
     Where most of a long log came after it (say, it was imported), a new one too: it learns in bulk.
     """
-    last = store.last_seq()  # first: what is edited after it is either found below, or noticed when it is read
-    edits = Edits(store.edits(), last)
+    edits = edits_of(store, settings)
+    last = edits.upto
     for seq, snapshot in store.snapshots():
         if last - seq > max(_BULK, seq):
             break

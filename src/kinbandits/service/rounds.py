@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,15 +13,18 @@ from kinbandits.service.chooser import shared_context
 from kinbandits.service.config import Settings
 from kinbandits.service.edits import Edits
 from kinbandits.service.events import Record
-from kinbandits.service.learner import Learner
+from kinbandits.service.learner import Learner, edits_of
 from kinbandits.service.store import Store
 
 
-def decisions_with_rewards(store: Store) -> Iterator[tuple[Record, float | None]]:
-    """All decisions, in order, each with the reward that was learned (delivered in time, or defaulted)."""
-    defaults = {e.decision: e.body["reward"] for e in store.read_all() if e.kind == "default"}
-    for record in store.all_records():
-        yield record, record.reward if record.state == "rewarded" else defaults.get(record.id)
+def decisions_with_rewards(store: Store, upto: int | None = None) -> Iterator[tuple[Record, float | None]]:
+    """All decisions, in order, each with the reward that is learned of it up to event ``upto``, if there is one."""
+    last = store.last_seq() if upto is None else upto
+    edits = Edits([e for e in store.edits() if e.seq <= last], last)
+    events = itertools.takewhile(lambda e: e.seq <= last, store.read_all())
+    learned = {e.decision: edits.reward(e) for e in events if e.kind in ("reward", "default")}
+    for record in itertools.takewhile(lambda r: r.seq <= last, store.all_records()):
+        yield record, learned.get(record.id)
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ _VOID = "void"
 _OPEN = "open"
 _YOUNG = "younger than the oldest open decision"
 _NO_DEFAULT = "defaulted without a reward"
+_UNDONE = "withdrawn or rolled back"
+_WHY = {"open": _OPEN, "defaulted": _NO_DEFAULT, "late": _NO_DEFAULT}
 
 
 def logged_rounds(store: Store) -> Logged:
@@ -73,7 +79,7 @@ def logged_rounds(store: Store) -> Logged:
         elif reward is not None:
             used.append((record, reward))
         else:
-            left_out[_OPEN if record.state == "open" else _NO_DEFAULT] += 1
+            left_out[_WHY.get(record.state, _UNDONE)] += 1
     rounds = LoggedRounds(
         contexts=[shared_context(r.body) for r, _ in used],
         candidates=[r.body["candidates"] for r, _ in used],
@@ -95,8 +101,7 @@ def policy_for(settings: Settings, log: LoggedRounds) -> KMTLUCB:
 
 def replay(store: Store, settings: Settings) -> Learner:
     """Teach a new policy with a whole log, as if it had been there."""
-    last = store.last_seq()
-    learner = Learner(settings, Edits(store.edits(), last))
+    learner = Learner(settings, edits_of(store, settings))
     learner.apply(store.read_all())
     learner.publish()
     return learner

@@ -31,6 +31,8 @@ from kinbandits.service.store import (
     StoreUnavailableError,
 )
 
+_PAGES = 8000  # of the WAL (32 MB) after which it is moved to the log: more at once, and more seldom
+
 
 class SQLiteStore(Store):
     """An event log in the file ``path``; ``path + ".lock"`` beside it says that it is in use."""
@@ -70,6 +72,7 @@ class SQLiteStore(Store):
         self._writer = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         self._writer.execute("PRAGMA journal_mode = WAL")
         self._writer.execute("PRAGMA synchronous = FULL")
+        self._writer.execute(f"PRAGMA wal_autocheckpoint = {_PAGES}")
         self.migrate()
         self._reader = self._open_reader()
 
@@ -250,7 +253,6 @@ def write_head(log: Path, head: Head) -> None:
 def read_head(log: Path) -> Head | None:
     """The head that is kept beside a log; None if there is none, or it cannot be read."""
     try:
-        seq, _, mark = log.with_name(log.name + ".head").read_text(encoding="utf-8").strip().partition(":")
-        return Head(int(seq), mark)
+        return Head.parse(log.with_name(log.name + ".head").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None

@@ -231,6 +231,10 @@ class Store(ABC):
         """The number of the last event; 0 if there is none."""
         return int(self._query("SELECT COALESCE(MAX(seq), 0) FROM events")[0][0])
 
+    def count_decisions(self, upto: int) -> int:
+        """Decisions up to event ``upto``."""
+        return int(self._query("SELECT COUNT(*) FROM decisions WHERE seq <= ?", (upto,))[0][0])
+
     def last_number(self) -> int:
         """The number of this slot's last decision; 0 if there is none."""
         low, high = f"{self.slot:x}-", f"{self.slot:x}."  # "." follows "-"

@@ -1,0 +1,77 @@
+"""Which logs of services a policy was fitted to, so that no row is learned twice.
+
+``kinbandits log export`` writes into its Parquet files which log they are of: its first event, its last event (the
+*head*) as it was then, and how many decisions that makes. A fitted policy keeps it (``policy.learned_from``), and
+``kinbandits serve --start`` looks whether the log that it serves is among them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kinbandits.errors import InvalidInputError
+
+_NAME = b"kinbandits.log"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A log as it was exported.
+
+    Attributes:
+        first: digest of its first event.
+        head: its last event, as ``kinbandits log verify`` writes it (``seq:digest``).
+        rows: decisions up to there.
+    """
+
+    first: str
+    head: str
+    rows: int
+
+    def to_metadata(self) -> dict[bytes, bytes]:
+        """For the schema of a Parquet file."""
+        return {_NAME: json.dumps(asdict(self)).encode()}
+
+    @classmethod
+    def of(cls, metadata: dict[bytes, bytes] | None) -> Source | None:
+        """From the schema of a file; None if it is not of a service's log."""
+        found = (metadata or {}).get(_NAME)
+        return None if found is None else cls(**json.loads(found))
+
+
+def together(files: Iterable[tuple[Source, int]]) -> dict[Source, int]:
+    """The rows that there are of each log, from those of the files; two exports of one log are refused."""
+    rows: dict[Source, int] = {}
+    for source, n in files:
+        rows[source] = rows.get(source, 0) + n
+    logs = {source.first for source in rows}
+    if len(logs) < len(rows) or any(n > source.rows for source, n in rows.items()):
+        raise InvalidInputError("the files have several exports of one log, its rows twice; give the last of them")
+    return rows
+
+
+def learned_from(
+    before: Sequence[dict[str, Any]], rows: dict[Source, int], all_times: bool, since: bool
+) -> tuple[dict[str, Any], ...]:
+    """What a policy keeps of the logs that it has learned.
+
+    Args:
+        before: what it kept so far.
+        rows: of each log, how many there are in the files.
+        all_times: whether rows of all times are learned.
+        since: whether only rows of some time and later are.
+    """
+    kept = {log["first"]: log for log in before}
+    for source, n in rows.items():
+        known = kept.get(source.first)
+        if known is not None and not since:
+            raise InvalidInputError(
+                f"the policy has learned this log before, up to event {known['head'].partition(':')[0]}; add only "
+                "later rows with since (--since)"
+            )
+        whole = all_times and n == source.rows and known is None
+        kept[source.first] = {"first": source.first, "head": source.head, "whole": whole}
+    return tuple(kept.values())
