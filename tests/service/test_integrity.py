@@ -15,7 +15,6 @@ from harness import fork_server
 
 from kinbandits.errors import InvalidInputError
 from kinbandits.service.events import Draft, Head
-from kinbandits.service.events import Head
 from kinbandits.service.integrity import verify
 from kinbandits.service.store import open_store
 
