@@ -19,11 +19,12 @@ import numpy as np
 
 from kinbandits._types import Indices, Matrix
 from kinbandits._value import real
-from kinbandits.bulk.fitting import Logs, fitted, merged_scans, planned, random_numbers, sample_size, scan, working
-from kinbandits.bulk.fold import Engine, State
+from kinbandits.bulk.fitting import fitted, merged_scans, planned, random_numbers, sample_size, scan
+from kinbandits.bulk.fold import State
+from kinbandits.bulk.job import Job, Logs
 from kinbandits.bulk.rows import Checks, Rows, account, read
 from kinbandits.bulk.summing import Plan, add, made, summed
-from kinbandits.bulk.table import PARTITION_ROWS, Columns, Partition, Table
+from kinbandits.bulk.table import Partition, Table
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.ope import Evaluation, LoggedRounds
@@ -67,19 +68,11 @@ def evaluate(
     logs: Logs,
     policies: Mapping[str, KMTLUCB],
     *,
-    columns: Columns | None = None,
-    since: float | None = None,
     train: float | None = None,
     level: float = 0.95,
     clip: float | None = None,
     reward_range: tuple[float, float] | None = None,
-    seed: int = 0,
-    bad: str = "refuse",
-    scheduler: Any = None,
-    jobs: int | None = None,
-    partition_rows: int = PARTITION_ROWS,
-    work: str | os.PathLike[str] | None = None,
-    progress: bool = True,
+    **options: Any,
 ) -> Comparison:
     """What each policy would have earned a round.
 
@@ -87,43 +80,37 @@ def evaluate(
         logs: Parquet files, or folders of them, with propensities; rows in order of time.
         policies: by name, all with the same arms. Those that know nothing yet are fitted to the earlier rows first;
             the others are taken as they are, so the log should be younger than what they have learned.
-        columns: which hold what. Where the log has columns ``candidates`` and ``index``, these were the candidates
-            of each row; else all arms were.
-        since: rows from this time on (seconds since 1970) are evaluated; earlier ones teach untaught policies.
         train: without ``since``: the first part of the rows teaches. Default: half, if there is someone to teach.
         level: of the intervals.
         clip: the largest weight.
         reward_range: (lowest, highest) possible reward; default: that of the first policy, or of the rows.
-        seed: of samples and folds.
-        bad: what to do with bad rows, bad propensities too: ``"refuse"`` or ``"skip"``.
-        scheduler, jobs, partition_rows, work, progress: as in `fitted`.
+        **options: those of `job.Job`. Rows from ``since`` on are evaluated, earlier ones teach. Where the log has
+            columns ``candidates`` and ``index``, these were the candidates of each row; else all arms were.
     """
+    job = Job(**options)
     arms = _common_arms(policies)
     untaught = {name: p for name, p in policies.items() if not p.n_observations}
     first = next(iter(policies.values()))
-    table = Table.of(logs, partition_rows)
-    columns = table.settled(columns or Columns())
-    limits = reward_range or first.reward_range
-    checks = Checks(
-        columns, arms, first.regression.n_features or table.n_features(columns), limits, since, propensities=True
-    )
+    table = job.table(logs)
+    columns = table.settled(job.columns)
+    limits, d = reward_range or first.reward_range, first.regression.n_features or table.n_features(columns)
+    checks = Checks(columns, arms, d, limits, job.since, job.until, propensities=True)
     paths: dict[str, str] = {}
-    told = (repr(checks), seed, level, clip, train, sorted(policies))
-    with working(work, table, list(policies.values()), told) as folder:
-        engine = Engine(scheduler, jobs, folder, progress)
-        past, table = _parts(table, train, since, bool(untaught))
+    told = (repr(checks), level, clip, train, sorted(policies))
+    with job.working(table, list(policies.values()), told) as engine:
+        folder, seed = engine.work, job.seed
+        past, table = _parts(table, train, job.since, bool(untaught))
         for i, (name, policy) in enumerate(policies.items()):
             path = folder / f"target-{i}"
             if name in untaught and not path.exists():
-                options: dict[str, Any] = {"columns": columns, "until": since, "seed": seed, "bad": bad}
-                options |= {"scheduler": scheduler, "jobs": jobs, "progress": progress, "work": folder / f"fit-{i}"}
-                policy = fitted(past, policy, **options).policy
+                own = {**vars(job), "columns": columns, "since": None, "until": job.since}
+                policy = fitted(past, policy, **{**own, "work": folder / f"fit-{i}"}).policy
             paths[path.name] = _saved(policy, path)
         model = _model(first)
         size = sample_size(model)
         check = partial(_scan, checks=checks, size=size, seed=seed)
         scanned = engine.fold("check", table, check, partial(_merged_scans, size=size))
-        left_out = account(scanned, table, checks, bad)
+        left_out = account(scanned, table, checks, job.bad)
         table, young = _without_young(table, scanned)
         left_out |= {"younger than the oldest open decision": young} if young else {}
         pilot, plan = planned(model, scanned)

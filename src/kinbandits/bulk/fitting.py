@@ -16,41 +16,31 @@ if the similarity or the weights change with the data.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import hashlib
-import os
-import shutil
-import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinbandits._files import atomic_write, locked
 from kinbandits._types import Indices
-from kinbandits._version import __version__
 from kinbandits._work import finished
-from kinbandits.bulk.fold import Engine, State
+from kinbandits.bulk.fold import State
+from kinbandits.bulk.job import Job, Logs
 from kinbandits.bulk.rows import Checks, Rows, account, bad_rows, merge_bad_rows, read
 from kinbandits.bulk.sources import learned_from
 from kinbandits.bulk.summing import Plan, add, made, summed
-from kinbandits.bulk.table import PARTITION_ROWS, Columns, Partition, Table
+from kinbandits.bulk.table import Partition, Table
 from kinbandits.errors import BudgetWarning, InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.policies import KMTLUCB
-from kinbandits.policies.persist import to_data
 from kinbandits.regression import budgeted_settings
 from kinbandits.regression.budgeted import BudgetedRegression, Model
 from kinbandits.regression.budgeted.build import draw_points
 from kinbandits.regression.budgeted.newcomers import NOVEL
-
-Logs = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 PILOT = 2000  # rows of the sample that the policy learns in the ordinary way
 SPARE = 8  # rows of the sample for each point
@@ -94,17 +84,8 @@ def fitted(
     logs: Logs | Table,
     policy: KMTLUCB,
     *,
-    columns: Columns | None = None,
-    since: float | None = None,
-    until: float | None = None,
     points: tuple[Sequence[str | int], ArrayLike] | None = None,
-    seed: int = 0,
-    bad: str = "refuse",
-    scheduler: Any = None,
-    jobs: int | None = None,
-    partition_rows: int = PARTITION_ROWS,
-    work: str | os.PathLike[str] | None = None,
-    progress: bool = True,
+    **options: Any,
 ) -> Fitted:
     """As `fit`, with what was left out.
 
@@ -112,32 +93,21 @@ def fitted(
         logs: Parquet files, or folders of them.
         policy: untaught; or one that `fit` gave, or another with a budgeted model: then its points stay, and these
             rows are added. It is not changed.
-        columns: which hold what.
-        since, until: rows of an earlier time (seconds since 1970), or of that time and later, are left out.
         points: arms (names) and contexts of the points; left out, drawn from a sample.
-        seed: of the sample.
-        bad: ``"refuse"`` bad rows (NaN, unknown arms, wrong types) before anything is learned, or ``"skip"`` them.
-        scheduler: as in `fold.Engine`: None works on this machine's processors.
-        jobs: tasks at a time on this machine.
-        partition_rows: rows of a partition, about.
-        work: a folder for finished partitions, seen by all workers; it is removed in the end. Called again with the
-            same arguments after a kill, the job goes on where it was. Left out, it is a temporary one.
-        progress: whether to show it.
+        **options: those of `job.Job`.
     """
-    if bad not in ("refuse", "skip"):
-        raise InvalidInputError(f'bad must be "refuse" or "skip", got {bad!r}')
+    job = Job(**options)
     taught = _taught(policy)
-    table = logs if isinstance(logs, Table) else Table.of(logs, partition_rows)
-    columns = table.settled(columns or Columns())
+    table = job.table(logs)
+    columns = table.settled(job.columns)
     d = policy.regression.n_features or table.n_features(columns)
-    checks = Checks(columns, tuple(policy.arms), d, policy.reward_range, since, until)
-    told = learned_from(policy.learned_from, table.sources, not checks.timed, since is not None)
-    with working(work, table, [policy], [repr(checks), seed, points]) as folder:
-        engine = Engine(scheduler, jobs, folder, progress)
+    checks = Checks(columns, tuple(policy.arms), d, policy.reward_range, job.since, job.until)
+    told = learned_from(policy.learned_from, table.sources, not checks.timed, job.since is not None)
+    with job.working(table, [policy], [repr(checks), points]) as engine:
         size = sample_size(policy)
-        check = partial(scan, checks=checks, size=size, seed=seed)
+        check = partial(scan, checks=checks, size=size, seed=job.seed)
         scanned = engine.fold("check", table, check, partial(merged_scans, size=size))
-        left_out = account(scanned, table, checks, bad)
+        left_out = account(scanned, table, checks, job.bad)
         pilot, plan = planned(policy, scanned, points)
         total = engine.fold("learn", table, partial(sums, checks=checks, plan=plan), add)
         last = scanned["last_arms"], scanned["last_contexts"], scanned["last_rewards"]
@@ -147,36 +117,6 @@ def fitted(
     pilot._version += 1
     pilot.learned_from = told
     return Fitted(pilot, int(scanned["states"][2]), left_out)
-
-
-@contextlib.contextmanager
-def working(
-    folder: str | os.PathLike[str] | None, table: Table, policies: Sequence[KMTLUCB], told: Sequence[Any]
-) -> Iterator[Path]:
-    """The folder of a job: what an earlier start of the same job left there is used, that of another removed."""
-    if folder is None:
-        with tempfile.TemporaryDirectory(prefix="kinbandits-") as temporary:
-            atomic_write(Path(temporary) / "job.json", temporary.encode())
-            yield Path(temporary)
-        return
-    work = Path(folder)
-    job = hashlib.sha256(repr([__version__, table.stamps(), *told]).encode())
-    for data, arrays in map(to_data, policies):
-        job.update(repr({**data, "rng": None}).encode())
-        for name, array in arrays.items():
-            job.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    marker, name = work / "job.json", job.hexdigest()
-    lock = work.with_name(work.name + ".lock")
-    with locked(lock, work):
-        if marker.exists() and marker.read_text(encoding="utf-8") != name:
-            shutil.rmtree(work)
-        elif work.exists() and not marker.exists() and any(work.iterdir()):
-            raise InvalidInputError(f"{work} holds other files; give a folder that is new, or of an earlier start")
-        work.mkdir(parents=True, exist_ok=True)
-        atomic_write(marker, name.encode())
-        yield work
-        shutil.rmtree(work)
-        lock.unlink(missing_ok=True)
 
 
 def _taught(policy: KMTLUCB) -> Model | None:
