@@ -132,7 +132,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on(tmp_path):
     )  # fmt: skip
     cells = tmp_path / "runs" / "news" / "cells"
     deadline = time.monotonic() + 120
-    while len(list(cells.glob("*.npz"))) < 6 and time.monotonic() < deadline:  # by then both workers are at work
+    while not list(cells.glob("*.npz")) and time.monotonic() < deadline:
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)

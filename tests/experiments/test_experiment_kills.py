@@ -1,10 +1,13 @@
 """A tenth of `make soak`: a sweep of 6 cells, killed twice, against one left in peace."""
 
 import importlib.util
+import signal
 import sys
 from pathlib import Path
 
 import pytest
+
+from kinbandits.experiments import backends
 
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 
@@ -26,3 +29,16 @@ def test_a_killed_sweep_ends_as_one_left_in_peace(backend, soak, tmp_path):
     calm, killed = soak.soak(6, 2, [backend], 150, 1, tmp_path)
     assert "6 cells" in calm
     assert "byte-equal: True" in killed
+
+
+def test_workers_do_not_hear_ctrl_c(tmp_path: Path) -> None:
+    """Not even while they import: it is ignored from their first moment on."""
+
+    def heard() -> bool:
+        return signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+    before = heard()
+    with backends.backend("loky", 2, None, tmp_path, print) as run:
+        run(lambda i: (tmp_path / i).write_text(str(heard())), [("a",), ("b",), ("c",)])
+    assert {(tmp_path / i).read_text() for i in "abc"} == {"False"}
+    assert heard() == before

@@ -107,7 +107,12 @@ class Engine:
         if self.scheduler == "loky":
             from joblib.externals.loky import ProcessPoolExecutor  # the reusable one is joblib's own
 
-            with ProcessPoolExecutor(jobs) as pool:
+            from kinbandits.experiments.backends import deaf_processes
+
+            with deaf_processes():
+                pool = ProcessPoolExecutor(jobs)
+                pool.submit(int).result()  # starts them all
+            with pool:
                 yield {"scheduler": "processes", "pool": pool, "num_workers": jobs}
         else:
             yield {"scheduler": self.scheduler or "threads", "num_workers": jobs}

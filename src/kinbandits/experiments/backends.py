@@ -14,6 +14,8 @@ import contextlib
 import importlib
 import importlib.metadata
 import platform
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,12 +69,28 @@ def _runner(name: str, jobs: int, *lost: type[Exception]) -> Run:
 
 
 @contextlib.contextmanager
+def deaf_processes() -> Iterator[None]:
+    """Processes started meanwhile never hear Ctrl-C, not even while they import; nor does this one, meanwhile."""
+    if threading.current_thread() is not threading.main_thread():  # who alone may say what is heard
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
 def _loky(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str], None]) -> Iterator[Run]:
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     jobs = _cores(jobs)
     say(f"backend loky, {jobs} process{'es' if jobs > 1 else ''} on this machine")
-    yield _runner("loky", jobs, TerminatedWorkerError)
+    run = _runner("loky", jobs, TerminatedWorkerError)
+    with deaf_processes():  # joblib's processes, which stay for what follows
+        run(int, [()] * jobs)
+    yield run
 
 
 @contextlib.contextmanager
