@@ -135,7 +135,7 @@ def test_every_panel_is_drawn(browser: Any, service: Service, name: str, options
     seconds = time.monotonic() - started
     for panel in PANELS:
         assert visit.page.locator(f'[data-view="{panel}"]').inner_html().strip(), panel
-    for panel in ("rewards", "regret", "widths", "delays", "similarity"):
+    for panel in ("regret", "widths", "delays", "similarity"):
         assert visit.page.locator(f'[data-view="{panel}"] svg').count() == 1, panel
     assert visit.page.locator('[data-view="similarity"] rect').count() >= 2500
     assert visit.page.locator('[data-view="arms"] tbody tr').count() == 50

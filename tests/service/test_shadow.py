@@ -10,8 +10,9 @@ from harness import until
 from kinbandits.errors import InvalidInputError
 from kinbandits.service.config import ServiceSettings, Settings, load_settings
 from kinbandits.service.engine import Engine
+from kinbandits.service.metrics import Metrics
 from kinbandits.service.requests import Correct, Decide, Reward
-from kinbandits.service.routes.reading import shadow_states
+from kinbandits.service.shadow_states import shadow_states
 from kinbandits.service.store import open_store
 
 SETTINGS = Settings(
@@ -52,6 +53,9 @@ def test_a_shadow_learns_decides_and_is_valued(tmp_path: Path) -> None:
     assert learning.value.low < 0.9 + 0.1 / 3 <= learning.value.high + 0.1
     assert random.value.low < 1 / 3 < random.value.high
     assert random.agreement == pytest.approx(1 / 3)
+    metrics = Metrics(engine).text().decode()
+    name = f'{{end="low",of="shadow",shadow="{learning.name}"}}'
+    assert f"kinbandits_shadow_value{name} {learning.value.low}" in metrics
     engine.stop()
 
     engine = Engine(store, SETTINGS)  # the shadows come back with the snapshot

@@ -15,6 +15,7 @@ from kinbandits.service.events import Draft
 from kinbandits.service.learner import follow
 from kinbandits.service.requests import Decide, Reward
 from kinbandits.service.rounds import replay
+from kinbandits.service.shadow import shadows_of
 from kinbandits.service.store import open_store
 
 
@@ -52,6 +53,10 @@ def test_export_fit_serve(tmp_path: Path, config: Path, run: Run) -> None:
     assert engine.wait_for(log.last_seq())
     assert engine.serving.policy.n_observations == 98
     engine.stop()
+    config.write_text(config.read_text() + "[shadow.apart]\nsimilarity = { type = 'Independent' }\n")
+    beside = shadows_of(load_settings(config, start), follow(log, load_settings(config, start)))
+    beside[0].apply(log.read_all())
+    assert beside[0].policy.n_observations == 98  # it has no start, and learns the whole log
     log.close()
 
 

@@ -106,8 +106,9 @@ class Settings(BaseModel):
         return policy
 
     def for_shadow(self, name: str) -> Settings:
-        """Those of a shadow: it has the arms of the served policy, and else what its own table says."""
-        return Settings(policy={"arms": self.policy["arms"], **self.shadow[name]}, service=self.service)
+        """Those of a shadow: it has the arms of the served policy, and else what its own table says; no start."""
+        service = self.service.model_copy(update={"start": None})
+        return Settings(policy={"arms": self.policy["arms"], **self.shadow[name]}, service=service)
 
     @property
     def _with_defaults(self) -> dict[str, Any]:

@@ -15,11 +15,11 @@ class Edits:
     """All corrections and roll-backs up to event ``upto``; what came up to ``known`` was learned before."""
 
     def __init__(self, events: Iterable[Event] = (), upto: int = 0, known: int = 0) -> None:
-        self._events = list(events)
+        self.events = list(events)
         self.known = known
-        self.upto = max([upto, *(e.seq for e in self._events)])
-        self._rewards = {e.decision: e.body["reward"] for e in self._events if e.kind == "corrected"}
-        self._skipped = [(e.body["to"], e.seq) for e in self._events if e.kind == "rolled_back"]
+        self.upto = max([upto, *(e.seq for e in self.events)])
+        self._rewards = {e.decision: e.body["reward"] for e in self.events if e.kind == "corrected"}
+        self._skipped = [(e.body["to"], e.seq) for e in self.events if e.kind == "rolled_back"]
 
     def reward(self, event: Event) -> float | None:
         """What is learned of an event (a reward or a default); None if nothing is."""
@@ -31,11 +31,11 @@ class Edits:
     @property
     def in_vain(self) -> int:
         """Those of rows that were learned before: they change nothing."""
-        return sum(e.seq > self.known >= _first_touched(e) for e in self._events)
+        return sum(e.seq > self.known >= _first_touched(e) for e in self.events)
 
     def allow(self, snapshot: int, upto: int) -> bool:
         """Whether a snapshot after event ``snapshot``, made with the edits up to ``upto``, is still true."""
-        later = (e for e in self._events if e.seq > upto)
+        later = (e for e in self.events if e.seq > upto)
         return all(_first_touched(e) > snapshot for e in later)
 
 

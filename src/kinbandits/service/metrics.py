@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from kinbandits.service.engine import Engine
+from kinbandits.service.shadow_states import shadow_states
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 DECIDING = "POST /v1/decisions"
@@ -54,6 +55,13 @@ class EngineCollector(Collector):
         yield GaugeMetricFamily("kinbandits_rows_refused", "Rows the model would not learn.", learner.refused)
         yield GaugeMetricFamily("kinbandits_waiting_requests", "Requests that wait to be written.", engine.waiting)
         yield GaugeMetricFamily("kinbandits_ready", "Whether requests are taken.", float(engine.ready))
+        told = "Reward a round of a shadow, or of what was served in the same rounds, with its 95 % interval."
+        values = GaugeMetricFamily("kinbandits_shadow_value", told, labels=["shadow", "of", "end"])
+        for shadow in shadow_states(engine):
+            for of, value in (("shadow", shadow.value), ("served", shadow.served)):
+                for end in ("low", "value", "high") if value is not None else ():
+                    values.add_metric([shadow.name, of, end], getattr(value, end))
+        yield values
 
 
 class Metrics:

@@ -168,4 +168,5 @@ class Shadow(Learner):
 def shadows_of(settings: Settings, learner: Learner) -> list[Shadow]:
     """The shadows beside a learner, as its snapshot has them."""
     named = ((name, settings.for_shadow(name)) for name in settings.shadow)
-    return [Shadow(name, own, learner.edits, learner.beside.get(name)) for name, own in named]
+    edits = Edits(learner.edits.events, learner.edits.upto)  # a shadow begins with the log, whatever a start knows
+    return [Shadow(name, own, edits, learner.beside.get(name)) for name, own in named]

@@ -11,15 +11,14 @@ from kinbandits.service.timeline import Timeline
 ArmName = str | int
 
 _MOST_BUCKETS = 240
-_BUCKET = ("decisions", "rewards", "reward", "reward2", "regret", "regret_most", "width")
+_BUCKET = ("decisions", "regret", "regret_most", "width")
 DELAY_EDGES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0, 100_000.0)
 
 
 class Curve:
     """Sums over stretches of decisions, at most 240 of them: when there are more, two become one.
 
-    A bucket holds how many decisions and rewards fell into it, the sums of rewards and their squares, of the
-    estimated regret and its upper end, and of widths.
+    A bucket holds how many decisions fell into it, and the sums of the estimated regret, its upper end, and widths.
     """
 
     def __init__(self, stride: int = 1, buckets: list[list[float]] | None = None) -> None:
@@ -36,18 +35,9 @@ class Curve:
             self.buckets.append([0.0] * len(_BUCKET))
         last = self.buckets[-1]
         last[0] += 1
-        last[4] += regret
-        last[5] += most
-        last[6] += width
-
-    def reward(self, value: float) -> None:
-        """A reward came, for whichever decision."""
-        if not self.buckets:
-            self.buckets.append([0.0] * len(_BUCKET))
-        last = self.buckets[-1]
-        last[1] += 1
-        last[2] += value
-        last[3] += value * value
+        last[1] += regret
+        last[2] += most
+        last[3] += width
 
     def column(self, name: str) -> list[float]:
         """One sum of all buckets."""
@@ -93,7 +83,6 @@ class State:
                 self.delays[sum(body["delay"] > edge for edge in DELAY_EDGES)] += 1
             if event.is_learned:
                 self.learned += 1
-                self.curve.reward(body["reward"])
                 self.timeline.reward(event.at, body["reward"], body.get("uniform"))
                 arm = self.arms.setdefault(body["arm"], _new_arm())
                 arm["rewards"] += 1
@@ -158,7 +147,7 @@ class State:
         state.seq, state.states = data["seq"], dict.fromkeys(STATES, 0) | data["states"]
         state.arms = dict(data["arms"])
         stride, buckets = data["curve"]
-        state.curve = Curve(stride, buckets)
+        state.curve = Curve(stride, [b if len(b) == len(_BUCKET) else [b[0], *b[-3:]] for b in buckets])
         if "timeline" in data:
             state.timeline = Timeline.from_data(data["timeline"])
         state.delays, state.learned, state.n_features = data["delays"], data["learned"], data["n_features"]

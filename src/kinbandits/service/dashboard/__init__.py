@@ -30,7 +30,7 @@ from kinbandits.service.guard import COOKIE, root_of
 from kinbandits.service.messages import ID, ShadowState
 from kinbandits.service.metrics import Metrics
 from kinbandits.service.problems import Problem
-from kinbandits.service.routes.reading import shadow_states
+from kinbandits.service.shadow_states import shadow_states
 from kinbandits.service.state import DELAY_EDGES
 from kinbandits.service.tokens import Keyring
 from kinbandits.similarity import Similarity
@@ -38,7 +38,6 @@ from kinbandits.similarity import Similarity
 PANELS = (
     "working",
     "summary",
-    "rewards",
     "regret",
     "arms",
     "similarity",
@@ -143,15 +142,6 @@ class Pages:
         state = engine.learner.state
         counters = dict.fromkeys(("duplicate", "conflicting", "dangling"), 0) | engine.store.counters()
         return {"state": state, "counters": counters, "policy": engine.serving.policy, "ready": engine.ready}
-
-    def _rewards(self) -> dict[str, Any]:
-        x, column = self._curve()
-        sums = zip(column("rewards"), column("reward"), column("reward2"), strict=True)
-        bands = [_band(n, total, square) for n, total, square in sums]
-        low, mean, high = ([b[i] for b in bands] for i in range(3))
-        curve = charts.Line("mean reward (95 % band)", mean, 1, low, high)
-        title = "Mean reward over time"
-        return {"chart": Markup(charts.lines(x, [curve], title=title, x_label="decisions", y_label="reward"))}
 
     def _regret(self) -> dict[str, Any]:
         x, column = self._curve()
@@ -290,15 +280,6 @@ def _noise(noise: Noise | None) -> list[tuple[str, str]]:
         return [("Noise of rewards", "as given, not learned")]
     moves = ", ".join(f"{move.ridge:.3g} from {move.rows:,} rows on" for move in noise.moves[-5:])
     return [("Noise of rewards", str(noise)), ("Ridge, last moves", moves or "none yet")]
-
-
-def _band(n: float, total: float, square: float) -> tuple[float | None, float | None, float | None]:
-    """Mean of a bucket's rewards between the ends of its 95 % interval."""
-    if not n:
-        return None, None, None
-    mean = total / n
-    error = 1.96 * math.sqrt(max(0.0, square / n - mean * mean) / n)
-    return mean - error, mean, mean + error
 
 
 def _verdict(shadow: ShadowState) -> str:

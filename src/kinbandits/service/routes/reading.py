@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
@@ -14,7 +13,7 @@ from kinbandits.service.metrics import CONTENT_TYPE, Metrics
 from kinbandits.service.openapi import operation
 from kinbandits.service.problems import unavailable
 from kinbandits.service.routes.common import reply
-from kinbandits.service.shadow import Shadow
+from kinbandits.service.shadow_states import shadow_states
 
 
 def policy_answer(engine: Engine) -> s.PolicyAnswer:
@@ -33,32 +32,6 @@ def policy_answer(engine: Engine) -> s.PolicyAnswer:
         states=engine.learner.state.states,
         counters=engine.store.counters(),
         settings=engine.settings.service.model_dump(),
-    )
-
-
-def shadow_states(engine: Engine) -> list[s.ShadowState]:
-    """What the shadows would have earned."""
-    return [_shadow_state(shadow, max(0, engine.learner.seq - shadow.seq)) for shadow in engine.shadows]
-
-
-def _shadow_state(shadow: Shadow, behind: int) -> s.ShadowState:
-    found = shadow.account.evaluation()
-    told: dict[str, Any] = dict.fromkeys(("value", "served", "agreement", "effective_rounds"))
-    if found is not None:
-        of_shadow, served, agreement = found
-        values = of_shadow.estimates["dr"], served.estimates["ips"]
-        told = dict(
-            zip(("value", "served"), (s.Value(value=e.value, low=e.low, high=e.high) for e in values), strict=True)
-        )
-        told |= {"agreement": agreement, "effective_rounds": of_shadow.effective_n}
-    return s.ShadowState(
-        name=shadow.name,
-        policy=repr(shadow.policy),
-        observations=shadow.policy.n_observations,
-        behind=behind,
-        rounds=0 if found is None else found[0].n,
-        warnings=[] if found is None else list(found[0].warnings),
-        **told,
     )
 
 
