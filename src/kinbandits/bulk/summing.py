@@ -11,6 +11,7 @@ for up to 4,096 rows, and L is a millionth of A, so the rounding of what it adds
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -74,11 +75,31 @@ def summed(plan: Plan, arms: Indices, contexts: Matrix, rewards: Vector) -> Stat
     total = {"counts": np.bincount(arms, minlength=plan.n_arms), "squares": np.array(rewards @ rewards)}
     parts = _additive(model)
     total |= {name + end: np.zeros(array.shape) for name, array in parts.items() for end in ("", _LOW)}
+    if model.points.joint and model.points.lending.any(axis=1).all():  # all arms lend to all points: one sum
+        for low in range(0, len(arms), BLOCK):
+            mine = by_arm[low : low + BLOCK]
+            _add_joint(total, model, arms[mine], contexts[mine], rewards[mine])
+        return total
     for arm in range(plan.n_arms):
         for low in range(edges[arm], edges[arm + 1], BLOCK):
             mine = by_arm[low : min(low + BLOCK, edges[arm + 1])]
             _add_rows(total, model, arm, contexts[mine], rewards[mine])
     return total
+
+
+def _add_joint(total: State, model: Model, arms: Indices, contexts: Matrix, rewards: Vector) -> None:
+    """Rows in order of their arms enter the one sum that all arms share."""
+    points = model.points
+    values = points.context_values(contexts, points.contexts)
+    edges = [0, *(np.flatnonzero(np.diff(arms)) + 1).tolist(), len(arms)]
+    slices = [slice(*pair) for pair in itertools.pairwise(edges)]
+    for mine in slices:
+        values[:, mine] *= points.lending[arms[mine.start]][:, None, :]
+    high, low = both = _split(values.sum(axis=0) if len(values) > 1 else values[0])
+    _grow(total, "S", (0, 0, 0), *_product(both, both))
+    for mine in slices:
+        paid = _split(rewards[mine, None])
+        _grow(total, "v", (int(arms[mine.start]), 0), *_product(paid, (high[mine], low[mine])))
 
 
 def _add_rows(total: State, model: Model, arm: int, contexts: Matrix, rewards: Vector) -> None:
