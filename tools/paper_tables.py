@@ -1,4 +1,4 @@
-"""The tables about the paper on pages of the documentation, from the CSV files of `make paper` in docs/paper.
+"""Tables and sentences about the paper for pages of the documentation, from the CSV files of `make paper`.
 
 python tools/paper_tables.py            # writes them into the pages, between their marks
 """
@@ -41,10 +41,12 @@ def tables() -> dict[str, str]:
             ("data", "claim", "paper", "holds in", "verdict", "difference (95 %)", "p", "Holm"), _claims()
         ),
         "counts": _table(("data", "correlation with counts alone"), _counts()),
+        "runs": _runs(),
         "sweep": _sweep(REPORT),
-        "sweep-ten": _sweep(TEN),
+        "sweep-ten": _ten(),
+        "findings": "\n".join(f"- {line}" for line in _findings()),
         "points": _points(REPORT),
-        "points-digits": _points(TEN, "Digits"),
+        "points-digits": _points(REPORT if _swept()["Digits"] >= 10 else TEN, "Digits"),
         "effect": _effect(),
     }
 
@@ -124,6 +126,70 @@ def _points(place: Path, only: str | None = None) -> str:
         cells = ["–" if r is None else f"{_number(r['mean'])} ± {_number(r['half'], r['mean'])}" for r in found]
         lines.append([*([] if only else [where]), f"{multiplier:g}", *cells])
     return _table((*([] if only else ["data"]), "multiplier", *methods), lines)
+
+
+def _swept() -> dict[str, int]:
+    """Runs of each data set in the sweep."""
+    return {r["where"]: len(r["finals"].split()) for r in _rows("sweep-points")}
+
+
+def _runs() -> str:
+    main = _rows("results", DOCS / "paper")
+    sets = list(dict.fromkeys(r["environment"] for r in main))
+    text = f"{len(main)} runs in the main experiment. The sweep: "
+    rounds = {r["where"]: int(r.get("rounds") or 0) for r in _rows("sweep-points")}
+    full = {r["environment"]: int(r["rounds"]) for r in main}
+    cut = {where: n for where, n in rounds.items() if 0 < n < full[where]}
+    text += ", ".join(f"{where} {n}" for where, n in _swept().items()) + " runs"
+    if cut:
+        text += f"; the first {max(cut.values()):,} rounds of {', '.join(cut)}"
+    missing = [name for name in sets if name not in rounds]
+    if not missing:
+        return text + "."
+    return f"{text}; none on {', '.join(missing)}. Played in several pieces; the sweep was stopped early."
+
+
+def _ten() -> str:
+    if _swept()["Digits"] >= 10:
+        return ""
+    return "The same on all ten streams of Digits and Segment, from an earlier run:\n\n" + _sweep(TEN)
+
+
+def _findings() -> Iterator[str]:
+    """What the sweep says, in sentences; a test decides each, so that few runs decide nothing."""
+    rows, points = _rows("sweep"), _rows("sweep-points")
+    mean = {(r["where"], r["method"], float(r["multiplier"])): float(r["mean"]) for r in points}
+
+    def at(second: str, x: float) -> list[dict[str, str]]:
+        return [r for r in rows if r["second"] == second and float(r["multiplier"]) == x]
+
+    def named(found: list[dict[str, str]]) -> str:
+        each = (f"{r['where']} ({_number(r['first_mean'])} and {_number(r['second_mean'])})" for r in found)
+        return ", ".join(each) or "none"
+
+    counts = at("counts only", 0.1)
+    same = [r for r in counts if float(r["equal"]) < 0.05]
+    yield (
+        "**Counts alone or the estimate?** At the paper's multiplier both have the same regret to within 5 % on "
+        f"{named(same)}; this is not shown on {named([r for r in counts if r not in same])}."
+    )
+    for x in (0.1, 1.0):
+        found = at(IND, x)
+        better = [r for r in found if float(r["high"]) < 0.0]
+        worse = [r for r in found if float(r["low"]) > 0.0]
+        yield (
+            f"**Against independent arms**, at equal settings and multiplier {x:g}, the estimate has less regret "
+            f"(95 % interval below 0) on {named(better)}, and more on {named(worse)}, of {len(found)} problems."
+        )
+    pairs = {w: m / mean[w, EST, x] for (w, method, x), m in mean.items() if (method, x) == ("no self pairs", 0.1)}
+    ratios = ", ".join(f"{where} {ratio:.1f}" for where, ratio in pairs.items())
+    yield (
+        "**Without self pairs** the estimate has to look at contexts. Its regret, as a multiple of that with them: "
+        f"{ratios}."
+    )
+    falls = [f"{w} from {_number(m)} to {_number(mean[w, IND, 1.0])}" for (w, method, x), m in mean.items()
+             if (method, x) == (IND, 0.1) and (w, IND, 1.0) in mean]  # fmt: skip
+    yield f"**Exploration matters more.** From 0.1 to 1 the regret of independent arms changes: {', '.join(falls)}."
 
 
 def _effect() -> str:
