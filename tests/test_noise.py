@@ -51,16 +51,20 @@ def test_level_signal_and_weights_are_those_of_the_definition() -> None:
     low, wide = y.min(), np.ptp(y)
     z, one = (y - low) / wide, np.ones(45)
     K = RBF(X, X) * (arms[:, None] == arms)
-    nats, each = [], 45 / 4
-    for ridge in rule.ridges:
+    each = 45 / 4
+
+    def evidence(K: np.ndarray, ridge: float) -> float:
         M = np.linalg.inv(K + ridge * np.eye(45))
         level = one @ M @ z / (one @ M @ one)
         fit = (z - level) @ M @ (z - level)
-        log_det = -np.linalg.slogdet(M)[1]
-        evidence = -0.5 * (44 * np.log(fit) + log_det + np.log(one @ M @ one))
-        nats.append(each / (each + 15.0) * evidence - rule.prior * abs(np.log(ridge / rule.usual)))
-    weights = np.exp(np.array(nats) - max(nats))
-    weights /= weights.sum()
+        return float(-0.5 * (44 * np.log(fit) - np.linalg.slogdet(M)[1] + np.log(one @ M @ one)))
+
+    share, against = each / (each + 15.0), rule.prior * np.abs(np.log(rule.ridges / rule.usual))
+    smooth, rough = (np.array([evidence(C, r) for r in rule.ridges]) for C in (K, K**16))
+    lead = share * (rough.max() - max(smooth.max(), evidence(np.zeros((45, 45)), 1.0)))
+    odds = np.exp(lead - 5.0) if rough.argmax() < smooth.argmax() else 0.0
+    by_kind = np.exp(share * (smooth - smooth.max()) - against), np.exp(share * (rough - rough.max()) - against)
+    weights = sum(o * w / w.sum() for o, w in zip((1.0, odds), by_kind, strict=True)) / (1.0 + odds)
     np.testing.assert_allclose([w for _, w in found.posterior], weights, atol=1e-6)
     ridge = min(float(np.exp(weights @ np.log(rule.ridges))), 45 / 4 / 20)
     M = np.linalg.inv(K + ridge * np.eye(45))
@@ -69,6 +73,19 @@ def test_level_signal_and_weights_are_those_of_the_definition() -> None:
     assert found.ridge == pytest.approx(ridge)
     assert found.level == pytest.approx(low + wide * level)
     assert found.unit == pytest.approx(wide * min(1.0, max(2.0 * s, z.std() / np.sqrt(1.0 + ridge))))
+
+
+def test_a_rough_function_without_noise_is_no_noise() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (400, 2))
+    y = np.sin(6.0 * X[:, 0]) * np.cos(6.0 * X[:, 1])
+    ridges = []
+    for rewards in (y, rng.permutation(y)):  # a function of the context, and noise
+        policy = kb.KMTLUCB(2)
+        policy.observe([0, 1] * 200, X, rewards)
+        ridges.append(policy.noise.ridge)
+    assert ridges[0] < 0.03
+    assert ridges[1] > 0.3
 
 
 @pytest.mark.parametrize("engine", ["exact", "naive"])

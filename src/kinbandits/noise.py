@@ -13,6 +13,9 @@ Why the rule is as it is (docs, "Ablation", has the figures):
     - Of the evidence the share n / (n + 15) counts, n the rows an arm has on average. A function not learned yet
       looks like noise: full weight from the start loses 5 % where there are many arms and no noise.
     - `LearnedRidge.prior` nats an e-fold hold the ridge at ``usual`` until there is evidence.
+    - Rewards that a smooth function misses are noise only if no rougher one explains them: near contexts with
+      near rewards are no noise. Where functions of kernel K^16 win by 5 nats over those of K and over plain noise,
+      and with less of it, the ridge is theirs. Without this Letter (26 arms, no noise) loses 6 % in 1,000 rounds, 20 % in 4,000.
     - At most a twentieth of the rows an arm has on average: a ridge as large as the number of rows would mean that
       nothing is learned from them.
     - The unit is 2 s, so that one unit of the posterior deviation is an upper bound of two deviations; never more
@@ -46,6 +49,8 @@ __all__ = ["LearnedRidge", "Noise"]
 FEW = 15.0  # rows an arm at which half of the evidence counts
 SHARE = 20.0  # rows an arm for each unit of ridge
 UNITS = 2.0  # deviations of the signal in a unit
+ROUGHER = 16  # the power of a kernel that stands for rougher functions: for an RBF a quarter of its length scale
+MARGIN = 5.0  # nats by which rougher functions must win
 ROWS = 300  # of an arm that are looked at, at most
 SPREAD = 300  # rows from which on what was learned takes force later: the work is spread over the rows between
 
@@ -283,6 +288,9 @@ class _Sums(NamedTuple):
     def fit(self) -> float:
         return max(self.squares - self.crossed**2 / self.ones, 1e-12 * self.squares)
 
+    def evidence(self, m: int) -> float:
+        return -0.5 * ((m - 1) * math.log(self.fit) + self.log_det + math.log(self.ones))
+
 
 def _found(
     terms: Terms, history: History, rule: LearnedRidge | float, before: Sequence[tuple[float, float]]
@@ -303,12 +311,20 @@ def _found(
         sums = []
         for r in ridges:
             sums.append((yield from _sums(blocks, r)))
-        evidence = np.array([-0.5 * ((m - 1) * math.log(s.fit) + s.log_det + math.log(s.ones)) for s in sums])
-        weights = each / (each + FEW) * evidence - rule.prior * np.abs(np.log(ridges / rule.usual))
-        weights = np.exp(weights - weights.max())
-        weights /= weights.sum()
+        evidence = np.array([s.evidence(m) for s in sums])
+        share = each / (each + FEW)
+        against = rule.prior * np.abs(np.log(ridges / rule.usual))
+        weights = _normalized(share * evidence - against)
+        if weights[0] < 0.999:
+            rougher, found = [(_rougher(K), y) for K, y in blocks], []
+            for r in ridges:
+                found.append((yield from _sums(rougher, r)).evidence(m))
+            rough = np.array(found)
+            lead = share * (rough.max() - max(evidence.max(), _plain([y for _, y in blocks])))
+            odds = math.exp(min(lead - MARGIN, 50.0)) if rough.argmax() < evidence.argmax() else 0.0
+            weights = (weights + odds * _normalized(share * rough - against)) / (1.0 + odds)
         posterior = tuple(zip(ridges.tolist(), weights.round(6).tolist(), strict=True))
-        highest = max(rule.usual, each / SHARE)
+        highest = max(rule.usual, float(each) / SHARE)
         ridge = min(math.exp(float(weights @ np.log(ridges))), highest)
         if ridges[0] == ridge or weights[0] > 0.999:  # where there is no noise, nothing more is to be computed
             ridge, last = float(ridges[0]), sums[0]
@@ -319,6 +335,23 @@ def _found(
     explained = float(history.rewards.std()) / math.sqrt(1.0 + ridge)
     unit = min(1.0, max(UNITS * math.sqrt(last.fit / (m - 1)), explained))
     return ridge, last.level, unit, posterior
+
+
+def _normalized(logs: Vector) -> Vector:
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum())
+
+
+def _rougher(K: Matrix) -> Matrix:
+    """Kernel values of rougher functions with the same variances: the power of a correlation is one again."""
+    root = np.sqrt(np.outer(K.diagonal(), K.diagonal()))
+    return np.asarray(np.divide(K, root, out=np.zeros_like(K), where=root > 0.0) ** ROUGHER * root)
+
+
+def _plain(rewards: Sequence[Vector]) -> float:
+    """The evidence of rewards that are a level and noise, nothing else: M = I."""
+    y = np.concatenate(rewards)
+    return _Sums(float(y @ y), float(y.sum()), float(len(y)), 0.0).evidence(len(y))
 
 
 def _blocks(terms: Terms, history: History) -> Iterator[tuple[Matrix, Vector]]:
