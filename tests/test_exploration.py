@@ -25,6 +25,17 @@ def test_numbers() -> None:
     assert values == sorted(values, reverse=True)
 
 
+def test_fewer_deviations_among_many_candidates() -> None:
+    policy = kb.KMTLUCB(1, context_kernel=kb.RBF(), similarity=kb.Independent(), seed=0)
+    policy.observe([0, 0], [[0.0], [1.0]], [0.0, 1.0])
+    ridge = policy.noise.ridge
+    for k in (2, 20, 21, 400):
+        found = policy.choose(np.linspace(0.0, 1.0, k)[:, None], task=0).exploration
+        assert found == pytest.approx(math.sqrt(ridge * min(1.0, math.log(20) / math.log(k))))
+        shares = policy.probabilities(np.linspace(0.0, 1.0, k)[None, :, None], arms=[0] * k)
+        assert shares.shape == (1, k)
+
+
 @pytest.mark.parametrize(
     "schedule",
     [kb.exploration.Decaying(0.5, rounds=3), kb.exploration.GPUCBExploration(3)],

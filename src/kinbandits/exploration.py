@@ -23,15 +23,15 @@ __all__ = [
     "Schedule",
 ]
 
+MANY = 20.0  # candidates, up to which a deviation is one deviation
+
 
 class Schedule(Value, ABC):
     """A function t -> beta_t of the number of the decision, counted from 1."""
 
-    needs_log_det: ClassVar[bool] = False
-    """Whether it is called as ``schedule(t, log_det=...)``, with log det(I + K / ridge) of the rows learned."""
-
-    needs_ridge: ClassVar[bool] = False
-    """Whether it is called as ``schedule(t, ridge=...)``, with the ridge in force."""
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """What it is told beside t, by name: ``log_det``, log det(I + K / ridge) of the rows learned; ``ridge``, that
+    in force; ``candidates``, how many there are to choose from."""
 
     @abstractmethod
     def __call__(self, t: int) -> float:
@@ -43,21 +43,22 @@ class Deviations(Schedule):
     """beta = value * sqrt(ridge): so many posterior deviations, whatever the ridge in force.
 
     The width contains ridge^-1/2, so that beta * width is value * sqrt(k - q). This is what a ridge that is learned
-    asks for, and the default with it.
+    asks for, and the default with it. Among n > 20 candidates it is sqrt(log 20 / log n) of that: the largest of n
+    normal deviations grows like sqrt(2 log n), so that of many candidates one looks promising anyhow.
 
-    >>> Deviations(1.0)(7, ridge=0.25)
-    0.5
+    >>> Deviations(1.0)(7, ridge=0.25), Deviations(1.0)(7, ridge=0.25, candidates=400)
+    (0.5, 0.3535533905932738)
     """
 
     value: float = 1.0
 
-    needs_ridge: ClassVar[bool] = True
+    needs: ClassVar[frozenset[str]] = frozenset({"ridge", "candidates"})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", positive("value", self.value, zero=True))
 
-    def __call__(self, t: int, ridge: float = 1.0) -> float:
-        return self.value * math.sqrt(ridge)
+    def __call__(self, t: int, ridge: float = 1.0, candidates: int = 1) -> float:
+        return self.value * math.sqrt(ridge * min(1.0, math.log(MANY) / math.log(max(candidates, 2))))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,7 +144,7 @@ class AgnosticExploration(Schedule):
     gain: float | None = None
     scale: float = 1.0
 
-    needs_log_det: ClassVar[bool] = True
+    needs: ClassVar[frozenset[str]] = frozenset({"log_det"})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ridge", positive("ridge", self.ridge))
@@ -186,7 +187,7 @@ class ConfidenceExploration(Schedule):
     ridge: float = 0.01
     form: Literal["self-normalised", "tight", "gob"] = "self-normalised"
 
-    needs_log_det: ClassVar[bool] = True
+    needs: ClassVar[frozenset[str]] = frozenset({"log_det"})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ridge", positive("ridge", self.ridge))

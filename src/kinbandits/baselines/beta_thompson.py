@@ -86,8 +86,8 @@ class BetaThompson(Policy):
         mean, width = a / (a + b), np.sqrt(a * b / (a + b + 1.0)) / (a + b)
         return Prediction(np.tile(mean, (query.shape[0], 1)), np.tile(width, (query.shape[0], 1)))
 
-    def _exploration(self, first_round: int, rounds: int) -> Vector:
-        return np.zeros(rounds)
+    def _exploration(self, first_round: int, shape: tuple[int, int]) -> Vector:
+        return np.zeros(shape[0])
 
     def _learn(self, arms: Indices, contexts: NDArray[np.float64], rewards: Vector, notes: list[Any]) -> None:
         if (rewards < 0.0).any() or (rewards > 1.0).any():

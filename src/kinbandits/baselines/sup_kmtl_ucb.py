@@ -243,8 +243,8 @@ class SupKMTLUCB(KernelPolicy):
     def _predict(self, query: Query) -> Prediction:
         return self._descend(query, 0.0)[2]
 
-    def _exploration(self, first_round: int, rounds: int) -> Vector:
-        return np.full(rounds, self.exploration)
+    def _exploration(self, first_round: int, shape: tuple[int, int]) -> Vector:
+        return np.full(shape[0], self.exploration)
 
     # -- learning: line 17, when the reward has come ------------------------------------------------
 

@@ -190,10 +190,10 @@ class COFIBA(Policy):
             mean[mine], width[mine] = found.mean[0], found.width[0]
         return Prediction(mean.reshape(query.shape), width.reshape(query.shape))
 
-    def _exploration(self, first_round: int, rounds: int) -> Vector:
+    def _exploration(self, first_round: int, shape: tuple[int, int]) -> Vector:
         if not callable(self.exploration):
-            return np.full(rounds, self.exploration)
-        return np.array([float(self.exploration(first_round + i + 1)) for i in range(rounds)])
+            return np.full(shape[0], self.exploration)
+        return np.array([float(self.exploration(first_round + i + 1)) for i in range(shape[0])])
 
     @property
     def _features_seen(self) -> int | None:

@@ -93,8 +93,8 @@ class Policy(Parameters, ContextReader, ABC):
         """Learn from rows, atomically. A note is what `_leaders` gave for the decision; None for logged rows."""
 
     @abstractmethod
-    def _exploration(self, first_round: int, rounds: int) -> Vector:
-        """The multiplier of the width in these rounds, (R,)."""
+    def _exploration(self, first_round: int, shape: tuple[int, int]) -> Vector:
+        """The multiplier of the width in R rounds of k candidates, (R,); ``shape`` is (R, k)."""
 
     @property
     @abstractmethod
@@ -215,8 +215,9 @@ class Policy(Parameters, ContextReader, ABC):
         candidates = self._candidates(arms, to_play=True)
         rounds = self._checked(contexts, candidates, batch=True)
         first = self._ledger.next_id
-        exploration = self._exploration(first, len(rounds))
-        leaders, _ = self._leaders(Query(candidates.indices, rounds), first, exploration, self._tolerance)
+        query = Query(candidates.indices, rounds)
+        exploration = self._exploration(first, query.shape)
+        leaders, _ = self._leaders(query, first, exploration, self._tolerance)
         return mixed(shares(leaders, self.tie_break), self.epsilon)
 
     def frozen(self) -> Self:
@@ -254,7 +255,7 @@ class Policy(Parameters, ContextReader, ABC):
     ) -> Batch:
         query = Query(candidates.indices, rounds)
         # All that can fail comes before the random state and the table of open decisions change.
-        exploration = self._exploration(first, len(rounds))
+        exploration = self._exploration(first, query.shape)
         leaders, notes = self._leaders(query, first, exploration, self._tolerance)
         prediction = self._predict(query) if scores else None
         uniform = self.rng.random((len(rounds), 2)) if draws is None else draws

@@ -389,8 +389,8 @@ class KMTLUCB(RegressionPolicy):
             return Prediction(mean, width)
         return Prediction(scale.offset + scale.scale * mean, scale.scale * width)
 
-    def _exploration(self, first_round: int, rounds: int) -> Vector:
-        return self._rule.exploration_at(first_round, rounds, self.log_det, self.regression.settings.ridge)
+    def _exploration(self, first_round: int, shape: tuple[int, int]) -> Vector:
+        return self._rule.exploration_at(first_round, shape, self.log_det, self.regression.settings.ridge)
 
     @property
     def _features_seen(self) -> int | None:

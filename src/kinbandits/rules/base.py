@@ -69,9 +69,11 @@ class Rule(Value, ABC):
         """Whether its numbers are meant for rewards as they are, whatever their noise."""
         return False
 
-    def exploration_at(self, first_round: int, rounds: int, log_det: Callable[[], float], ridge: float) -> Vector:
-        """The multiplier of the width in these rounds, (R,): what a decision reports. 0 where there is none."""
-        return np.zeros(rounds)
+    def exploration_at(
+        self, first_round: int, shape: tuple[int, int], log_det: Callable[[], float], ridge: float
+    ) -> Vector:
+        """The multiplier of the width, (R,): what a decision reports. 0 if there is none. ``shape`` is (R, k)."""
+        return np.zeros(shape[0])
 
     @abstractmethod
     def leaders(self, answer: Answer, exploration: Vector, tolerance: float) -> Mask | Matrix:

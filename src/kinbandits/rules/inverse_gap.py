@@ -119,8 +119,10 @@ class InverseGap(Rule):
             self._set(gamma=positive("gamma", self.gamma, zero=True))
         self._set(optimism=positive("optimism", self.optimism, zero=True))
 
-    def exploration_at(self, first_round: int, rounds: int, log_det: Callable[[], float], ridge: float) -> Vector:
-        return np.full(rounds, self.optimism * math.sqrt(ridge))
+    def exploration_at(
+        self, first_round: int, shape: tuple[int, int], log_det: Callable[[], float], ridge: float
+    ) -> Vector:
+        return np.full(shape[0], self.optimism * math.sqrt(ridge))
 
     def leaders(self, answer: Answer, exploration: Vector, tolerance: float) -> Matrix:
         mean, width = answer.prediction

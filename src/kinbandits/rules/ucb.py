@@ -43,14 +43,18 @@ class UCB(Rule):
 
     @property
     def in_units_of_rewards(self) -> bool:
-        return not getattr(self.exploration, "needs_ridge", False)
+        return "ridge" not in getattr(self.exploration, "needs", ())
 
-    def exploration_at(self, first_round: int, rounds: int, log_det: Callable[[], float], ridge: float) -> Vector:
+    def exploration_at(
+        self, first_round: int, shape: tuple[int, int], log_det: Callable[[], float], ridge: float
+    ) -> Vector:
+        rounds, candidates = shape
         beta = self.exploration
         if not callable(beta):
             return np.array([beta] * rounds)
-        told = {"log_det": log_det()} if getattr(beta, "needs_log_det", False) else {}
-        told |= {"ridge": ridge} if getattr(beta, "needs_ridge", False) else {}
+        told: dict[str, float] = {}
+        for name in getattr(beta, "needs", ()):
+            told[name] = log_det() if name == "log_det" else ridge if name == "ridge" else candidates
         values = [float(beta(first_round + i + 1, **told)) for i in range(rounds)]
         bad = [v for v in values if not np.isfinite(v) or v < 0]
         if bad:
