@@ -55,11 +55,12 @@ class UCB(Rule):
         told: dict[str, float] = {}
         for name in getattr(beta, "needs", ()):
             told[name] = log_det() if name == "log_det" else ridge if name == "ridge" else candidates
-        values = [float(beta(first_round + i + 1, **told)) for i in range(rounds)]
-        bad = [v for v in values if not np.isfinite(v) or v < 0]
-        if bad:
-            raise InvalidInputError(f"the exploration schedule returned {bad[0]!r}; it must be at least 0")
-        return np.array(values)
+        values = np.empty(rounds)
+        for i in range(rounds):
+            values[i] = value = float(beta(first_round + i + 1, **told))
+            if not 0.0 <= value < np.inf:
+                raise InvalidInputError(f"the exploration schedule returned {value!r}; it must be at least 0")
+        return values
 
     def leaders(self, answer: Answer, exploration: Vector, tolerance: float) -> Mask:
         # Algorithm 1: p_{a,t} = mean + beta * s; choose argmax p_{a,t}
