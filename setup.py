@@ -4,6 +4,7 @@ Where it cannot be built (no compiler, no headers), it is left out, and the libr
 """
 
 import os
+from glob import glob
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -24,7 +25,7 @@ flags = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-
 core = Extension(
     "kinbandits._core",
     sources=["src/kinbandits/regression/core/module.c"],
-    depends=["src/kinbandits/regression/core/loops.h", "src/kinbandits/regression/core/round.h"],
+    depends=glob("src/kinbandits/regression/core/*.h"),
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     py_limited_api=True,
     extra_compile_args=[] if os.name == "nt" else flags,

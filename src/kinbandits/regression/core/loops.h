@@ -171,6 +171,15 @@ static void *memory(PyObject *array, Py_buffer *view, char kind, Int most, int f
     return view->buf;
 }
 
+#define TAKES(name, count) \
+    if (n_args != (count)) return PyErr_Format(PyExc_TypeError, name " takes %d arguments, got %zd", count, n_args)
+
+/* Where a function gives its views back and returns ``result`` */
+#define FINISH                                       \
+    finish:                                          \
+    while (held) PyBuffer_Release(&views[--held]);   \
+    return result
+
 /* One more argument of a function that holds ``views`` and ends at ``finish``. */
 #define READ(target, place, kind, most, flags)                                               \
     do {                                                                                     \
