@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -352,6 +353,7 @@ def test_from_300_rows_on_noise_takes_force_a_sixteenth_later_in_whatever_pieces
         assert slices.noise is not None
         assert slices.noise.moves[-1].rows < 300  # what 380 rows said is not yet in force
         other = slices.copy()
+        assert copy.deepcopy(slices)._ahead is None  # work under way is not copied, but begun again
         slices.save(tmp_path / "half-way")
         loaded = kb.load(tmp_path / "half-way")
         for policy in (slices, other, loaded):

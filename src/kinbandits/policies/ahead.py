@@ -48,6 +48,10 @@ class Ahead:
         self._job: Job | None = None
         self._coming: Coming | None = None
 
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """A copy has nothing ready, and begins again."""
+        return type(None), ()
+
     def advance(self) -> None:
         """Do what is due with the rows that there are."""
         share = 3.0 * elapsed(len(self.history), self.milestone, in_force(self.milestone))
