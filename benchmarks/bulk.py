@@ -1,7 +1,7 @@
 """Fit and evaluate on logs of any length: throughput, scaling, memory, kills, coverage.
 
     python benchmarks/bulk.py fit         rows a second on one and two dask workers, and one by one; memory
-    python benchmarks/bulk.py cpu         rows per CPU second of one core, in bulk and one by one; short
+    python benchmarks/bulk.py cpu         rows per CPU second of one core, a partition in bulk and one by one; short
     python benchmarks/bulk.py kill        a worker is killed in the middle: the same bytes
     python benchmarks/bulk.py coverage    95 % intervals over 500 simulated logs with known truth, through evaluate
 
@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 import kinbandits as kb
 from kinbandits.bulk import Columns
 from kinbandits.bulk.summing import Plan, summed
+from kinbandits.bulk.table import PARTITION_ROWS
 
 N, D = 50, 16
 COLUMNS = Columns(context=[f"x{i}" for i in range(D)])
@@ -92,7 +93,7 @@ def one_by_one(
 
 
 def cpu(args: argparse.Namespace, folder: Path) -> None:
-    n = min(args.rows, 50_000)
+    n = min(args.rows, PARTITION_ROWS)
     found = block(0, n)
     X = np.stack([found[name] for name in COLUMNS.context], axis=1)
     chosen = np.random.default_rng(0).choice(n, args.points, replace=False)
