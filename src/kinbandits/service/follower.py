@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kinbandits.service")
 
 _POLL = 0.25  # seconds to wait for news at most
-_LEISURE = 0.05  # and until decisions are counted
+_LEISURE = 0.01  # between two looks at decisions, which are only counted
 _SLICE = 0.05  # seconds that a slice should take
 _MOST_IN_SLICE = 2000  # events
 _PART = 16  # events after which a new model may be published
@@ -62,6 +62,7 @@ class Follower:
         self._per_event = 0.001  # seconds, as the last slices had it
         self._taught_shadow = 0.0  # when
         self._published = 0.0  # when
+        self._told = 0.0  # when it was last told of news
         self.publish_seconds = 0.0
         self.slice_seconds = 0.0
         self._warned = 0.0
@@ -73,13 +74,16 @@ class Follower:
         """Events that this process has written."""
         if not events:
             return
+        now = time.monotonic()
         with self._news:
-            self._marks.append((events[-1].seq, time.monotonic()))
+            self._marks.append((events[-1].seq, now))
             if not self._store.shared:
                 self._written.extend(events)
                 if len(self._written) > _MOST_HELD:
                     self._written.clear()
-            if any(event.kind != "decision" for event in events):  # decisions are only counted: at leisure
+            # Decisions are only counted, which is not done after each of them.
+            if now > self._told + _LEISURE or any(event.kind != "decision" for event in events):
+                self._told = now
                 self._news.notify_all()
 
     def answer_after(self, seq: int, answers: Sequence[tuple[Request, Outcome]]) -> None:
@@ -154,7 +158,7 @@ class Follower:
             return events
         with self._news:
             if not self._marks and not self._pending_publish:
-                self._news.wait_for(lambda: self._marks or self._stopping.is_set(), min(seconds, _LEISURE))
+                self._news.wait_for(lambda: self._marks or self._stopping.is_set(), seconds)
             while self._written and self._written[0].seq <= seq:
                 self._written.popleft()
             if self._written and self._written[0].seq == seq + 1:
