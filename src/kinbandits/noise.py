@@ -50,7 +50,9 @@ __all__ = ["LearnedRidge", "Noise"]
 FEW = 15.0  # rows an arm at which half of the evidence counts
 SHARE = 20.0  # rows an arm for each unit of ridge
 UNITS = 2.0  # deviations of the signal in a unit
-ROUGHER = 16  # the power of a kernel that stands for rougher functions: for an RBF a quarter of its length scale
+SQUARED = (
+    4  # times; the power of a kernel, 16, that stands for rougher functions: of an RBF a quarter of its length
+)
 MARGIN = 5.0  # nats by which rougher functions must win
 ROWS = 300  # of an arm that are looked at, at most
 SPREAD = 300  # rows from which on what was learned takes force later: the work is spread over the rows between
@@ -317,7 +319,10 @@ def _found(
         against = rule.prior * np.abs(np.log(ridges / rule.usual))
         weights = _normalized(share * evidence - against)
         if weights[0] < 0.999:
-            rougher, found = [(_rougher(K), y) for K, y in blocks], []
+            rougher, found = [], []
+            for K, y in blocks:
+                rougher.append((_rougher(K), y))
+                yield 10 * len(y) ** 2
             for r in ridges:
                 found.append((yield from _sums(rougher, r)).evidence(m))
             rough = np.array(found)
@@ -347,7 +352,10 @@ def _normalized(logs: Vector) -> Vector:
 def _rougher(K: Matrix) -> Matrix:
     """Kernel values of rougher functions with the same variances: the power of a correlation is one again."""
     root = np.sqrt(np.outer(K.diagonal(), K.diagonal()))
-    return np.asarray(np.divide(K, root, out=np.zeros_like(K), where=root > 0.0) ** ROUGHER * root)
+    C = np.divide(K, root, out=np.zeros_like(K), where=root > 0.0)
+    for _ in range(SQUARED):
+        np.square(C, out=C)
+    return np.asarray(C * root)
 
 
 def _plain(rewards: Sequence[Vector]) -> float:
