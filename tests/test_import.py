@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import subprocess
 import sys
 
@@ -131,10 +132,16 @@ def test_baselines_are_classes() -> None:
     assert not isinstance(kb.KMTLUCB(3), kb.baselines.LinUCB)
 
 
-@pytest.mark.parametrize("name", sorted(_renamed.NAMES))
-def test_old_names_say_the_new_one(name: str) -> None:
-    new = _renamed.NAMES[name]
-    with pytest.raises(AttributeError, match=f"kinbandits.{name} is now"):
+@pytest.mark.parametrize(
+    ("name", "new"),
+    [
+        *sorted(_renamed.NAMES.items()),
+        *((name, f"kb.{room}.{name}") for room, names in ROOMS.items() for name in names),
+        *(("Trace", "kb.trace.Trace"), ("Tuned", "kb.tuning.Tuned"), ("Prediction", "kb.regression.Prediction")),
+    ],
+)
+def test_old_names_say_the_new_one(name: str, new: str) -> None:
+    with pytest.raises(AttributeError, match=f"kinbandits.{name} is now {re.escape(new)}"):
         getattr(kb, name)
     path = new.removeprefix("kb.").removeprefix("kinbandits.")
     if new.startswith("kb.") and " " not in new:

@@ -48,7 +48,9 @@ from kinbandits.tuning import tune
 if _TYPE_CHECKING:
     from kinbandits import bulk, datasets, environments, ope
 
-_LATER = ("bulk", "datasets", "environments", "ope")  # not needed to play: imported when they are asked for
+# Not needed to play: imported when they are asked for.
+_LATER = ("bulk", "datasets", "environments", "ope")
+_LATER_NAMES = {"compare": "report.comparing", "MultiTaskKernelRidge": "multitask"}
 
 __all__ = [
     "KMTLUCB",
@@ -85,18 +87,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _Any:
-    """Old names say where they are now; what needs more than the main path is imported when it is asked for."""
+    """What needs more than the main path; of a name that is in one of the rooms, or has another now, say where."""
     if name in _LATER:
         return _import_module(f"kinbandits.{name}")
-    if name == "compare":
-        from kinbandits.report.comparing import compare
-
-        return compare
-    if name == "MultiTaskKernelRidge":
-        from kinbandits.multitask import MultiTaskKernelRidge
-
-        return MultiTaskKernelRidge
-    if name in _NAMES:
-        raise AttributeError(f"kinbandits.{name} is now {_NAMES[name]}")
-    hint = _meant(name, [*__all__, *_LATER, *_NAMES, *(n for n in globals() if not n.startswith("_"))])
+    if name in _LATER_NAMES:
+        return getattr(_import_module(f"kinbandits.{_LATER_NAMES[name]}"), name)
+    rooms = {n: room for n, room in globals().items() if not n.startswith("_") and hasattr(room, "__all__")}
+    elsewhere = {k: f"kb.{n}.{k}" for n, room in rooms.items() for k in room.__all__} | _NAMES
+    if name in elsewhere:
+        raise AttributeError(f"kinbandits.{name} is now {elsewhere[name]}")
+    hint = _meant(name, [*__all__, *_LATER, *elsewhere, *(n for n in globals() if not n.startswith("_"))])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

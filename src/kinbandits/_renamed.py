@@ -59,33 +59,18 @@ ENGINES: dict[str, str] = {
 VALUES: dict[str, str] = {"PosteriorSampling": "Thompson"}
 """Types of values in files and experiments."""
 
-_BASELINES = (
-    *("BetaThompson", "CGPUCB", "EpsilonGreedy", "GOBLin", "GPUCB", "GaussianThompson", "KernelUCB", "LinUCB"),
-    *("SupKMTLUCB", "SupKernelUCB", "SupLinUCB", "UCB1", "Uniform"),
-)
-_SCHEDULES = ("AgnosticExploration", "ConfidenceExploration", "Decaying", "GPUCBExploration", "LogExploration")
-
 NAMES: dict[str, str] = {
-    **{name: f"kb.baselines.{name}" for name in _BASELINES},
-    **{name: f"kb.exploration.{name}" for name in _SCHEDULES},
-    **{name: f"kb.contrib.{name}" for name in ("CLUB", "COFIBA", "Clustered", "OnlineClusters")},
-    **{name: f"kb.kernels.{name}" for name in ("Constant", "Kernel")},
-    **{name: f"kb.policies.{name}" for name in ("Decisions", "Explanation", "Policy")},
-    **{name: f"kb.representation.{name}" for name in ("PrincipalComponents", "Represented", "RewardDirections")},
     **dict.fromkeys(("LinTS", "LinearThompson"), "kb.baselines.LinUCB(arms, exploration=kb.Thompson())"),
     **dict.fromkeys(("ThompsonSampling", "TS"), "kb.Thompson, as exploration=kb.Thompson()"),
     "evaluate_policy": "kb.ope.evaluate_policy",
     "LoggedRounds": "kb.ope.LoggedRounds",
+    "Clustered": "kb.contrib.Clustered",
     "ConstantExploration": "a plain number, exploration=0.1",
     "Learned": "kb.Adaptive (Learned did worse)",
     "PosteriorSampling": "kb.Thompson",
-    "Prediction": "kb.regression.Prediction",
-    "Similarity": "kb.similarity.Similarity",
-    "Trace": "kb.trace.Trace",
-    "Tuned": "kb.tuning.Tuned",
     "play": "kinbandits.simulate.play",
 }
-"""Names that are no longer in ``kinbandits`` itself."""
+"""Names that are no longer in ``kinbandits``, nor in a room that is imported with it."""
 
 
 def told_new_spelling(init: Callable[P, R]) -> Callable[P, R]:
