@@ -13,8 +13,6 @@ import numpy as np
 
 from kinbandits.errors import InvalidInputError, InvalidTypeError, MissingFileError
 
-__all__ = ["atomic_write", "hold", "locked", "replacing", "write_arrays"]
-
 
 def write_arrays(stream: IO[bytes], arrays: Mapping[str, Any], *, compressed: bool = False) -> None:
     """Arrays as .npz, never pickled. (Before 2.1 NumPy's ``allow_pickle=False`` is itself stored as an array.)"""

@@ -26,8 +26,6 @@ from kinbandits._renamed import modern_value
 from kinbandits._value import Value, meant, positive
 from kinbandits.errors import FormatError, InvalidInputError, InvalidTypeError, KinbanditsError
 
-__all__ = ["from_spec", "to_spec"]
-
 
 def to_spec(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     """``value`` as JSON data; array fields go into ``arrays`` and are named in the data.

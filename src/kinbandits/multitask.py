@@ -25,8 +25,6 @@ from kinbandits.regression.exact.dense import DenseRegression
 from kinbandits.similarity import Estimated, Similarity
 from kinbandits.terms import Term, as_terms
 
-__all__ = ["MultiTaskKernelRidge"]
-
 
 class MultiTaskKernelRidge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Kernel ridge regression on pairs (task, x), from batches of rows of several tasks.

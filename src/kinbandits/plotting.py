@@ -19,22 +19,6 @@ from numpy.typing import NDArray
 from kinbandits._types import Matrix
 from kinbandits.errors import MissingPackageError
 
-__all__ = [
-    "OKABE_ITO",
-    "STYLES",
-    "canvas",
-    "cluster_order",
-    "color_bar",
-    "comparison_figure",
-    "curve_figure",
-    "data_uri",
-    "lent_figure",
-    "matrix_figure",
-    "matrix_panel",
-    "plot_style",
-    "save_figure",
-]
-
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 STYLES = ("-", "--", "-.", ":")
 _NAMED = 50  # arms of a matrix that are named at its sides

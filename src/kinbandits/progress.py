@@ -12,10 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self, TextIO
-
-__all__ = ["Progress", "Told", "clock", "telling"]
 
 Told = Callable[[int, int], None]
 """Is called with how much is done, and how much there is."""
@@ -72,33 +69,17 @@ class Progress:
     def __enter__(self) -> Self:
         self._started = time.monotonic()
         if self.stream is not None and self.fancy:
+            from rich import progress as rich
             from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                TextColumn,
-                TimeElapsedColumn,
-                TimeRemainingColumn,
-            )
-            from rich.progress import Progress as Bar
 
-            self._bar = Bar(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("elapsed"),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-                console=Console(file=self.stream),
-            )
+            time_columns = "elapsed", rich.TimeElapsedColumn(), "left", rich.TimeRemainingColumn()
+            columns = "{task.description}", rich.BarColumn(), rich.MofNCompleteColumn(), *time_columns
+            self._bar = rich.Progress(*columns, console=Console(file=self.stream))
             self._task = self._bar.add_task(self.label, total=self.total, completed=self.done)
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
@@ -149,4 +130,4 @@ def telling(progress: bool | Told | None, label: str) -> Iterator[Told]:
         yield tell if progress else lambda done, total: None
     finally:
         if bar is not None:
-            bar.__exit__(None, None, None)
+            bar.__exit__()

@@ -27,8 +27,6 @@ from kinbandits.trace import COLUMNS, Trace
 if TYPE_CHECKING:
     from kinbandits.environments.base import Environment, Round
 
-__all__ = ["play", "simulate"]
-
 
 def play(
     policy: Policy,

@@ -22,8 +22,6 @@ from kinbandits.history import History
 from kinbandits.kernels import KernelRule, as_kernel_or_rule, cdist
 from kinbandits.similarity import Settled, Similarity, SimilarityChoice, StepTracker, Stepwise, Tracker, Weighting
 
-__all__ = ["Term", "Terms", "as_terms"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Term(Value):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,18 +52,12 @@ def check_kernel(kernel: object, contexts: ArrayLike | None = None) -> None:
     K = k(X, X)
     require(isinstance(K, np.ndarray), f"k(A, B) must be an array, got {type(K).__name__}")
     require(K.shape == (len(X), len(X)), f"k(A, B) of {len(X)} and {len(X)} rows has shape {K.shape}")
-    require(np.isfinite(K).all(), "k(A, B) holds NaN or infinity")
-    scale = max(float(np.abs(K).max()), np.finfo(float).tiny)
+    scale, least = _check_symmetric(K, "k(A, A)")
+    require(least >= -1e-8 * scale, f"k(A, A) is not positive semidefinite: its smallest eigenvalue is {least:.6g}")
     part = k(X[:2], X[1:])
     require(part.shape == (2, len(X) - 1), f"k(A, B) of 2 and {len(X) - 1} rows has shape {part.shape}")
-    require(_near(K, K.T, scale), "k(A, A) is not symmetric")
     require(_near(part, K[:2, 1:], scale), "an entry of k(A, B) depends on rows other than its own two")
     require(_near(k(X, X), K, scale), "k(A, B) differs when it is called again")
-    smallest = float(np.linalg.eigvalsh((K + K.T) / 2.0)[0])
-    require(
-        smallest >= -1e-8 * scale,
-        f"k(A, A) is not positive semidefinite: its smallest eigenvalue is {smallest:.6g}",
-    )
     diagonal = k.diag(X)
     require(np.shape(diagonal) == (len(X),), f"diag of {len(X)} rows has shape {np.shape(diagonal)}")
     require(_near(diagonal, np.diag(K), scale), "diag(A) is not the diagonal of k(A, A)")
@@ -92,11 +86,8 @@ def check_similarity(similarity: Similarity, n_arms: int = 4, contexts: ArrayLik
         K = similarity.matrix(history)
         when = f"after {t} rows"
         require(K.shape == (n_arms, n_arms), f"matrix of {n_arms} arms has shape {K.shape} {when}")
-        require(np.isfinite(K).all(), f"matrix holds NaN or infinity {when}")
-        scale = max(float(np.abs(K).max()), np.finfo(float).tiny)
-        require(_near(K, K.T, scale), f"matrix is not symmetric {when}")
-        smallest = float(np.linalg.eigvalsh((K + K.T) / 2.0)[0])
-        require(smallest >= -1e-8 * scale, f"matrix is not positive semidefinite {when}: eigenvalue {smallest:.6g}")
+        scale, least = _check_symmetric(K, f"matrix {when}")
+        require(least >= -1e-8 * scale, f"matrix is not positive semidefinite {when}: eigenvalue {least:.6g}")
         require(_near(similarity.matrix(history), K, scale), f"matrix differs when it is asked again {when}")
         require(not similarity.fixed or _near(K, first, scale), f"fixed is true, but the matrix changed {when}")
         require(_near(tracker.matrix, K, scale), f"tracker is not the definition {when}")
@@ -139,82 +130,58 @@ def check_policy(policy: Policy, contexts: ArrayLike | None = None, *, saves: bo
 # -- the parts of check_policy -----------------------------------------------------------------------
 
 
-class _State:
+class _State(NamedTuple):
     """All that one can see of a policy, to be compared with itself later."""
 
-    def __init__(self, policy: Policy, X: Matrix) -> None:
-        self.prediction = policy.predict(X[:, None, :], policy.arms)
-        self.pending = policy.pending()
-        self.rng = str(policy.rng.bit_generator.state)
-        self.counted = (policy.n_observations, policy.n_decisions, list(policy.arms), set(policy.retired))
+    predictions: bytes
+    pending: list[int]
+    rng: str
+    counted: tuple[Any, ...]
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _State) and self.knows(other) and self.__rest() == other.__rest()
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __rest(self) -> tuple[Any, ...]:
-        return self.pending, self.rng, self.counted
-
-    def resumes(self, other: _State) -> bool:
-        """Whether one can go on where the other stopped: numbers may differ in rounding, the rest is the same."""
-        pairs = zip(self.prediction, other.prediction, strict=True)
-        close = all(np.allclose(a, b, rtol=1e-6, atol=1e-6 * float(np.abs(b).max())) for a, b in pairs)
-        return close and self.__rest() == other.__rest()
-
-    def knows(self, other: _State) -> bool:
-        """Whether both predict the same."""
-        return all(np.array_equal(a, b) for a, b in zip(self.prediction, other.prediction, strict=True))
+    @classmethod
+    def of(cls, policy: Policy, X: Matrix) -> _State:
+        predictions = np.array(policy.predict(X[:, None, :], policy.arms)) + 0.0  # no -0.0
+        counted = policy.n_observations, policy.n_decisions, list(policy.arms), set(policy.retired)
+        return cls(predictions.tobytes(), policy.pending(), str(policy.rng.bit_generator.state), counted)
 
 
 def _check_predict(policy: Policy, X: Matrix) -> None:
-    before = _State(policy, X)
+    before = _State.of(policy, X)
     k = len(policy.active_arms)
     mean, width = policy.predict(X[0])
     require(mean.shape == width.shape == (k,), f"predict of {k} candidates has shapes {mean.shape}, {width.shape}")
     batch = policy.predict(X[:, None, :])
-    require(
-        batch.mean.shape == (len(X), k),
-        f"predict of {len(X)} rounds and {k} candidates has shape {batch.mean.shape}",
-    )
-    require(bool(np.isfinite(batch.mean).all() and np.isfinite(batch.width).all()), "predict gives NaN or infinity")
-    require(bool((batch.width >= 0.0).all()), "predict gives a negative width")
+    shape = batch.mean.shape
+    require(shape == (len(X), k), f"predict of {len(X)} rounds and {k} candidates has shape {shape}")
+    require(np.isfinite(batch).all(), "predict gives NaN or infinity")
+    require((batch.width >= 0.0).all(), "predict gives a negative width")
     scale = max(1.0, float(np.abs(batch.mean).max()), float(batch.width.max()))
-    require(
-        _near(batch.mean[0], mean, scale) and _near(batch.width[0], width, scale),
-        "predict of a batch is not that of its rounds",
-    )
-    require(_State(policy, X) == before, "predict changes the policy")
+    same = _near(batch.mean[0], mean, scale) and _near(batch.width[0], width, scale)
+    require(same, "predict of a batch is not that of its rounds")
+    require(_State.of(policy, X) == before, "predict changes the policy")
 
 
 def _check_choose(policy: Policy, X: Matrix) -> None:
     for x in X:
-        twin, before = policy.copy(), _State(policy, X)
+        twin, before = policy.copy(), _State.of(policy, X)
         decision = policy.choose(x)
         require(decision.candidates == tuple(policy.active_arms), "the candidates are not the active arms")
-        require(
-            0 <= decision.index < len(decision.candidates) and decision.arm == decision.candidates[decision.index],
-            f"decision.arm {decision.arm!r} is not candidate number {decision.index}",
-        )
+        named = dict(enumerate(decision.candidates)).get(decision.index)
+        require(decision.arm == named, f"decision.arm {decision.arm!r} is not candidate number {decision.index}")
         require(0.0 < decision.propensity <= 1.0, f"propensity must be in (0, 1], got {decision.propensity}")
         shares = twin.probabilities(x[None, None, :])[0]
         require(abs(shares.sum() - 1.0) < 1e-9, f"probabilities add up to {shares.sum()}")
-        require(
-            abs(shares[decision.index] - decision.propensity) < 1e-9,
-            f"propensity {decision.propensity} is not the probability {shares[decision.index]} of the choice",
-        )
+        p, share = decision.propensity, shares[decision.index]
+        require(abs(share - p) < 1e-9, f"propensity {p} is not the probability {share} of the choice")
         require(policy.pending() == [*before.pending, decision.id], "choose does not open exactly its own decision")
-        require(_State(policy, X).knows(before), "choose changes what the policy predicts")
+        require(_State.of(policy, X).predictions == before.predictions, "choose changes what the policy predicts")
         again = twin.choose(x)
-        require(
-            (again.arm, again.index, again.id) == (decision.arm, decision.index, decision.id),
-            "choose from the same state and random numbers gives another decision",
-        )
+        same = (again.arm, again.index, again.id) == (decision.arm, decision.index, decision.id)
+        require(same, "choose from the same state and random numbers gives another decision")
         mean, width = decision.prediction
         wanted = mean + decision.exploration * width
-        require(
-            _near(decision.scores, wanted, max(1.0, float(np.abs(wanted).max()))), "score is not mean + b * width"
-        )
+        scale = max(1.0, float(np.abs(wanted).max()))
+        require(_near(decision.scores, wanted, scale), "score is not mean + b * width")
 
 
 def _check_choose_many(policy: Policy, X: Matrix) -> None:
@@ -232,16 +199,12 @@ def _check_candidates(policy: Policy, X: Matrix) -> None:
         decision = policy.choose(x, arms=[last])
         require(decision.arm == last, f"the only candidate is {last!r}, but {decision.arm!r} was chosen")
     decision = policy.choose(X[:3], arms=[last, last, last])
-    require(
-        decision.arm == last and decision.index in (0, 1, 2), "one arm with three contexts gives no index of them"
-    )
-    require(
-        np.array_equal(decision.context, X[decision.index]), "decision.context is not that of the candidate chosen"
-    )
-    mean, width = policy.predict(X[None, :2], arms=[last, policy.active_arms[0]])
-    require(
-        mean.shape == width.shape == (1, 2), "predict of two candidates with a context each is not of shape (1, 2)"
-    )
+    known = decision.arm == last and decision.index in (0, 1, 2)
+    require(known, "one arm with three contexts gives no index of them")
+    own = np.array_equal(decision.context, X[decision.index])
+    require(own, "decision.context is not that of the candidate chosen")
+    shapes = {v.shape for v in policy.predict(X[None, :2], arms=[last, policy.active_arms[0]])}
+    require(shapes == {(1, 2)}, "predict of two candidates with a context each is not of shape (1, 2)")
     require(policy.predict(X[:5]).mean.shape == (5, len(policy.arms)), "predict of (5, d) is not five rounds")
 
 
@@ -251,20 +214,17 @@ def _check_rewards(policy: Policy, X: Matrix) -> None:
     policy.update(second.id, 1.0)
     policy.update(first, 0.0)
     require(policy.n_observations == rows + 2, "n_observations does not count the rewards learned")
-    require(
-        not {first.id, second.id} & set(policy.pending()),
-        "a decision is still pending after its reward was learned",
-    )
-    before = _State(policy, X)
+    still = {first.id, second.id} & set(policy.pending())
+    require(not still, "a decision is still pending after its reward was learned")
+    before = _State.of(policy, X)
     policy.update(first, 0.0)
-    require(_State(policy, X) == before, "the same reward again is not recognised as a repeat")
+    require(_State.of(policy, X) == before, "the same reward again is not recognised as a repeat")
     _refuses(policy, X, RewardConflictError, lambda: policy.update(first, 1.0), "a second reward of another value")
     third = policy.choose(X[2])
     policy.cancel(third)
     require(third.id not in policy.pending(), "a cancelled decision is still pending")
-    _refuses(
-        policy, X, UnknownDecisionError, lambda: policy.update(third, 1.0), "a reward for a cancelled decision"
-    )
+    void = "a reward for a cancelled decision"
+    _refuses(policy, X, UnknownDecisionError, lambda: policy.update(third, 1.0), void)
 
 
 def _check_order(policy: Policy, X: Matrix) -> None:
@@ -278,10 +238,8 @@ def _check_order(policy: Policy, X: Matrix) -> None:
         twin.update(ids[3 - i], rewards[3 - i])
     one, two = policy.predict(X[:, None, :]), twin.predict(X[:, None, :])
     scale = max(1.0, float(one.width.max()))
-    require(
-        bool(np.abs(one.mean - two.mean).max() < 1e-6 * scale),
-        "the order in which rewards arrive changes the means",
-    )
+    same = np.abs(one.mean - two.mean).max() < 1e-6 * scale
+    require(same, "the order in which rewards arrive changes the means")
 
 
 def _check_refusals(policy: Policy, X: Matrix) -> None:
@@ -313,13 +271,13 @@ def _check_retire(policy: Policy, X: Matrix) -> None:
 
 
 def _check_copy(policy: Policy, X: Matrix) -> None:
-    before = _State(policy, X)
+    before = _State.of(policy, X)
     other = policy.copy()
-    require(_State(other, X) == before, "a copy does not know the same as the policy")
+    require(_State.of(other, X) == before, "a copy does not know the same as the policy")
     decision = other.choose(X[0])
     other.update(decision, 1.0)
     other.observe([other.active_arms[0]], X[:1], [0.5])
-    require(_State(policy, X) == before, "what a copy does changes the policy it came from")
+    require(_State.of(policy, X) == before, "what a copy does changes the policy it came from")
 
 
 def _check_save(policy: Policy, X: Matrix) -> None:
@@ -329,21 +287,23 @@ def _check_save(policy: Policy, X: Matrix) -> None:
         path = Path(folder) / "policy.kb"
         policy.save(path)
         loaded = load(path)
-    require(_State(loaded, X).resumes(_State(policy, X)), "a loaded policy does not know the same as the saved one")
+    pairs = zip(loaded.predict(X, policy.arms), policy.predict(X, policy.arms), strict=True)
+    close = all(np.allclose(a, b, rtol=1e-6, atol=1e-6 * float(np.abs(b).max())) for a, b in pairs)  # but rounding
+    same = close and _State.of(loaded, X)[1:] == _State.of(policy, X)[1:]
+    require(same, "a loaded policy does not know the same as the saved one")
     for x, late in zip(X[4:], opened[2:], strict=False):
         for one in (policy, loaded):
             one.update(late.id, 0.5)
-        require(
-            policy.choose(x).arm == loaded.choose(x).arm, "a loaded policy decides otherwise than the saved one"
-        )
+        same = policy.choose(x).arm == loaded.choose(x).arm
+        require(same, "a loaded policy decides otherwise than the saved one")
 
 
 def _refuses(policy: Policy, X: Matrix, error: type[Exception], attempt: Callable[[], object], what: str) -> None:
-    before = _State(policy, X)
+    before = _State.of(policy, X)
     try:
         attempt()
     except error:
-        require(_State(policy, X) == before, f"{what} is refused, but changes the policy")
+        require(_State.of(policy, X) == before, f"{what} is refused, but changes the policy")
     except Exception as other:
         raise ContractError(f"{what} gives {type(other).__name__}, not {error.__name__}: {other}") from other
     else:
@@ -360,6 +320,14 @@ def _rows(contexts: ArrayLike | None, d: int = 3) -> Matrix:
         require(X.ndim == 2 and len(X) >= 3, f"contexts must be (n, d) with n >= 3, got shape {X.shape}")
     X.setflags(write=False)
     return X
+
+
+def _check_symmetric(K: Matrix, what: str) -> tuple[float, float]:
+    """Check that the matrix is finite and symmetric; its largest entry and its smallest eigenvalue."""
+    require(np.isfinite(K).all(), f"{what} holds NaN or infinity")
+    scale = max(float(np.abs(K).max()), np.finfo(float).tiny)
+    require(_near(K, K.T, scale), f"{what} is not symmetric")
+    return scale, float(np.linalg.eigvalsh((K + K.T) / 2.0)[0])
 
 
 def _near(a: ArrayLike, b: ArrayLike, scale: float) -> bool:

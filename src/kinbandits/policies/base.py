@@ -65,6 +65,7 @@ class Policy(Parameters, ContextReader, ABC):
         self.epsilon = part("epsilon", epsilon)
         one_of("tie_break", tie_break, "random", "first")
         self.tie_break = tie_break
+        self._tolerance = 0.0 if tie_break == "first" else _TIE
         self.seed = int(seed) if isinstance(seed, int | np.integer) else None
         self.rng = np.random.default_rng(seed)
         if pending is not None and not isinstance(pending, Pending):
@@ -271,10 +272,6 @@ class Policy(Parameters, ContextReader, ABC):
 
     def _draw(self, leaders: Mask | Matrix, uniform: Vector) -> tuple[Indices, Vector]:
         return draw(leaders, uniform, self.tie_break, self.epsilon)
-
-    @property
-    def _tolerance(self) -> float:
-        return 0.0 if self.tie_break == "first" else _TIE
 
     # -- learning -------------------------------------------------------------------------------
 

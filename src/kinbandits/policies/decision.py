@@ -205,7 +205,7 @@ class Decisions:
     @property
     def prediction(self) -> Prediction:
         """Means and widths of all candidates, each (R, k)."""
-        return _read_only(self._batch.prediction)
+        return self._batch.prediction
 
     @property
     def mean(self) -> Vector:

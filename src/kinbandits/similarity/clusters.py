@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,8 @@ class Clustered(Similarity):
     labels: Any
     between: Similarity = Independent()  # noqa: RUF009 (a frozen value)
 
+    arm_argument: ClassVar[str] = "neighbours"
+
     def __post_init__(self) -> None:
         labels = checked_labels(self.labels)
         self._set(labels=frozen_array(labels))
@@ -45,10 +47,6 @@ class Clustered(Similarity):
         known = len(self.between.matrix(History(n)))
         if known < n:
             raise InvalidInputError(f"labels name cluster {n - 1}, but between knows {known} clusters (from 0)")
-
-    @property
-    def arm_argument(self) -> str:
-        return "neighbours"
 
     @property
     def _labels(self) -> Labels:

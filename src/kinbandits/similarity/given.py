@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -123,14 +123,20 @@ class Known(Similarity):
             raise InvalidInputError(
                 "Known takes a matrix, or a kernel with descriptors (one row per arm), or descriptors alone"
             )
-        self._set(given=None if matrix is None else _known_matrix(matrix), kernel=None)
-        self._set(descriptors=None if descriptors is None else _descriptors(descriptors))
-        if self.descriptors is not None:
-            found = as_kernel_or_rule(Median() if kernel is None else kernel)
-            fitted = found.fit(self.descriptors) if isinstance(found, KernelRule) else found
-            self._set(kernel=fitted)
-            self.kernel.check_features(self.descriptors.shape[1])
-            check_psd("the similarity of the descriptors", self._matrix)
+        self._set(given=None, descriptors=None, kernel=None)
+        if matrix is not None:
+            self._set(given=frozen_array(_square("the similarity matrix", matrix)))
+            check_psd("the similarity matrix", self.given)
+            return
+        rows = number_array("descriptors", descriptors)
+        rows = rows[:, None] if rows.ndim == 1 else rows
+        if rows.ndim != 2 or not rows.size:
+            raise InvalidInputError(f"descriptors must be (arms, features), got shape {rows.shape}")
+        found = as_kernel_or_rule(Median() if kernel is None else kernel)
+        fitted = found.fit(rows) if isinstance(found, KernelRule) else found
+        fitted.check_features(rows.shape[1])
+        self._set(descriptors=frozen_array(rows), kernel=fitted)
+        check_psd("the similarity of the descriptors", self._matrix)
 
     def __repr__(self) -> str:
         return super().__repr__().replace("Known(given=", "Known(matrix=")
@@ -157,12 +163,10 @@ class Known(Similarity):
 
     @property
     def describes_arms(self) -> bool:
-        """Whether it was given as a kernel over descriptors."""
         return self.descriptors is not None
 
     @property
     def arm_argument(self) -> str:
-        """As it was given: descriptors, or a matrix."""
         return "similarity" if self.descriptors is None else "descriptor"
 
     @property
@@ -179,7 +183,6 @@ class Known(Similarity):
             raise InvalidInputError(f"Known: {what} has {rows} rows, but there are {n_arms} arms")
 
     def matrix(self, history: History) -> Matrix:
-        """The matrix given, or the kernel's over the descriptors."""
         return self._matrix
 
     def _with_arm(self, n_arms: int, info: ArmInfo) -> Known:
@@ -208,7 +211,6 @@ class Known(Similarity):
         return Known(np.block([[self.given, row[:-1, None]], [row[None, :]]]))
 
     def without_arm(self, arm: int) -> Known:
-        """One row and column, or one descriptor, fewer."""
         if self.descriptors is not None:
             return Known(self.kernel, np.delete(self.descriptors, arm, axis=0))
         return Known(np.delete(np.delete(self.given, arm, axis=0), arm, axis=1))
@@ -231,16 +233,14 @@ class Graph(Similarity):
     adjacency: Any
     normalise: bool = False
 
+    arm_argument: ClassVar[str] = "neighbours"
+
     def __post_init__(self) -> None:
         adjacency = _square("adjacency", self.adjacency).copy()
         if (adjacency < 0).any():
             raise InvalidInputError(f"adjacency must not be negative, got {adjacency.min():.6g}")
         np.fill_diagonal(adjacency, 0.0)
         self._set(adjacency=frozen_array(adjacency))
-
-    @property
-    def arm_argument(self) -> str:
-        return "neighbours"
 
     def check_arms(self, n_arms: int) -> None:
         if len(self.adjacency) != n_arms:
@@ -329,17 +329,3 @@ def _square(name: str, values: object) -> Matrix:
             "use (M + M.T) / 2 if that is what you mean"
         )
     return (matrix + matrix.T) / 2.0
-
-
-def _known_matrix(values: object) -> Matrix:
-    matrix = _square("the similarity matrix", values)
-    check_psd("the similarity matrix", matrix)
-    return frozen_array(matrix)
-
-
-def _descriptors(values: ArrayLike) -> Matrix:
-    rows = number_array("descriptors", values)
-    rows = rows[:, None] if rows.ndim == 1 else rows
-    if rows.ndim != 2 or not rows.size:
-        raise InvalidInputError(f"descriptors must be (arms, features), got shape {rows.shape}")
-    return frozen_array(rows)
