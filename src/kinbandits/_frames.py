@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits.errors import DatasetError, InvalidInputError, MissingPackageError
+from kinbandits.errors import DatasetError, InvalidInputError, MissingPackageError, package
 
 _LIBRARIES = frozenset(("pandas", "polars", "pyarrow", "modin", "cudf", "narwhals", "duckdb"))
 _BACKENDS = ("polars", "pandas", "pyarrow")  # that read files
@@ -22,11 +22,7 @@ _PLAIN = (np.ndarray, list, tuple, float, int)
 
 def narwhals() -> Any:
     """The package that reads them all."""
-    try:
-        import narwhals.stable.v1 as found
-    except ImportError as error:
-        raise MissingPackageError("tables need narwhals; try: pip install 'kinbandits[experiments]'") from error
-    return found
+    return package("narwhals.stable.v1", "tables need", "'kinbandits[experiments]'")
 
 
 def as_table(frame: Any) -> Any:

@@ -1,5 +1,8 @@
 """What can go wrong, by name. Every error is also a ValueError, TypeError or LookupError."""
 
+from importlib import import_module
+from typing import Any
+
 
 class KinbanditsError(Exception):
     """Common ancestor, so that ``except KinbanditsError`` catches all of ours and nothing else."""
@@ -81,3 +84,17 @@ class TransferWarning(UserWarning):
 
 class BudgetWarning(UserWarning):
     """The dictionary of the budgeted engine is too small for the kernel; the warning names a size that would do."""
+
+
+def package(name: str, wanted_by: str, install: str = "") -> Any:
+    """An optional package; where it is missing, the error says what to install.
+
+    >>> package("no_such_thing", "figures need", "'kinbandits[plot]'")
+    Traceback (most recent call last):
+    kinbandits.errors.MissingPackageError: figures need no_such_thing; install it with: pip install ...
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        top = name.partition(".")[0]
+        raise MissingPackageError(f"{wanted_by} {top}; install it with: pip install {install or top}") from error

@@ -106,8 +106,7 @@ class MultiTaskKernelRidge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             arms = np.full(len(X), 0 if self._alone else n, dtype=np.intp)
         else:
             found, place = np.unique(_names(tasks, len(X)), return_inverse=True)
-            known = {name: i for i, name in enumerate(self.tasks_.tolist())}
-            numbers: dict[Any, int] = dict(known)
+            numbers: dict[Any, int] = {name: i for i, name in enumerate(self.tasks_.tolist())}
             for name in found.tolist():
                 numbers.setdefault(name, len(numbers))
             arms = np.array([numbers[name] for name in found.tolist()], dtype=np.intp)[place]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinbandits._types import Matrix
-from kinbandits.errors import MissingPackageError
+from kinbandits.errors import package
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 STYLES = ("-", "--", "-.", ":")
@@ -40,12 +40,7 @@ _RC: Any = {
 @contextmanager
 def plot_style() -> Iterator[Any]:
     """The look of all our figures; says so where matplotlib is missing."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingPackageError(
-            "figures need matplotlib; install it with: pip install 'kinbandits[plot]'"
-        ) from error
+    matplotlib = package("matplotlib", "figures need", "'kinbandits[plot]'")
     with matplotlib.rc_context(_RC):
         yield matplotlib
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from kinbandits import plotting
 from kinbandits._files import replacing, write_arrays
 from kinbandits._html import html_table
-from kinbandits.errors import FormatError, InvalidInputError, MissingFileError, MissingPackageError
+from kinbandits.errors import FormatError, InvalidInputError, MissingFileError, package
 
 __all__ = ["COLUMNS", "Trace"]
 
@@ -167,11 +166,11 @@ class Trace:
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame."""
-        return package("pandas", "to_pandas").DataFrame(self._tidy())
+        return package("pandas", "to_pandas needs").DataFrame(self._tidy())
 
     def to_polars(self) -> Any:
         """A polars DataFrame."""
-        return package("polars", "to_polars").DataFrame(self._tidy())
+        return package("polars", "to_polars needs").DataFrame(self._tidy())
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
         """A Parquet file, written by polars, or by pandas where pyarrow is there too."""
@@ -179,7 +178,7 @@ class Trace:
             import polars
         except ImportError:
             frame = self.to_pandas()
-            package("pyarrow", "to_parquet")
+            package("pyarrow", "to_parquet needs")
             with replacing(path) as part:
                 frame.to_parquet(part, index=False)
             return
@@ -188,7 +187,6 @@ class Trace:
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """A CSV file with a header; numbers are written so that they read back exactly."""
-
         with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream, lineterminator="\n")
             writer.writerow(self.columns)
@@ -221,13 +219,3 @@ class Trace:
     def _tidy(self) -> dict[str, Any]:
         """Columns as lists where an array would lose its type."""
         return {n: c.tolist() if c.dtype == object else c for n, c in self.columns.items()}
-
-
-def package(name: str, wanted_by: str) -> ModuleType:
-    """The package of this name; where it is missing, the error says what to install."""
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingPackageError(f"{wanted_by} needs {name}; install it with: pip install {name}") from error

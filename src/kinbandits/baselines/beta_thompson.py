@@ -47,12 +47,7 @@ class BetaThompson(Policy):
     """
 
     def __init__(
-        self,
-        arms: int | Iterable[ArmName],
-        *,
-        successes: float = 1.0,
-        failures: float = 1.0,
-        **settings: Any,
+        self, arms: int | Iterable[ArmName], *, successes: float = 1.0, failures: float = 1.0, **settings: Any
     ) -> None:
         super().__init__(arms, **settings)
         self.successes, self.failures = positive("successes", successes), positive("failures", failures)
@@ -100,8 +95,6 @@ class BetaThompson(Policy):
         np.add.at(sums, arms, np.column_stack([rewards, 1.0 - rewards]))
         self._sums, self._rows, self._columns = sums, self._rows + len(arms), contexts.shape[1]
 
-    # -- arms -----------------------------------------------------------------------------------
-
     def add_arm(self, arm: ArmName) -> None:
         self._check_new_arm(arm)
         self._sums = np.vstack([self._sums, np.zeros((1, 2))])
@@ -112,8 +105,6 @@ class BetaThompson(Policy):
         self._rows -= round(float(self._sums[index].sum()))
         self._sums = np.delete(self._sums, index, axis=0)
         self._drop_arm(arm)
-
-    # -- saving ---------------------------------------------------------------------------------
 
     parameters = ("arms", "successes", "failures", "epsilon", "tie_break", "seed", "pending")
 
@@ -147,13 +138,8 @@ def best_of_betas(a: Vector, b: Vector) -> Vector:
     grid = grid[np.isfinite(grid)]
     F = betainc(a[:, None], b[:, None], grid[None, :])
     middle = betainc(a[:, None], b[:, None], (0.5 * (grid[1:] + grid[:-1]))[None, :])
-    with np.errstate(divide="ignore"):
-        logs = np.log(middle)
-    total = logs.sum(axis=0)
-    blocked = np.isneginf(logs).sum(axis=0)
-    alone = np.where(blocked == 1, np.where(np.isneginf(logs), 0.0, logs).sum(axis=0), -np.inf)
-    with np.errstate(invalid="ignore"):
-        others = np.where(blocked == 0, total - logs, np.where(np.isneginf(logs), alone, -np.inf))
-    shares = (np.diff(F, axis=1) * np.exp(others)).sum(axis=1)
-    shares = np.maximum(shares, np.finfo(float).tiny)
+    one = np.ones_like(middle[:1])
+    before = np.cumprod(np.vstack([one, middle[:-1]]), axis=0)  # products over the arms before, and those after
+    after = np.cumprod(np.vstack([one, middle[:0:-1]]), axis=0)[::-1]
+    shares = np.maximum((np.diff(F, axis=1) * before * after).sum(axis=1), np.finfo(float).tiny)
     return np.asarray(shares / shares.sum())

@@ -8,7 +8,6 @@ computed again. Tasks give back only how many rows they did: sums never pass thr
 from __future__ import annotations
 
 import contextlib
-import importlib
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from kinbandits._files import replacing, write_arrays
 from kinbandits.bulk.table import Partition, Table
-from kinbandits.errors import FormatError, InvalidInputError, MissingPackageError
+from kinbandits.errors import FormatError, InvalidInputError, package
 from kinbandits.progress import Progress
 
 State = dict[str, NDArray[Any]]
@@ -211,7 +210,4 @@ def _merge(
 
 
 def _dask(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingPackageError("this needs dask; install it with: pip install 'kinbandits[dask]'") from error
+    return package(module, "this needs", "'kinbandits[dask]'")

@@ -7,7 +7,6 @@ cut into partitions; whatever is drawn or kept by place is the same for all of t
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kinbandits.bulk.sources import Source, together
-from kinbandits.errors import InvalidInputError, MissingFileError, MissingPackageError
+from kinbandits.errors import InvalidInputError, MissingFileError, package
 
 PARTITION_ROWS = 2**17
 
@@ -191,12 +190,7 @@ def seconds(time: str) -> float:
 
 def parquet() -> Any:
     """pyarrow.parquet."""
-    try:
-        return importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise MissingPackageError(
-            "Parquet needs pyarrow; install it with: pip install 'kinbandits[dask]'"
-        ) from error
+    return package("pyarrow.parquet", "Parquet needs", "'kinbandits[dask]'")
 
 
 def _files(logs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:

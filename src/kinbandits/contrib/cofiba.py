@@ -34,8 +34,6 @@ from kinbandits.regression.base import best
 from kinbandits.similarity import Clustered
 from kinbandits.terms import Term, as_terms
 
-Edges = NDArray[np.bool_]
-
 
 @dataclass(frozen=True)
 class Neighbours:
@@ -54,9 +52,9 @@ class Neighbours:
     P: Matrix
     b: Matrix
     t: int
-    item_edges: Edges
+    item_edges: Mask
     item_labels: Indices
-    user_edges: dict[int, Edges]
+    user_edges: dict[int, Mask]
 
     @classmethod
     def start(cls, n_users: int, items: Matrix, ridge: float, confidence: float) -> Self:
@@ -99,7 +97,7 @@ class Neighbours:
                 graphs[new] = _complete(len(b))
         return replace(grown, item_edges=edges, item_labels=labels, user_edges=graphs)
 
-    def _near(self, user: int, items: Indices) -> Edges:
+    def _near(self, user: int, items: Indices) -> Mask:
         """Which users are near this one on these items, (N, items)."""
         X = self.items[items]
         w = np.einsum("nij,nj->ni", self.P, self.b)
@@ -217,7 +215,7 @@ class COFIBA(Policy):
         if len(history):
             self._learn(history.arms, history.contexts, history.rewards, [None] * len(history))
 
-    def _regression(self, users: Edges) -> Regression:
+    def _regression(self, users: Mask) -> Regression:
         term = Term(Clustered(components(users)), Linear())
         return make_regression(
             "exact", RegressionSettings(as_terms(term), self.ridge, "uniform", "borrow"), self._history.copy()
@@ -279,10 +277,10 @@ class COFIBA(Policy):
         )
 
 
-def _complete(n: int) -> Edges:
+def _complete(n: int) -> Mask:
     return ~np.eye(n, dtype=bool)
 
 
-def _moved(before: Edges, after: Edges) -> bool:
+def _moved(before: Mask, after: Mask) -> bool:
     """Whether the components of a graph have changed."""
     return not np.array_equal(before, after) and not np.array_equal(components(before), components(after))

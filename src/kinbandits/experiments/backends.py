@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kinbandits._version import __version__
-from kinbandits.errors import InvalidInputError, MissingPackageError
+from kinbandits.errors import InvalidInputError, package
 
 __all__ = ["BACKENDS", "WorkerLostError", "backend"]
 
@@ -95,7 +95,7 @@ def _loky(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str]
 
 @contextlib.contextmanager
 def _dask(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str], None]) -> Iterator[Run]:
-    distributed = _need("distributed", "dask")
+    distributed = package("distributed", "--backend dask needs", "'kinbandits[dask]'")
     with contextlib.ExitStack() as stack:
         if scheduler is None:
             local = distributed.LocalCluster(n_workers=_cores(jobs), threads_per_worker=1, dashboard_address=None)
@@ -127,10 +127,10 @@ def check_workers(client: Any, scheduler: str, marker: Path) -> None:
             f"a dask worker at {scheduler} cannot import what it needs ({error}); install kinbandits there"
         ) from error
     for worker, there in found.items():
-        for package, version in here.items():
-            if there.get(package) != version:
+        for name, version in here.items():
+            if there.get(name) != version:
                 raise InvalidInputError(
-                    f"the dask worker {worker} has {package} {there.get(package) or 'not installed'}, here is "
+                    f"the dask worker {worker} has {name} {there.get(name) or 'not installed'}, here is "
                     f"{version}; install the same versions on both sides"
                 )
     for worker, content in client.run(_read, str(marker)).items():
@@ -144,9 +144,9 @@ def check_workers(client: Any, scheduler: str, marker: Path) -> None:
 def versions() -> dict[str, str]:
     """What must be equal on both sides for equal results."""
     found = {"Python": ".".join(platform.python_version_tuple()[:2]), "kinbandits": __version__}
-    for package in _COMPARED:
+    for name in _COMPARED:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
+            found[name] = importlib.metadata.version(name)
     return found
 
 
@@ -159,7 +159,7 @@ def _read(path: str) -> str | None:
 
 @contextlib.contextmanager
 def _ray(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str], None]) -> Iterator[Run]:
-    ray = _need("ray", "ray")
+    ray = package("ray", "--backend ray needs", "'kinbandits[ray]'")
     importlib.import_module("ray.util.joblib").register_ray()
     options: dict[str, Any] = {"address": scheduler} if scheduler else {"num_cpus": _cores(jobs)}
     started = not ray.is_initialized()
@@ -173,15 +173,6 @@ def _ray(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str],
     finally:
         if started:
             ray.shutdown()
-
-
-def _need(module: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingPackageError(
-            f"--backend {extra} needs {module}; install it with: pip install 'kinbandits[{extra}]'"
-        ) from error
 
 
 BACKENDS: dict[str, Callable[..., contextlib.AbstractContextManager[Run]]] = {

@@ -92,18 +92,20 @@ class Ledger:
     def ticket(self, decision_id: int) -> Ticket:
         """The open decision of this number."""
         entry = self._open.get(decision_id)
+        if entry is None and 0 <= decision_id < self.next_id:
+            raise UnknownDecisionError(
+                f"decision {decision_id} is no longer open: cancelled, its arm removed, forgotten "
+                "(see pending=), or rewarded long ago. observe() takes its row without it"
+            )
         if entry is None:
-            raise UnknownDecisionError(self._why_unknown(decision_id))
+            raise UnknownDecisionError(
+                f"this policy never made a decision {decision_id!r}; use decision.id of one of its own"
+            )
         if isinstance(entry, Ticket):
             return entry
         batch, row = entry
-        return Ticket(
-            batch.arm(row),
-            batch.context(row),
-            batch.propensities[row].item(),
-            None if batch.notes is None else batch.notes[row],
-            batch.serial,
-        )
+        note = None if batch.notes is None else batch.notes[row]
+        return Ticket(batch.arm(row), batch.context(row), batch.propensities[row].item(), note, batch.serial)
 
     def number(self, decision: Decision) -> int:
         """The number of a decision, which must not be one of another policy (as far as can be known)."""
@@ -164,17 +166,12 @@ class Ledger:
         other._open, other._rewarded = self._open.copy(), self._rewarded.copy()
         return other
 
-    # -- saved form ---------------------------------------------------------------------------
-
     def to_data(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """As JSON data and arrays."""
         tickets = dict(self.items())
         contexts = np.array([t.context for t in tickets.values()]) if tickets else np.empty((0, 0))
-        data = {
-            "next_id": self.next_id,
-            "forgotten": self.forgotten,
-            "notes": [t.note for t in tickets.values()],
-        }
+        notes = [t.note for t in tickets.values()]
+        data = {"next_id": self.next_id, "forgotten": self.forgotten, "notes": notes}
         arrays = {
             "pending_ids": np.array(list(tickets), dtype=np.int64),
             "pending_arms": np.array([t.arm for t in tickets.values()], dtype=np.int64),
@@ -199,11 +196,3 @@ class Ledger:
         self._open = OrderedDict((i, Ticket(a, x.copy(), p, n)) for i, a, x, p, n in rows)
         rewarded = zip(arrays["rewarded_ids"].tolist(), arrays["rewarded_values"].tolist(), strict=True)
         self._rewarded = OrderedDict((i, (reward, None)) for i, reward in rewarded)
-
-    def _why_unknown(self, decision_id: object) -> str:
-        if isinstance(decision_id, int) and 0 <= decision_id < self.next_id:
-            return (
-                f"decision {decision_id} is no longer open: cancelled, its arm removed, forgotten "
-                "(see pending=), or rewarded long ago. observe() takes its row without it"
-            )
-        return f"this policy never made a decision {decision_id!r}; use decision.id of one of its own"

@@ -13,14 +13,14 @@ from kinbandits._checks import as_int
 from kinbandits._html import html_table, text_table
 from kinbandits._value import Value
 from kinbandits.environments import Environment
-from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits.errors import InvalidInputError, InvalidTypeError, package
 from kinbandits.policies import Policy
 from kinbandits.progress import Told, telling
 from kinbandits.report.figures import difference_figure, regret_figure
 from kinbandits.report.results import Results, Run, RunGroup
 from kinbandits.report.statistics import Paired, Summary, compare_all, summarise
 from kinbandits.simulate import simulate
-from kinbandits.trace import Trace, package
+from kinbandits.trace import Trace
 
 __all__ = ["Comparison", "compare"]
 
@@ -70,11 +70,11 @@ class Comparison:
 
     def to_pandas(self) -> Any:
         """`columns` as a pandas DataFrame."""
-        return package("pandas", "to_pandas").DataFrame(self.columns())
+        return package("pandas", "to_pandas needs").DataFrame(self.columns())
 
     def to_polars(self) -> Any:
         """`columns` as a polars DataFrame."""
-        return package("polars", "to_polars").DataFrame(self.columns())
+        return package("polars", "to_polars needs").DataFrame(self.columns())
 
     def plot(self) -> Any:
         """Curves of all policies, with the 95 % band of their mean."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kinbandits._files import atomic_write
-from kinbandits.errors import MissingPackageError
+from kinbandits.errors import package
 from kinbandits.plotting import data_uri, save_figure
 
 __all__ = ["FORMATS", "Section", "one_line", "write_page"]
@@ -92,10 +92,7 @@ def _with_files(section: Section, place: Path, formats: Sequence[str]) -> Sectio
 
 
 def _templates() -> Any:
-    try:
-        import jinja2
-    except ImportError as error:
-        raise MissingPackageError("reports need jinja2; install it with: pip install 'kinbandits[plot]'") from error
+    jinja2 = package("jinja2", "reports need", "'kinbandits[plot]'")
     return jinja2.Environment(
         loader=jinja2.PackageLoader("kinbandits.report"),
         autoescape=True,

@@ -105,8 +105,6 @@ class Stepwise(Judging):
         if not self.growth > 1.0:
             raise InvalidInputError(f"growth must be greater than 1, such as 1.3, got {self.growth!r}")
 
-    # -- when -----------------------------------------------------------------------------------
-
     def milestones(self, rows: int) -> Iterator[int]:
         """Those up to ``rows``.
 
@@ -128,8 +126,6 @@ class Stepwise(Judging):
         [0, 30, 67, 88]
         """
         return max((n for n in self.milestones(rows) if takes_force(n) <= rows), default=0)
-
-    # -- what -----------------------------------------------------------------------------------
 
     def matrix(self, history: History) -> Matrix:
         """As chosen at the milestone in force."""
