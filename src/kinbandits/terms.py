@@ -51,9 +51,7 @@ class Term(Value):
             self._set(columns=_columns(self.columns))
 
     def __add__(self, other: object) -> Terms:
-        if isinstance(other, Term | Terms):
-            return Terms((self, *as_terms(other)))
-        return NotImplemented
+        return as_terms(self).__add__(other)
 
     def select(self, contexts: Matrix) -> Matrix:
         """The columns of ``contexts`` that this term sees."""
@@ -105,11 +103,8 @@ class Terms(Value):
 
     def refits(self, before: int, after: int) -> bool:
         """Whether a kernel is to be read off the data again when the history grows so."""
-        for term in self.terms:
-            kernel = term.context_kernel
-            if isinstance(kernel, KernelRule) and kernel.refits(before, after):
-                return True
-        return False
+        rules = (t.context_kernel for t in self.terms if isinstance(t.context_kernel, KernelRule))
+        return any(rule.refits(before, after) for rule in rules)
 
     def fitted(self, history: History) -> Terms:
         """The terms with the kernels to use after this history."""
@@ -121,13 +116,12 @@ class Terms(Value):
 
     def bound(self, ridge: float, weighting: Weighting) -> Terms:
         """The terms with each similarity told its kernel and the regression's settings."""
-        if len(self.terms) > 1:
-            for term in self.terms:
-                if term.similarity.judges_kernel:
-                    raise InvalidInputError(
-                        f"{type(term.similarity).__name__} similarity judges the whole kernel, so it can only "
-                        "stand alone; in a sum of terms use one that is given, or Estimated"
-                    )
+        judges = [t.similarity for t in self.terms if t.similarity.judges_kernel]
+        if judges and len(self.terms) > 1:
+            raise InvalidInputError(
+                f"{type(judges[0]).__name__} similarity judges the whole kernel, so it can only stand alone; in a "
+                "sum of terms use one that is given, or Estimated"
+            )
         return self.with_similarities([t.similarity.bound(t.context_kernel, ridge, weighting) for t in self.terms])
 
     def settled(self, K_arms: Sequence[Matrix]) -> Terms:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from kinbandits._checks import as_int
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value
+from kinbandits.errors import InvalidInputError
 
 StartRows = tuple[list[Any], Matrix, Vector]
 
@@ -154,6 +155,13 @@ class ArmFunctions:
 def no_rows() -> StartRows:
     """The start rows of an environment that has none."""
     return [], np.empty((0, 0)), np.empty(0)
+
+
+def checked_horizon(asked: int, available: int, but: str) -> int:
+    """The horizon asked for (0 asks for all there is), refused if it is longer; ``but`` says what there is."""
+    if as_int("horizon", asked) > available:
+        raise InvalidInputError(f"horizon is {asked}, but {but}")
+    return asked or available
 
 
 def seeded(seed: int, streams: int) -> list[np.random.Generator]:

@@ -20,7 +20,7 @@ from kinbandits._frames import as_table, categories, column, is_table, numbers, 
 from kinbandits._types import Indices, Matrix
 from kinbandits._value import Value, one_of
 from kinbandits.datasets import CATALOGUE, Dataset, Scaling, load
-from kinbandits.environments.base import Round, StartRows, no_rows, seeded
+from kinbandits.environments.base import Round, StartRows, checked_horizon, no_rows, seeded
 from kinbandits.errors import DatasetError, InvalidInputError, InvalidTypeError
 
 Protocol = Literal["paper", "shuffled"]
@@ -134,18 +134,13 @@ class Classification(LabelledRows):
                 ".csv or .parquet file"
             )
         one_of("protocol", self.protocol, "paper", "shuffled")
-        for field in ("seed", "validation_seed", "validation_per_class", "horizon"):
+        for field in ("seed", "validation_seed", "validation_per_class"):
             as_int(field, getattr(self, field))
-        asked = self.horizon
-        available = self._available()
-        if asked > available:
-            raise InvalidInputError(
-                f"horizon is {asked}, but there are only {available} rounds in {self.name} by the "
-                f"{self.protocol!r} protocol; ask for fewer, or leave horizon out for all"
-            )
-        if not asked:
-            known = self.data_is_known and self.protocol == "paper"
-            self._set(horizon=min(CATALOGUE[str(self.data)].horizon, available) if known else available)
+        n = self._available()
+        only = f"there are only {n} rounds in {self.name} by the {self.protocol!r} protocol"
+        rounds = checked_horizon(self.horizon, n, f"{only}; ask for fewer, or leave horizon out for all")
+        published = self.data_is_known and self.protocol == "paper" and not self.horizon
+        self._set(horizon=min(CATALOGUE[str(self.data)].horizon, n) if published else rounds)
 
     @classmethod
     def from_arrays(cls, X: ArrayLike, y: ArrayLike, name: str = "data", **options: Any) -> Classification:
@@ -218,10 +213,8 @@ class Streams(LabelledRows):
         test = self._rows("test")
         if self.seed >= len(test):
             raise InvalidInputError(f"seed is {self.seed}, but {self.path} has streams 0 to {len(test) - 1}")
-        asked = as_int("horizon", self.horizon)
-        if asked > test.shape[1]:
-            raise InvalidInputError(f"horizon is {asked}, but the streams of {self.name} have {test.shape[1]} rows")
-        self._set(horizon=asked or int(test.shape[1]))
+        n = int(test.shape[1])
+        self._set(horizon=checked_horizon(self.horizon, n, f"the streams of {self.name} have {n} rows"))
 
     def split(self) -> Split:
         n = len(self.dataset)

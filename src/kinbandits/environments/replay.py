@@ -15,7 +15,7 @@ from kinbandits._checks import as_int, number_array, rows_of_contexts
 from kinbandits._frames import as_table, categories, column, listed_column, numbers, read_table
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value
-from kinbandits.environments.base import Round, StartRows, no_rows, seeded
+from kinbandits.environments.base import Round, StartRows, checked_horizon, no_rows, seeded
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 
@@ -152,10 +152,7 @@ class Replay(Value):
         if self.seed is not None:
             as_int("seed", self.seed)
         n = len(self._log.choices)
-        asked = as_int("horizon", self.horizon)
-        if asked > n:
-            raise InvalidInputError(f"horizon is {asked}, but the log has {n} rows")
-        self._set(horizon=asked or n)
+        self._set(horizon=checked_horizon(self.horizon, n, f"the log has {n} rows"))
 
     @property
     def _log(self) -> Log:

@@ -61,12 +61,8 @@ class Explanation:
         parts.append(f"{self.lent[self.arm]:+.3g} comes from {rows}" if self.n_own else "it has no rows of its own")
         if others:
             most, value = others[0]
-            arms = (
-                f"{len(others)} other arms, most from {most!r} ({value:+.3g})"
-                if len(others) > 1
-                else f"arm {most!r}"
-            )
-            parts.append(f"{self.borrowed:+.3g} comes from {arms}")
+            several = f"{len(others)} other arms, most from {most!r} ({value:+.3g})"
+            parts.append(f"{self.borrowed:+.3g} comes from {several if len(others) > 1 else f'arm {most!r}'}")
         else:
             parts.append("nothing comes from other arms")
         told = f"Arm {self.arm!r} is estimated at {self.mean:.3g}: {', '.join(parts)}."
@@ -76,9 +72,8 @@ class Explanation:
 
     def parts(self, most: int = 8) -> list[tuple[str, float]]:
         """What adds up to the mean, largest first: at most so many arms, and the others together."""
-        shown = [
-            (f"arm {arm!r}{', its own rows' if arm == self.arm else ''}", v) for arm, v in self.lent.items() if v
-        ]
+        own = {self.arm: ", its own rows"}
+        shown = [(f"arm {arm!r}{own.get(arm, '')}", v) for arm, v in self.lent.items() if v]
         rest = shown[most:]
         level = [("every arm starts at", self.level)] if self.level else []
         more = [(f"and {len(rest)} more", sum(v for _, v in rest))] if rest else []
