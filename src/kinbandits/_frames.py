@@ -98,6 +98,16 @@ def categories(values: Any) -> list[Any] | None:
     return list(series.cat.get_categories().to_list())
 
 
+def arm_numbers(names: Sequence[Any], arms: Sequence[Any] | None) -> tuple[list[Any], NDArray[np.intp]]:
+    """The arms of a log (those played, sorted, if they are not given), and the number of each name."""
+    known = sorted(set(names)) if arms is None else list(arms)
+    place = {name: i for i, name in enumerate(known)}
+    strange = [name for name in names if name not in place]
+    if strange:
+        raise InvalidInputError(f"the log holds arm {strange[0]!r}, which is not among arms={known[:8]}")
+    return known, np.array([place[name] for name in names], dtype=np.intp)
+
+
 def column(table: Any, argument: str, name: str) -> NDArray[Any]:
     """One column, of any type, without missing values."""
     if name not in table.columns:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import as_int, number_array, rows_of_contexts
-from kinbandits._frames import as_table, categories, column, listed_column, numbers, read_table
+from kinbandits._frames import arm_numbers, as_table, categories, column, listed_column, numbers, read_table
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value
 from kinbandits.environments.base import Round, StartRows, checked_horizon, no_rows, seeded
@@ -63,11 +63,7 @@ class Log(Value):
             )
         if not names:
             raise InvalidInputError("the log is empty")
-        known = sorted(set(names)) if arms is None else list(arms)
-        index = {name: i for i, name in enumerate(known)}
-        missing = [name for name in names if name not in index]
-        if missing:
-            raise InvalidInputError(f"the log holds arm {missing[0]!r}, which is not among arms={known[:8]}")
+        known, played = arm_numbers(names, arms)
         if propensities is not None:
             p = number_array("propensities", propensities)
             wrong = np.flatnonzero(np.abs(np.broadcast_to(p, r.shape) * len(known) - 1.0) > 1e-6)
@@ -77,10 +73,9 @@ class Log(Value):
                     f"{p.flat[wrong[0]]:.6g}, not 1/{len(known)}; estimate from such a log by inverse "
                     "propensity weighting instead"
                 )
-        numbers_ = np.array([index[name] for name in names], dtype=np.intp)
-        for array in (numbers_, X, r):
+        for array in (played, X, r):
             array.setflags(write=False)
-        return cls(tuple(known), numbers_, X, r)
+        return cls(tuple(known), played, X, r)
 
     @classmethod
     def from_frame(

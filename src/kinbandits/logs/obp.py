@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import number_array, rows_of_contexts
+from kinbandits._frames import arm_numbers
 from kinbandits.errors import InvalidInputError
 from kinbandits.ope import LoggedRounds
 from kinbandits.policies import Policy
@@ -63,12 +64,8 @@ def to_obp(log: LoggedRounds, arms: Sequence[ArmName] | None = None) -> dict[str
         >>> feedback["action"], feedback["pscore"]
         (array([1, 0]), array([0.5, 0.5]))
     """
-    names = list(dict.fromkeys(n for round in log.candidates for n in round) if arms is None else arms)
-    index = {name: i for i, name in enumerate(names)}
-    played = log.arms()
-    for name in played:
-        if name not in index:
-            raise InvalidInputError(f"the log holds the arm {name!r}, which is not among arms={names[:8]}")
+    everyone = dict.fromkeys(n for round in log.candidates for n in round)
+    names, played = arm_numbers(log.arms(), list(everyone) if arms is None else arms)
     for i, context in enumerate(log.contexts):
         if np.ndim(context) != 1:
             raise InvalidInputError(
@@ -78,7 +75,7 @@ def to_obp(log: LoggedRounds, arms: Sequence[ArmName] | None = None) -> dict[str
         "n_rounds": len(log),
         "n_actions": len(names),
         "context": rows_of_contexts(log.contexts, None),
-        "action": np.array([index[name] for name in played], dtype=np.int64),
+        "action": played.astype(np.int64),
         "reward": number_array("rewards", log.rewards),
         "pscore": number_array("propensities", log.propensities),
         "position": None,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kinbandits._checks import number_array
-from kinbandits._frames import categories, column, is_frame, narwhals, numbers
+from kinbandits._frames import arm_numbers, as_table, categories, column, is_frame, numbers
 from kinbandits._types import Matrix
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.policies import Policy
@@ -68,17 +68,13 @@ class LoggedRounds:
                 f"frame must be a table (pandas, polars, pyarrow), got {type(frame).__name__}; from arrays make "
                 "LoggedRounds(contexts, candidates, chosen, rewards, propensities)"
             )
-        table = narwhals().from_native(frame, eager_only=True, pass_through=False)
+        table = as_table(frame)
         played = column(table, "arm", arm).tolist()
         if not played:
             raise InvalidInputError("the table has no rows")
         named = {arm, reward, propensity}
         features = [c for c in table.columns if c not in named] if contexts is None else list(contexts)
-        known = list(arms) if arms is not None else (categories(table[arm]) or sorted(set(played)))
-        place = {name: i for i, name in enumerate(known)}
-        strange = next((name for name in played if name not in place), None)
-        if strange is not None:
-            raise InvalidInputError(f"the log holds arm {strange!r}, which is not among arms={known[:8]}")
+        known, places = arm_numbers(played, categories(table[arm]) if arms is None else arms)
         given = numbers(table, [reward])[:, 0]
         p = np.full(len(played), 1.0 / len(known)) if propensity is None else numbers(table, [propensity])[:, 0]
         if p.min() <= 0.0 or p.max() > 1.0:
@@ -88,7 +84,7 @@ class LoggedRounds:
                 + (f"; column {reward!r} could be propensities: are the two swapped?" if swapped else "")
             )
         X = number_array("contexts", numbers(table, features))
-        return cls(list(X), [known] * len(played), [place[a] for a in played], given.tolist(), p.tolist())
+        return cls(list(X), [known] * len(played), places.tolist(), given.tolist(), p.tolist())
 
     @classmethod
     def of_tasks(
