@@ -1,6 +1,6 @@
 """What can go wrong, by name. Every error is also a ValueError, TypeError or LookupError."""
 
-from importlib import import_module
+import sys
 from typing import Any
 
 
@@ -94,7 +94,8 @@ def package(name: str, wanted_by: str, install: str = "") -> Any:
     kinbandits.errors.MissingPackageError: figures need no_such_thing; install it with: pip install ...
     """
     try:
-        return import_module(name)
+        __import__(name)
     except ImportError as error:
         top = name.partition(".")[0]
         raise MissingPackageError(f"{wanted_by} {top}; install it with: pip install {install or top}") from error
+    return sys.modules[name]
