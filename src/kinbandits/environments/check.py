@@ -63,10 +63,10 @@ def _check_rounds(environment: Environment, found: list[Any], rounds: int) -> No
         require(isinstance(round, Round), f"round {t} is a {type(round).__name__}, not a Round")
         k = len(environment.arms)
         if round.candidates is not None:
-            some, k = round.candidates, len(round.candidates)
-            listed = isinstance(some, list) and some
-            require(listed, f"round {t}: candidates must be a list of at least one arm, or None, got {some!r}")
-            _check_known(environment, some, f"round {t}: candidates name")
+            listed, wanted = isinstance(round.candidates, list), "a list of at least one arm, or None"
+            require(listed and round.candidates, f"round {t}: candidates must be {wanted}")
+            _check_known(environment, round.candidates, f"round {t}: candidates name")
+            k = len(round.candidates)
         shape = np.shape(round.context)
         if len(shape) not in (1, 2) or (len(shape) == 2 and shape[0] != k) or 0 in shape:
             what = "arms" if round.candidates is None else "candidates"
@@ -78,18 +78,19 @@ def _check_rounds(environment: Environment, found: list[Any], rounds: int) -> No
 
 
 def _check_known(environment: Environment, arms: list[Any], what: str) -> None:
+    known = environment.arms
     for arm in arms:
-        require(arm in environment.arms, f"{what} an arm {arm!r} that is not in arms")
+        if arm not in known:
+            raise ContractError(f"{what} an arm {arm!r} that is not in arms")
 
 
 def _check_payments(t: int, round: Round, k: int) -> None:
     rewards = np.asarray(round.rewards)
     require(rewards.shape == (k,), f"round {t}: rewards has shape {rewards.shape}; it must be ({k},), one per arm")
-    known = not np.isinf(rewards).any() and not np.isnan(rewards).all()
-    require(known, f"round {t}: rewards are {rewards}; they must be finite, or NaN where unknown")
-    if round.means is not None:
-        good = np.shape(round.means) == (k,) and np.isfinite(round.means).all()
-        require(good, f"round {t}: means must be {k} finite numbers or None, got {round.means}")
+    if np.isinf(rewards).any() or np.isnan(rewards).all():
+        raise ContractError(f"round {t}: rewards are {rewards}; they must be finite, or NaN where unknown")
+    if round.means is not None and not (np.shape(round.means) == (k,) and np.isfinite(round.means).all()):
+        raise ContractError(f"round {t}: means must be {k} finite numbers or None, got {round.means}")
 
 
 def _check_start(environment: Environment, d: int) -> None:
