@@ -93,10 +93,9 @@ class _Reader:
             raise InvalidInputError(
                 f'{where} has no "type"; write {where} = {{ type = "RBF", length_scale = 1.0 }}'
             )
-        renamed = modern_value(data)
-        if not isinstance(renamed, dict):
-            return renamed
-        data = renamed
+        data = modern_value(data)
+        if not isinstance(data, dict):
+            return data
         if data["type"] == "array":
             return self.arrays[data["key"]]
         if data["type"] == "foreign":
@@ -126,18 +125,15 @@ class _Reader:
                     f"{where}.{name}: {kind.__name__} has no {name}; it has {has or 'no settings'}"
                 )
             elif name == "descriptors" and raw == "environment":
-                fields[name] = self._known_descriptors(where)
+                if self.descriptors is None:
+                    raise InvalidInputError(
+                        f'{where}.descriptors is "environment", but this environment describes no arms; write the '
+                        "descriptors out, one per arm"
+                    )
+                fields[name] = self.descriptors
             else:
                 fields[name] = self.value(raw, f"{where}.{name}")
         return fields
-
-    def _known_descriptors(self, where: str) -> Any:
-        if self.descriptors is None:
-            raise InvalidInputError(
-                f'{where}.descriptors is "environment", but this environment describes no arms; write the '
-                "descriptors out, one per arm"
-            )
-        return self.descriptors
 
 
 def _kind(name: object, where: str) -> type[Value]:
@@ -168,9 +164,9 @@ def _callable_name(function: Any) -> str:
 
 
 def _given_again(name: str, foreign: object) -> object:
-    given = (
-        foreign if isinstance(foreign, Mapping) else {} if foreign is None else {_callable_name(foreign): foreign}
-    )
+    if not isinstance(foreign, Mapping):
+        foreign = {} if foreign is None else {_callable_name(foreign): foreign}
+    given: Mapping[str, object] = foreign
     if name not in given:
         but = f", but context_kernel= is {', '.join(map(repr, given))}" if given else ""
         raise InvalidTypeError(

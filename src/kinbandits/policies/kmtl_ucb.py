@@ -118,8 +118,11 @@ class KMTLUCB(RegressionPolicy):
         super().__init__(arms, epsilon=epsilon, tie_break=tie_break, seed=seed, pending=pending)
         self.memory, self.engine = as_memory(memory), engine
         self._engine, self._points, self._after = engine_name(engine)
+        # A similarity is learned where all rows stay, and the engine has room for the sums of each arm.
+        all_stay = self.memory is None or self.memory.rows is None
+        room = self._engine != "budgeted" or self.n_arms * self._points**2 <= MOST_SUMS
         usual = defaults(
-            learns_similarity=self._can_learn_similarity(),
+            learns_similarity=all_stay and room,
             rewards=as_rewards(rewards),
             ridge=ridge,
             exploration=exploration,
@@ -141,12 +144,6 @@ class KMTLUCB(RegressionPolicy):
         self._own_contexts = 0  # whether candidates have had contexts of their own; `GIVEN`: always for one arm
         nothing = History(self.n_arms)
         self.regression = make_regression(self._engine, self._settings(self.terms.fitted(nothing)), nothing)
-
-    def _can_learn_similarity(self) -> bool:
-        """Whether all rows stay, or the engine has room for the sums of each arm."""
-        if self.memory is not None and self.memory.rows is not None:
-            return False
-        return self._engine != "budgeted" or self.n_arms * self._points**2 <= MOST_SUMS
 
     # -- arms -----------------------------------------------------------------------------------
 

@@ -111,13 +111,9 @@ class Estimated(Similarity):
             K = self.kernel(history.contexts[rows], history.contexts[others])
         if self.embed == "context":
             return K
-        r = history.rewards / self._reward_scale(history)
+        scale = self.reward_length_scale or float(history.rewards.std()) / 2.0 or 1.0  # all equal: any will do
+        r = history.rewards / scale
         return np.asarray(K * np.exp(-0.5 * (r[rows, None] - r[None, others]) ** 2))
-
-    def _reward_scale(self, history: History) -> float:
-        if self.reward_length_scale is not None:
-            return self.reward_length_scale
-        return float(history.rewards.std()) / 2.0 or 1.0  # all rewards equal: any scale will do
 
     def from_sums(self, G: Matrix, counts: NDArray[Any], own: Matrix | None = None) -> Matrix:
         """The similarity matrix from the sums G of embedding-kernel values and the counts."""
