@@ -103,8 +103,10 @@ class Terms(Value):
 
     def refits(self, before: int, after: int) -> bool:
         """Whether a kernel is to be read off the data again when the history grows so."""
-        rules = (t.context_kernel for t in self.terms if isinstance(t.context_kernel, KernelRule))
-        return any(rule.refits(before, after) for rule in rules)
+        for term in self.terms:  # asked at every update: no generators
+            if isinstance(term.context_kernel, KernelRule) and term.context_kernel.refits(before, after):
+                return True
+        return False
 
     def fitted(self, history: History) -> Terms:
         """The terms with the kernels to use after this history."""
