@@ -91,7 +91,7 @@ def test_the_sweep_shares_the_published_runs_and_changes_one_thing_at_a_time():
     assert shared == {(e, m) for e in ("Digits", "Segment") for m in ours}
     settings = {}
     for cell in sweep.cells():
-        if cell.environment.name == "Segment" and cell.seed == 0:
+        if cell.environment.name == "Digits" and cell.seed == 0:
             settings[cell.method.name] = cell.make()[1].get_params()
     base = settings[p.sweep_name(p.EST, 0.1)]
     for name, params in settings.items():
