@@ -2,7 +2,8 @@
 
     python tools/readme.py                plays the shop (half a minute): docs/images/shop.png, docs/readme.json and
                                           the part of README.md between the marks
-    python tools/readme.py --text         only the text, from docs/readme.json, docs/comparison.md, docs/budgeted.md
+    python tools/readme.py --text         only the text, from docs/readme.json, docs/comparison.md and
+                                          docs/thousand-arms.txt (benchmarks/budgeted.py arms --rounds 5000)
     python tools/readme.py --dashboard    only the picture of the dashboard (a minute; needs Chromium)
 
 `tests/test_readme.py` compares the README with `text`.
@@ -25,6 +26,10 @@ START, END = "<!-- numbers: made by `make readme` -->\n", "<!-- end of numbers -
 PROBLEMS = {
     "Digits": "Digits",
     "Segment": "Segment",
+    "Pendigits": "Pendigits",
+    "Letter": "Letter",
+    "USPS": "USPS",
+    "MNIST": "MNIST",
     "Hidden descriptors, similarity 0": "unrelated arms",
     "Hidden descriptors, similarity 0.5": "related",
     "Hidden descriptors, similarity 0.9": "closely related",
@@ -104,10 +109,9 @@ def text() -> str:
     """The part of the README between the marks, from files that commands have written."""
     shop = json.loads((ROOT / "docs" / "readme.json").read_text())
     know, alone, linear = (shop[m]["clicks"] for m in ("with descriptors", "independent arms", "Lin-UCB"))
-    many = (ROOT / "docs" / "budgeted.md").read_text()
-    line = next(row for row in many.splitlines() if row.startswith("| 1,000 arms with hidden descriptors"))
+    many = (ROOT / "docs" / "thousand-arms.txt").read_text()
     kin, lone, lin = (
-        int(re.search(rf"{name}[^;|]*: [\d ,]+/ [\d ,]+/ ([\d,]+)", line)[1].replace(",", ""))  # type: ignore[index]
+        int(re.search(rf"^  {name}, .*t = 5000: (\d+)$", many, flags=re.MULTILINE)[1])  # type: ignore[index]
         for name in ("known descriptors", "independent", "LinUCB")
     )
     page = (ROOT / "docs" / "comparison.md").read_text()
@@ -120,8 +124,8 @@ def text() -> str:
         "|---|---|---|---|",
         f"| clicks in a shop of 120 items, half of them new | **{know}** "
         f"| {alone} each item alone, {linear} Lin-UCB | `make demo` |",
-        f"| regret with 1,000 described arms, 20,000 rounds | **{kin:,}** "
-        f"| {lone:,} each arm alone, {lin:,} Lin-UCB | `python benchmarks/budgeted.py arms` |",
+        f"| regret with 1,000 described arms, 5,000 rounds | **{kin:,}** "
+        f"| {lone:,} each arm alone, {lin:,} Lin-UCB | `python benchmarks/budgeted.py arms --rounds 5000` |",
         f"| regret on Digits, nothing set | **{float(digits[1]):.0f}** "
         f"| {float(digits[2]):.0f} {digits[3]}, the best tuned rival | `make compare` |",
         "",

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from compare.catalogue import PEERS, version
 from compare.edges import Edges
 from compare.plan import DEFAULT, INVERSE, TUNED, Plan
@@ -130,23 +132,26 @@ def summary(problems: Sequence[Standings]) -> list[str]:
 
 def propensities(problems: Sequence[Standings]) -> list[str]:
     """What propensities above 0 cost: `InverseGap` beside the default, and where that is more than 15 %."""
-    both = [(p, p.row(DEFAULT), p.row(INVERSE)) for p in problems]
-    found = [(p.title, ours, rule) for p, ours, rule in both if ours is not None and rule is not None]
-    if not found:
-        return []
-    over = [title for title, ours, rule in found if rule.mean > 1.15 * ours.mean]
-    told = f"more than 15 % above it on {', '.join(over)}" if over else f"within 15 % of it on all {len(found)}"
-    lines = []
-    for title, ours, rule in found:
+    lines, over = [], []
+    for problem in problems:
+        ours, rule = problem.row(DEFAULT), problem.row(INVERSE)
+        if ours is None or rule is None or not ours.wins_against(rule)[1]:
+            continue
+        both = ~np.isnan(ours.regret + rule.regret)
+        default, inverse = float(ours.regret[both].mean()), float(rule.regret[both].mean())
         won, of = rule.wins_against(ours)
         lines.append(
-            [title, f"{ours.mean:.0f}", f"{rule.mean:.0f}", f"{rule.mean / ours.mean:.2f}", f"{won} of {of}"]
+            [problem.title, f"{default:.0f}", f"{inverse:.0f}", f"{inverse / default:.2f}", f"{won} of {of}"]
         )
+        over += [problem.title] * (inverse > 1.15 * default)
+    if not lines:
+        return []
+    told = f"more than 15 % above it on {', '.join(over)}" if over else f"within 15 % of it on all {len(lines)}"
     return [
         "## With propensities",
         "",
-        "`kb.InverseGap()` plays every candidate with a known probability above 0. Its regret beside the default's",
-        f"is {told}.",
+        "`kb.InverseGap()` plays every candidate with a known probability above 0. Its regret beside the",
+        f"default's, on the seeds that both have, is {told}.",
         "What its logs are worth: [evaluation](evaluation.md#which-rule-to-log-with).",
         "",
         *_table(("problem", "default", "InverseGap", "ratio", "InverseGap lower in"), lines),
@@ -331,7 +336,8 @@ def _ticks(low: float, high: float) -> list[float]:
     [20.0, 50.0, 100.0, 200.0, 500.0, 1000.0]
     """
     tens = range(math.floor(math.log10(max(low, 1e-9))), math.ceil(math.log10(high)) + 1)
-    for digits in ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
+    fine = tuple(1 + i / 10 for i in range(90))
+    for digits in (fine, (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
         found = [d * 10.0**k for k in tens for d in digits if low <= d * 10.0**k <= high]
         if len(found) <= 9:
             break
