@@ -73,6 +73,19 @@ def fill(url: str, observations: int, decisions: int) -> None:
     store.close()
 
 
+def processor(pid: int) -> float:
+    """Seconds of processor time that a process has used."""
+    used = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
+
+
+def loaded(pid: int, port: int, path: str, token: str, connections: int, seconds: int) -> dict[str, float]:
+    """As `wrk`, with the microseconds of processor time that each answer took."""
+    before = processor(pid)
+    found = wrk(port, path, token, connections, seconds)
+    return {**found, "cpu": 1e6 * (processor(pid) - before) / (found["rate"] * seconds)}
+
+
 def wrk(port: int, path: str, token: str, connections: int, seconds: int) -> dict[str, float]:
     """Requests per second and latencies (milliseconds) of POSTs with ever new contexts."""
     script = f"""
@@ -150,8 +163,10 @@ def throughput(folder: Path, seconds: int, rows: int, rounds: int = 3) -> dict[s
         for connections in (1, 16):
             runs = [
                 (
-                    wrk(port, "/noop", service.token, connections, seconds),
-                    wrk(service.port, "/v1/decisions", service.token, connections, seconds),
+                    loaded(other.pid or 0, port, "/noop", service.token, connections, seconds),
+                    loaded(
+                        service.process.pid or 0, service.port, "/v1/decisions", service.token, connections, seconds
+                    ),
                 )
                 for _ in range(rounds)
             ]
@@ -164,6 +179,8 @@ def throughput(folder: Path, seconds: int, rows: int, rounds: int = 3) -> dict[s
                 "decisions/s": float(np.median([d["rate"] for _, d in runs])),
                 "no-op p99 ms": float(np.median([n["p99"] for n, _ in runs])),
                 "decision p99 ms": float(np.median([d["p99"] for _, d in runs])),
+                "no-op CPU us": float(np.median([n["cpu"] for n, _ in runs])),
+                "decision CPU us": float(np.median([d["cpu"] for _, d in runs])),
             }
     finally:
         other.kill()
@@ -269,7 +286,8 @@ def main() -> None:
             f"{rows:>6} rows, 16 connections: {at16['rate ratio']:.2f} of the no-op's rate (to hold: {asked:.2f}),",
             end=" ",
         )
-        print(f"p99 {at16['p99 ratio']:.1f} times (to hold: 5)")
+        print(f"p99 {at16['p99 ratio']:.1f} times (to hold: 5),", end=" ")
+        print(f"processor time {at16['decision CPU us']:.0f} us against {at16['no-op CPU us']:.0f}")
     print(f"SIGKILL to first answer, seconds:    {again['seconds (median)']:.2f} (to hold: 2)")
     if first is not None:
         print(f"First start, {arguments.first_rows:,} rows, seconds: {first:.1f} (to hold: 60)")
