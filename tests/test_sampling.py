@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import kinbandits as kb
+from kinbandits.errors import KinbanditsError
 from kinbandits.rules import Thompson, covariance_root
 from kinbandits.testing import check_policy
 from strategies import engine_of, negative_similarity, random_rows
@@ -159,7 +160,7 @@ def test_linear_thompson_is_agrawal_and_goyal() -> None:
 
 @pytest.mark.parametrize("wrong", [{"samples": 3}, {"samples": 0}, {"samples": 2.5}, {"scale": -1.0}])
 def test_bad_settings(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must be"):
+    with pytest.raises(KinbanditsError, match="must be"):
         Thompson(**wrong)  # type: ignore[arg-type]
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 from kinbandits.experiments import backends
 
@@ -38,6 +39,7 @@ def test_workers_do_not_hear_ctrl_c(tmp_path: Path) -> None:
         return signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
     before = heard()
+    get_reusable_executor().shutdown(wait=True)  # processes of other tests may still be there
     with backends.backend("loky", 2, None, tmp_path, print) as run:
         run(lambda i: (tmp_path / i).write_text(str(heard())), [("a",), ("b",), ("c",)])
     assert {(tmp_path / i).read_text() for i in "abc"} == {"False"}
