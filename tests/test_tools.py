@@ -76,4 +76,3 @@ def test_the_reference_runs_and_what_is_said_of_a_sweep(monkeypatch: pytest.Monk
     assert "on none, and more on none, of 0" in at_1
     assert "Digits 2.5" in pairs
     assert "Digits from 1,100 to 110" in falls
-    assert paper_tables._ten() == ""  # ten runs: the earlier sweep is no longer shown

@@ -12,7 +12,6 @@ from pathlib import Path
 
 DOCS = Path(__file__).parents[1] / "docs"
 REPORT = DOCS / "paper" / "report"
-TEN = DOCS / "paper" / "ten-streams"  # an earlier sweep of Digits and Segment, on all ten streams
 PAGES = [DOCS / f"{name}.md" for name in ("reproducing", "idea", "similarity")]
 EST, IND = "KMTL-UCB-Est", "Kernel-UCB-Ind"
 REFERENCE = {  # regret on the ten streams, of a dense float64 solve every round; near-ties of scores may move a run
@@ -43,10 +42,9 @@ def tables() -> dict[str, str]:
         "counts": _table(("data", "correlation with counts alone"), _counts()),
         "runs": _runs(),
         "sweep": _sweep(REPORT),
-        "sweep-ten": _ten(),
         "findings": "\n".join(f"- {line}" for line in _findings()),
         "points": _points(REPORT),
-        "points-digits": _points(REPORT if _swept()["Digits"] >= 10 else TEN, "Digits"),
+        "points-digits": _points(REPORT, "Digits"),
         "effect": _effect(),
     }
 
@@ -147,12 +145,6 @@ def _runs() -> str:
     if not missing:
         return text + "."
     return f"{text}; none on {', '.join(missing)}. Played in several pieces; the sweep was stopped early."
-
-
-def _ten() -> str:
-    if _swept()["Digits"] >= 10:
-        return ""
-    return "The same on all ten streams of Digits and Segment, from an earlier run:\n\n" + _sweep(TEN)
 
 
 def _findings() -> Iterator[str]:
