@@ -94,6 +94,7 @@ class Follower:
     def wait_for(self, seq: int, timeout: float) -> bool:
         """Whether the model has taken in the log up to event ``seq``, within this time."""
         with self._news:
+            self._news.notify_all()  # who waits need not wait for leisure too
             return self._news.wait_for(lambda: self._engine.serving.seq >= seq, timeout)
 
     def stop(self) -> None:
