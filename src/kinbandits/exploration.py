@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from kinbandits._value import Value, positive, real
+from kinbandits._value import Value, part, positive
 from kinbandits.errors import InvalidInputError
 
 __all__ = [
@@ -107,7 +107,7 @@ class GPUCBExploration(Schedule):
     def __post_init__(self) -> None:
         object.__setattr__(self, "ridge", positive("ridge", self.ridge))
         object.__setattr__(self, "scale", positive("scale", self.scale, zero=True))
-        object.__setattr__(self, "delta", _probability("delta", self.delta))
+        object.__setattr__(self, "delta", part("delta", self.delta, ends=False))
         if isinstance(self.n_arms, bool) or not isinstance(self.n_arms, int) or self.n_arms < 1:
             raise InvalidInputError(f"n_arms must be a whole number of at least 1, got {self.n_arms!r}")
 
@@ -150,7 +150,7 @@ class AgnosticExploration(Schedule):
         object.__setattr__(self, "ridge", positive("ridge", self.ridge))
         for name in ("norm_bound", "scale"):
             object.__setattr__(self, name, positive(name, getattr(self, name), zero=True))
-        object.__setattr__(self, "delta", _probability("delta", self.delta))
+        object.__setattr__(self, "delta", part("delta", self.delta, ends=False))
         if self.gain is not None:
             object.__setattr__(self, "gain", positive("gain", self.gain, zero=True))
 
@@ -193,7 +193,7 @@ class ConfidenceExploration(Schedule):
         object.__setattr__(self, "ridge", positive("ridge", self.ridge))
         for name in ("noise", "norm_bound"):
             object.__setattr__(self, name, positive(name, getattr(self, name), zero=True))
-        object.__setattr__(self, "delta", _probability("delta", self.delta))
+        object.__setattr__(self, "delta", part("delta", self.delta, ends=False))
         if self.form not in ("self-normalised", "tight", "gob"):
             raise InvalidInputError(f'form must be "self-normalised", "tight" or "gob", got {self.form!r}')
 
@@ -225,10 +225,3 @@ class LogExploration(Schedule):
 
     def __call__(self, t: int) -> float:
         return self.scale * math.sqrt(math.log(max(t + self.shift, 2)))
-
-
-def _probability(name: str, value: float) -> float:
-    number = real(name, value)
-    if not 0.0 < number < 1.0:
-        raise InvalidInputError(f"{name} must be between 0 and 1, got {value!r}")
-    return number

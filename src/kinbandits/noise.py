@@ -37,12 +37,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
+from kinbandits._checks import as_int
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value, positive
 from kinbandits._work import Work, finished
-from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits.errors import InvalidInputError
 from kinbandits.history import History, golden
-from kinbandits.similarity import takes_force
+from kinbandits.similarity import milestones, takes_force
 from kinbandits.terms import Terms
 
 __all__ = ["LearnedRidge", "Noise"]
@@ -86,16 +87,14 @@ class LearnedRidge(Value):
     until: int = 5000
 
     def __post_init__(self) -> None:
-        for name in ("usual", "most"):
-            object.__setattr__(self, name, positive(name, getattr(self, name)))
-        object.__setattr__(self, "prior", positive("prior", self.prior, zero=True))
-        object.__setattr__(self, "growth", positive("growth", self.growth))
-        for name, least in (("first", 3), ("until", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer):
-                raise InvalidTypeError(f"{name} must be a whole number of rows, got {value!r}")
-            if value < least:
-                raise InvalidInputError(f"{name} must be at least {least} rows, got {value!r}")
+        self._set(
+            usual=positive("usual", self.usual),
+            most=positive("most", self.most),
+            prior=positive("prior", self.prior, zero=True),
+            growth=positive("growth", self.growth),
+            first=as_int("first", self.first, 3),
+            until=as_int("until", self.until, 1),
+        )
         if self.usual > self.most:
             raise InvalidInputError(f"usual must not be above most, got {self.usual!r} and {self.most!r}")
         if not self.growth > 1.0:
@@ -264,10 +263,7 @@ _USUAL = LearnedRidge()
 
 @lru_cache(maxsize=16)
 def _milestones(growth: float, until: int) -> tuple[int, ...]:
-    stones = [1]
-    while stones[-1] <= until:
-        stones.append(max(stones[-1] + 1, math.ceil(stones[-1] * growth)))
-    return tuple(n for n in stones if n <= until)
+    return tuple(milestones(1, growth, until))
 
 
 def in_force(n: int) -> int:
