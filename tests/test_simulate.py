@@ -99,6 +99,15 @@ def test_the_policy_must_have_the_arms():
     assert p.n_observations == 0
 
 
+def test_arms_that_a_foreign_policy_names_with_numpy_numbers_are_saved(tmp_path):
+    """scikit-learn's classes_ and contextualbandits' predict are such."""
+    names = [np.int64(3), np.float64(0.5), np.str_("a"), "b", 4]
+    trace = Trace.of({"t": range(5), "arm": names})
+    trace.save(tmp_path / "trace.npz")
+    assert Trace.load(tmp_path / "trace.npz")["arm"].tolist() == names
+    assert {type(row["arm"]) for row in trace.rows()} == {int, float, str}
+
+
 def test_a_policy_with_more_arms_or_another_order(trace):
     p = kb.KMTLUCB([*reversed(NEWS.arms), "other"], context_kernel=kb.RBF(length_scale=0.5))
     shuffled = kb.simulate(p, NEWS, numbers=True)

@@ -71,7 +71,10 @@ class Trace:
         arrays: dict[str, NDArray[Any]] = {}
         for name, kind in COLUMNS.items():
             default: NDArray[Any] = np.full(n, np.nan) if kind is float else np.arange(n)
-            array = np.array(columns.get(name, default), dtype=_DTYPES[kind])
+            values: Any = columns.get(name, default)
+            if kind is object:  # foreign policies may name arms with NumPy's numbers
+                values = [v.item() if isinstance(v, np.generic) else v for v in values]
+            array = np.array(values, dtype=_DTYPES[kind])
             if array.shape != (n,):
                 raise InvalidInputError(f"column {name!r} has shape {array.shape}; all must have {n} rows")
             array.setflags(write=False)
