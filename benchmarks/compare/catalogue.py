@@ -80,6 +80,7 @@ def _kernels(**others: Any) -> tuple[dict[str, Any], ...]:
 
 _HERE = "compare.peers:"
 _LIKE = "contextualbandits"
+_LOGISTIC = "--loss_function logistic --logistic_min 0 --logistic_max 1 --link logistic"
 PEERS: dict[str, PeerEntry] = {
     "contextualbandits": PeerEntry(
         "contextualbandits LinUCB", "contextualbandits", _HERE + "ContextualBandits", _linear()
@@ -100,20 +101,36 @@ PEERS: dict[str, PeerEntry] = {
         "bayesianbandits",
         _HERE + "BayesianBandits",
         _scalings(
-            *({"prior": p, "noise": n, "q": q} for p, n in ((10.0, 100.0), (5.0, 25.0)) for q in (0.975, 0.84))
+            *(
+                {"prior": p, "noise": n, "q": q}
+                for p, n in ((10.0, 100.0), (5.0, 25.0), (2.0, 5.0))
+                for q in (0.975, 0.84)
+            )
         ),
     ),
     "bayesianbandits-ts": PeerEntry(
         "bayesianbandits Thompson",
         "bayesianbandits",
         _HERE + "BayesianBandits",
-        _scalings({"prior": 100.0, "noise": 1000.0}, {"prior": 20.0, "noise": 100.0}),
+        _scalings(
+            {"prior": 100.0, "noise": 1000.0}, {"prior": 20.0, "noise": 100.0}, {"prior": 5.0, "noise": 20.0}
+        ),
     ),
-    "bayesianbandits-logistic": PeerEntry(
-        "bayesianbandits logistic Thompson",
-        "bayesianbandits",
-        _HERE + "BayesianBandits",
-        _scalings({"prior": 1.0}, {"prior": 0.1}, {"prior": 5.0})[::2],
+    **{
+        f"bayesianbandits-logistic-{name}": PeerEntry(
+            f"bayesianbandits logistic {rule}",
+            "bayesianbandits",
+            _HERE + "BayesianBandits",
+            tuple({"prior": prior} | knobs for prior in (1.0, 0.1, 5.0)),
+            only="clicks",
+        )
+        for name, rule, knobs in (("ts", "Thompson", {}), ("ucb", "UCB", {"q": 0.84}))
+    },
+    "contextualbandits-logistic": PeerEntry(
+        "contextualbandits logistic UCB",
+        "contextualbandits",
+        _HERE + "ContextualLogistic",
+        tuple({"percentile": p, "ridge": r} for p in (80, 60) for r in (1.0, 0.1)),
         only="clicks",
     ),
     "river": PeerEntry(
@@ -137,6 +154,23 @@ PEERS: dict[str, PeerEntry] = {
             {"options": "--squarecb --gamma_scale 100 -q UA --interactions UUA", "scaling": "centred"},
         ),
         family="Vowpal Wabbit",
+    ),
+    "vowpalwabbit-logistic": PeerEntry(
+        "Vowpal Wabbit, logistic loss",
+        "vowpalwabbit",
+        _HERE + "VowpalWabbit",
+        tuple(
+            {"options": f"{rule} -q UA {_LOGISTIC}"}
+            for rule in (
+                "--squarecb --gamma_scale 100",
+                "--squarecb --gamma_scale 10",
+                "--squarecb --gamma_scale 1000",
+                "--bag 5",
+                "--cover 3",
+            )
+        ),
+        family="Vowpal Wabbit",
+        only="clicks",
     ),
     **{
         name: PeerEntry(

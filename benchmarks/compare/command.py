@@ -38,6 +38,9 @@ def compare(
     ] = None,
     todo: Annotated[bool, typer.Option("--todo", help="Run nothing; list what is not there yet.")] = False,
     page_only: Annotated[bool, typer.Option("--page-only", help="Run nothing; write what is finished.")] = False,
+    first: Annotated[
+        bool, typer.Option("--first", help="Play nothing; time the first 50 rounds of these peers.")
+    ] = False,
     costs: Annotated[bool, typer.Option("--costs/--no-costs", help="Measure CPU and memory.")] = True,
     jobs: Annotated[int, typer.Option(help="Runs at a time; -1 is all processors.")] = -1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -77,7 +80,7 @@ def compare(
         )
         return
     if not page_only:
-        run(plan, directory, jobs=jobs, costs=costs)
+        run(plan, directory, jobs=jobs, costs=costs, first=first)
     problems = read(plan, directory, recorded)
     if not problems:
         print("no problem is finished yet: the page will say so", file=sys.stderr)

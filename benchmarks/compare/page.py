@@ -98,26 +98,24 @@ def summary(problems: Sequence[Standings]) -> list[str]:
         for family in FAMILIES:
             members = [x for x in problem.rows if x.peer and PEERS[x.peer].family == family]
             best = min(members, key=lambda x: x.mean, default=None)
-            few = "" if best is None or best.seeds >= ours.seeds else f", {best.seeds} seed{'s' * (best.seeds > 1)}"
+            few = "" if best is None or best.seeds >= ours.seeds else f", {_seeds(best.seeds)}"
             cells.append("-" if best is None else f"{best.mean:.0f} ({best.title}{few})")
-            for x in members:  # in the mean over the seeds that both have
-                if ours.mean_difference(x) > 0.0:
-                    won, of = ours.wins_against(x)
-                    paired = f" (ours lower in {won} of {of} seeds)" if of else ""
-                    mine = x.mean + ours.mean_difference(x)
-                    lost.append(f"{problem.title}: {x.title} has {x.mean:.1f} against {mine:.1f}{paired}")
         cells.append("-" if ours.cpu_ms is None else f"{ours.cpu_ms:.2f}")
         rows_.append(cells)
+        better = [_better(ours, x) for x in problem.rows if x.peer and ours.mean_difference(x) > 0.0]
+        lost += [f"- {problem.title}: {'; '.join(better)}"] * bool(better)
     if not rows_:
         return []
-    beaten = {x.partition(":")[0] for x in lost}
+    told = [f"Our default, with nothing set, is beaten on none of the {len(rows_)} problems below."]
     if lost:
-        told = [f"Our default, with nothing set, is beaten on {len(beaten)} of {len(rows_)} problems:", ""]
-        told += [f"- {x}" for x in lost]
-        if any("of 1 seeds" in x for x in lost):
+        told = [
+            f"Our default, with nothing set, is beaten on {len(lost)} of {len(rows_)} problems, in the mean over",
+            "the seeds that both have:",
+            "",
+            *lost,
+        ]
+        if any("1 seed," in x for x in lost):
             told += ["", "A single seed is the one on which the settings of the rival were chosen."]
-    else:
-        told = [f"Our default, with nothing set, is beaten on none of the {len(rows_)} problems below."]
     if not_run:
         told += ["", f"Not yet run with today's default: {', '.join(not_run)}."]
     columns = (
@@ -128,6 +126,17 @@ def summary(problems: Sequence[Standings]) -> list[str]:
         "CPU ms of ours",
     )
     return [*told, "", "Final regret, mean over seeds:", "", *_table(columns, rows_), ""]
+
+
+def _seeds(n: int) -> str:
+    return f"{n} seed{'s' * (n > 1)}"
+
+
+def _better(ours: MethodRow, rival: MethodRow) -> str:
+    """A rival that is better, with what the two had on the same seeds."""
+    won, of = ours.wins_against(rival)
+    paired = f" ({_seeds(of)}, ours lower in {won})" if of else ""
+    return f"{rival.title} {rival.mean:.1f} against {rival.mean + ours.mean_difference(rival):.1f}{paired}"
 
 
 def propensities(problems: Sequence[Standings]) -> list[str]:
@@ -179,10 +188,7 @@ def write_page(
         done, of = problem.tried
         if done < of:
             out += [f"Of the grids of peers {done} of {of} settings were tried here.", ""]
-        for peer, why in problem.left_out.items():
-            if PEERS[peer].only and not problem.name.startswith(PEERS[peer].only):
-                continue
-            out += [f"{PEERS[peer].title} is not run here: {why}.", ""]
+        out += _not_run(plan, problem)
     missing = [n for n in plan.data if n not in {p.name for p in problems}]
     if missing:
         out += ["## Not run", "", f"{', '.join(missing)}: not run yet; the command above goes on with them.", ""]
@@ -202,6 +208,17 @@ def write_page(
             out += [*told, "", "```text", measured.read_text(encoding="utf-8").rstrip(), "```", ""]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(out).rstrip() + "\n", encoding="utf-8")
+
+
+def _not_run(plan: Plan, problem: Standings) -> list[str]:
+    """Peers without a row, with the reason or their cost; those that are not meant for the problem are not told."""
+    there = {x.title for x in problem.rows}
+    told = []
+    for peer in plan.here():
+        entry, why = PEERS[peer], problem.left_out.get(peer)
+        if entry.title not in there and problem.name.startswith(entry.only):
+            told.append(entry.title + (f" ({why})" if why else ""))
+    return [f"Not run here: {', '.join(told)}.", ""] if told else []
 
 
 _MEASURED = {  # what other commands printed, and the words before it
@@ -244,6 +261,9 @@ def _head(plan: Plan, command: str) -> list[str]:
         "noise was learned, `kb.KMTLUCB(arms, ridge=0.01, exploration=0.1)`. EpsilonGreedy, UCB1 and Uniform are",
         "our own policies at their defaults.",
         "",
+        "Clicks are rewards of 0 and 1 whose log odds are linear in six features: a logistic regression of each",
+        "arm is the true model. The rate is that of an arm chosen at random.",
+        "",
         "Kernel and neural rivals are written here from their papers (`projected.py` and `neural.py` in",
         "`benchmarks/compare`) and tested against the papers' formulas; they get the peers' features and a grid.",
         "What is not run stands below the table of its problem.",
@@ -255,7 +275,7 @@ def _head(plan: Plan, command: str) -> list[str]:
         f"kinbandits {__version__}; {listed}; Python {platform.python_version()}."
         + (f" Not installed: {', '.join(absent)}." if absent else ""),
         "",
-        "Regret is mean ± standard deviation over seeds (expected regret on the hidden-descriptor problems);",
+        "Regret is mean ± standard deviation over seeds (expected regret on hidden descriptors and clicks);",
         "*default better* counts the seeds in which our default has the lower regret. Seeds with a star are of an",
         "earlier run on the same streams, of which mean and deviation were kept (`recorded.json`). CPU is process",
         "time of one decision and update on one thread, and MB what the process grew by in the game, both in a",

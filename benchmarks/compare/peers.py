@@ -179,11 +179,37 @@ class ContextualBandits(Peer):
         )
 
     def _choose(self, z: Vector) -> tuple[Any, float]:
-        arm = self._model.predict(z[None, :])[0]
-        return getattr(arm, "item", lambda: arm)(), 1.0  # arms come as NumPy's
+        return self._model.predict(z[None, :])[0], 1.0
 
     def _learn(self, arm: Any, z: Vector, reward: float, propensity: float) -> None:
         self._model.partial_fit(z[None, :], np.array([arm]), np.array([reward]))
+
+    def _add_arm(self, arm: Any) -> None:
+        self._model.add_arm(arm)
+
+
+class ContextualLogistic(Peer):
+    """david-cortes/contextualbandits, LogisticUCB: it cannot learn row by row, so it is refitted now and then."""
+
+    def __init__(
+        self, arms: Sequence[Any], *, percentile: int, ridge: float, every: int = 20, **others: Any
+    ) -> None:
+        super().__init__(arms, **others)
+        from contextualbandits.online import LogisticUCB
+
+        self._model = LogisticUCB(
+            list(arms), percentile=percentile, lambda_=ridge, random_state=self.seed + 1, njobs=1
+        )
+        self._every, self._rows = every, list[tuple[Any, Vector, float]]()
+
+    def _choose(self, z: Vector) -> tuple[Any, float]:
+        return self._model.predict(z[None, :-1])[0], 1.0  # it adds its own intercept
+
+    def _learn(self, arm: Any, z: Vector, reward: float, propensity: float) -> None:
+        self._rows.append((arm, z[:-1], reward))
+        if len(self._rows) % self._every == 0:
+            names, X, rewards = zip(*self._rows, strict=True)
+            self._model.fit(np.array(X), np.array(names), np.array(rewards))
 
     def _add_arm(self, arm: Any) -> None:
         self._model.add_arm(arm)

@@ -122,7 +122,10 @@ class Plan:
             known = json.loads(Path(self.chosen).read_text(encoding="utf-8")).get(name, {}).get(peer)
             if known is not None:
                 return (known,)
-        return PEERS[peer].grid[: self.grid_size]
+        grid = PEERS[peer].grid
+        if name in CLICKS:  # whose features have one scale: to centre them is to standardise them
+            grid = tuple(s for s in grid if s.get("scaling") != "centred")
+        return grid[: self.grid_size]
 
     def left_out(self, name: str) -> dict[str, str]:
         """Peers that are not run on a data set, and why."""

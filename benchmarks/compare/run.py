@@ -7,7 +7,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,10 +20,13 @@ from compare.edges import Edges, try_edges
 from compare.plan import DEFAULT, INVERSE, TUNED, Plan, setting_name, setting_text, title
 from kinbandits._types import Vector
 from kinbandits.experiments import CellStore, Experiment, run_experiment
-from kinbandits.experiments.config import policy_named
+from kinbandits.experiments.config import Cell, policy_named
 from kinbandits.experiments.storage import load_cell
 
 __all__ = ["MethodRow", "Standings", "edges_of", "missing", "read", "run"]
+
+FIRST = 50
+"""Rounds after which a peer that is not run was timed."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +117,17 @@ def run(
     *,
     jobs: int = -1,
     costs: bool = True,
+    first: bool = False,
     stream: TextIO | None = sys.stderr,
 ) -> None:
-    """Compute what is not there yet. Stop and go on as you like."""
+    """Compute what is not there yet. Stop and go on as you like. With ``first``, only costs of the first rounds."""
     say = _say(stream)
     for name in plan.data:
         say(f"== {title(name)}")
+        if first:
+            for cell in _first_rounds(plan, name).values():
+                cost_of(cell, directory / "costs")
+            continue
         for peer, why in plan.left_out(name).items():
             say(f"   {PEERS[peer].title} is left out: {why}")
         grid = plan.grid(name)
@@ -132,6 +140,14 @@ def run(
             for cell in final.cells():
                 if cell.seed == 0:
                     cost_of(cell, directory / "costs")
+
+
+def _first_rounds(plan: Plan, name: str) -> dict[str, Cell]:
+    """A short game of every peer: what a decision costs where a whole game would take too long."""
+    settings = {p: plan.tried(p, name)[0] for p in plan.here() if p not in plan.left_out(name)}
+    names = {setting_name(p, s): p for p, s in settings.items()}
+    cells = replace(plan, horizon=FIRST, seeds=1).final(name, settings, None).cells()
+    return {names[c.method.name]: c for c in cells if c.method.name in names}
 
 
 def missing(plan: Plan, directory: Path) -> Iterator[tuple[str, str, int]]:
@@ -220,6 +236,12 @@ def _problem(plan: Plan, name: str, directory: Path, recorded: Sequence[Mapping[
             told = old["mean"], math.nan if old["sd"] is None else old["sd"], old["seeds"]
             cost = costs.get(old["title"], (None, None))  # of another day it would not compare
             lines.append(MethodRow(old["title"], old["peer"], old["settings"], np.empty(0), *cost, told))
+    left_out = plan.left_out(name)
+    for peer, cell in _first_rounds(plan, name).items():
+        if (directory / "costs" / f"{cell.id}.json").exists():
+            left_out[peer] = (
+                f"{cost_of(cell, directory / 'costs')['cpu_ms']:.0f} ms in each of the first {FIRST} rounds"
+            )
     environment = plan._make(name)
     return Standings(
         name,
@@ -227,7 +249,7 @@ def _problem(plan: Plan, name: str, directory: Path, recorded: Sequence[Mapping[
         environment.horizon,
         len(environment.arms),
         tuple(sorted(lines, key=lambda x: x.mean)),
-        plan.left_out(name),
+        left_out,
         (sum(not np.isnan(values).any() for values in grid.values()), len(grid)),
     )
 

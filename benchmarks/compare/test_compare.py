@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from dataclasses import replace
 
@@ -220,8 +221,8 @@ def test_numbers_of_the_page() -> None:
 
 def test_the_page_says_first_where_we_are_beaten() -> None:
     told = "\n".join(summary([problem()]))
-    assert told.startswith("Our default, with nothing set, is beaten on 1 of 1 problems:")
-    assert "- Digits: Fast has 8.0 against 20.0 (ours lower in 0 of 3 seeds)" in told
+    assert told.startswith("Our default, with nothing set, is beaten on 1 of 1 problems, in the mean over")
+    assert "- Digits: Fast 8.0 against 20.0 (3 seeds, ours lower in 0)" in told
     assert "Slow" not in told.partition("Final regret")[0], "on the seeds that both have it is no better"
     assert "| Digits | 100 | 20 | 8 (Fast) | - | - | - | 0.50 |" in told
     ours = MethodRow(DEFAULT, None, "out of the box", np.array([1.0, 2.0]))
@@ -263,9 +264,21 @@ def test_clicks_and_what_is_only_for_them() -> None:
     plan = Plan(data=("clicks-50-3",))
     e = plan._make("clicks-50-3")
     assert (len(e.arms), e.click_rate, e.horizon) == (50, 0.03, 1000)
-    assert "bayesianbandits-logistic" not in plan.left_out("clicks-50-3")
-    if "bayesianbandits-logistic" in HERE:
-        assert "0 and 1" in plan.left_out("hidden-0")["bayesianbandits-logistic"]
+    assert {s["scaling"] for s in plan.tried("river", "clicks-50-3")} == {"standard"}
+    assert "bayesianbandits-logistic-ts" not in plan.left_out("clicks-50-3")
+    if "bayesianbandits-logistic-ts" in HERE:
+        assert "0 and 1" in plan.left_out("hidden-0")["bayesianbandits-logistic-ts"]
+
+
+def test_a_peer_that_is_not_run_is_told_with_its_cost(tmp_path) -> None:
+    plan = Plan(data=("clicks-12-3",), peers=("kinbandits-linucb",), ours=("Uniform",), seeds=1, horizon=60)
+    run(plan, tmp_path, first=True, stream=None)
+    run(replace(plan, peers=()), tmp_path, jobs=1, costs=False, stream=None)
+    (found,) = read(plan, tmp_path)
+    assert [x.title for x in found.rows] == ["Uniform"]
+    write_page(tmp_path / "page.md", plan, [found], [], "command", "figure.png")
+    told = r"Not run here: LinUCB of ours, features of peers \(\d+ ms in each of the first 50 rounds\)."
+    assert re.search(told, (tmp_path / "page.md").read_text())
 
 
 def test_the_figure(tmp_path) -> None:
