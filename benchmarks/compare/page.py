@@ -19,7 +19,7 @@ from kinbandits.errors import MissingPackageError
 
 __all__ = ["COLUMNS", "propensities", "rows", "summary", "verdicts", "write_figure", "write_page"]
 
-COLUMNS = ("method", "settings", "regret", "seeds", "default better", "tuned better", "CPU ms", "MB")
+COLUMNS = ("method", "settings", "regret", "seeds", "default better", "CPU ms", "MB")
 FAMILIES = {  # as the summary names them, with a colour
     "linear": ("linear libraries", "#D55E00"),
     "Vowpal Wabbit": ("Vowpal Wabbit", "#E69F00"),
@@ -32,7 +32,7 @@ _MARKERS = "osD^v<>phPX8d"
 
 def rows(problem: Standings) -> list[list[str]]:
     """The table of a problem, best first."""
-    default, tuned = problem.row(DEFAULT), problem.row(TUNED)
+    default = problem.row(DEFAULT)
     return [
         [
             x.title,
@@ -40,7 +40,6 @@ def rows(problem: Standings) -> list[list[str]]:
             _plus_minus(x.mean, x.sd),
             f"{x.seeds}*" if x.recorded else str(x.seeds),
             _wins(default, x),
-            _wins(tuned, x),
             "-" if x.cpu_ms is None else f"{x.cpu_ms:.2f}",
             "-" if x.megabytes is None else f"{x.megabytes:.1f}",
         ]

@@ -206,7 +206,7 @@ def problem() -> Standings:
 
 def test_numbers_of_the_page() -> None:
     assert rows(problem())[1][2:6] == ["15.0 ± 5.7", "2", "1 of 2", "-"]
-    assert rows(problem())[2][4:] == ["-", "-", "0.50", "1.0"]
+    assert rows(problem())[2][4:] == ["-", "0.50", "1.0"]
     (verdict,) = verdicts(problem())
     assert "20.0 against 8.0 of the best peer (Fast), lower in 0 of 3 seeds" in verdict
     assert "**is beaten by Fast**" in verdict, "of Slow one seed is missing, and on the others it is no better"
