@@ -118,9 +118,7 @@ def compare(
         )
         return
     for problem in problems:
-        print_table(
-            f"\n{problem.title}, {problem.rounds:,} rounds", COLUMNS, rows(problem), right=(2, 3, 4, 5, 6)
-        )
+        print_table(f"\n{problem.title}, {problem.rounds:,} rounds", COLUMNS, rows(problem), right=(2, 3, 4, 5, 6))
         for verdict in verdicts(problem):
             print(verdict.replace("**", ""))
     print()
