@@ -612,17 +612,17 @@ def test_own_contexts_share_with_every_engine() -> None:
 
 @pytest.mark.parametrize("bulk", [1, 3])
 def test_the_next_regression_is_built_before_it_is_needed(bulk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kinbandits.regression.exact import coming
+    from kinbandits.regression.exact import append
 
-    monkeypatch.setattr(coming, "_WORTH", 20)
+    monkeypatch.setattr(append, "_WORTH", 20)
     arrived: list[float] = []
-    plain = coming.Coming.arrived
+    plain = append.Coming.arrived
 
-    def counted(self: coming.Coming, history: History) -> Any:
+    def counted(self: append.Coming, history: History) -> Any:
         arrived.append(len(self._regression.history) / len(history))
         return plain(self, history)
 
-    monkeypatch.setattr(coming.Coming, "arrived", counted)
+    monkeypatch.setattr(append.Coming, "arrived", counted)
     rows = kin_rows(4, t=330)
     query = Query(np.arange(4), np.random.default_rng(0).normal(size=(3, 1, 2)))
     for t, regression in _advanced(rows, "exact", bulk):

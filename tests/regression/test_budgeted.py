@@ -19,7 +19,7 @@ from kinbandits.regression.budgeted.followers import FeatureMap
 from kinbandits.regression.budgeted.report import needed_points
 from kinbandits.regression.budgeted.saved import to_arrays
 from kinbandits.regression.budgeted.slices import posterior_inverses
-from kinbandits.regression.linalg import low_rank_root
+from kinbandits.regression.linalg.cholesky import low_rank_root
 from kinbandits.regression.linalg.inverse import Inverse
 from kinbandits.regression.naive import NaiveRegression
 from kinbandits.terms import Term, as_terms

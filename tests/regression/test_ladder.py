@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import kinbandits as kb
 from kinbandits.history import History
 from kinbandits.regression.base import Query, RegressionSettings
-from kinbandits.regression.exact.blocks import BlocksReference
 from kinbandits.regression.exact.ladder import LadderRegression
 from kinbandits.regression.exact.lagged import LaggedReference
+from kinbandits.regression.exact.reference import BlocksReference
 from kinbandits.regression.naive import NaiveRegression
 from kinbandits.terms import Term, Terms
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kinbandits.errors import NumericalWarning, SingularMatrixError
-from kinbandits.regression.linalg import backward, factor, forward
+from kinbandits.regression.linalg.cholesky import backward, factor, forward
 
 
 def test_a_good_matrix_is_factored_in_silence() -> None:

@@ -10,7 +10,7 @@ from kinbandits.history import History
 from kinbandits.regression.base import Query, RegressionSettings
 from kinbandits.regression.exact.ladder import LadderRegression
 from kinbandits.regression.exact.lagged import LaggedReference
-from kinbandits.regression.linalg import GrowingInverse
+from kinbandits.regression.linalg.inverse import GrowingInverse
 from kinbandits.terms import Term, Terms
 
 

@@ -25,7 +25,7 @@ from scipy.linalg import cho_solve
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.history import History, Marks
 from kinbandits.memory import Memory
-from kinbandits.regression.linalg import factor
+from kinbandits.regression.linalg.cholesky import factor
 from kinbandits.similarity import SimilarityChoice, Weighting
 from kinbandits.terms import Terms
 

@@ -28,7 +28,7 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import InvalidTypeError
 from kinbandits.history import History
 from kinbandits.regression.base import Prediction, Query, Regression, RegressionSettings
-from kinbandits.regression.linalg import components, factor
+from kinbandits.regression.linalg.cholesky import components, factor
 from kinbandits.similarity import SimilarityChoice
 
 _HEIGHT = 256

@@ -9,7 +9,7 @@ import numpy as np
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.regression.base import Query, Regression, RegressionSettings
-from kinbandits.regression.linalg import Solved
+from kinbandits.regression.linalg.cholesky import Solved
 
 
 class RowRegression(Regression, ABC):

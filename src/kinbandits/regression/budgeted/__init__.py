@@ -6,8 +6,8 @@ Read `points` and `sums` for what is kept, `posterior` for what is known from it
 
 from kinbandits.regression.budgeted.build import built
 from kinbandits.regression.budgeted.engine import BudgetedRegression
-from kinbandits.regression.budgeted.layout import MOST_SUMS, largest_budget
 from kinbandits.regression.budgeted.model import Model
 from kinbandits.regression.budgeted.slices import Sliced
+from kinbandits.regression.budgeted.sums import MOST_SUMS, largest_budget
 
 __all__ = ["MOST_SUMS", "BudgetedRegression", "Model", "Sliced", "built", "largest_budget"]

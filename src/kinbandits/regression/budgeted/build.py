@@ -17,11 +17,10 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._work import Work
 from kinbandits.history import History
 from kinbandits.regression.base import RegressionSettings
-from kinbandits.regression.budgeted.layout import changing
 from kinbandits.regression.budgeted.model import Model
 from kinbandits.regression.budgeted.newcomers import NOVEL
 from kinbandits.regression.budgeted.slices import PIECE, VALUE, posterior_inverses
-from kinbandits.regression.budgeted.sums import Rows
+from kinbandits.regression.budgeted.sums import Rows, changing
 
 _SEED = 20171204  # the same for every policy, so that a policy's decisions repeat
 _PROPOSALS = 32

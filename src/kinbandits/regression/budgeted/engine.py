@@ -23,7 +23,7 @@ from kinbandits.regression.budgeted.build import built
 from kinbandits.regression.budgeted.by_arm import ByArm
 from kinbandits.regression.budgeted.model import Model
 from kinbandits.regression.budgeted.report import budget_report, warn_if_small
-from kinbandits.regression.linalg import low_rank_forms, low_rank_root
+from kinbandits.regression.linalg.cholesky import low_rank_forms, low_rank_root
 from kinbandits.terms import TermsTracker
 
 _FEW = 64  # arms up to which means and widths are read off sums over pairs of arms

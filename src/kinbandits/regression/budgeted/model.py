@@ -27,13 +27,12 @@ import numpy as np
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.regression.base import RegressionSettings
 from kinbandits.regression.budgeted.followers import FixedFollower, make_follower
-from kinbandits.regression.budgeted.layout import is_joint
 from kinbandits.regression.budgeted.newcomers import NOVEL, newcomers
 from kinbandits.regression.budgeted.points import Points
 from kinbandits.regression.budgeted.posterior import LATE, Posterior
 from kinbandits.regression.budgeted.recent import Recent
 from kinbandits.regression.budgeted.slices import Sliced, posterior_inverses
-from kinbandits.regression.budgeted.sums import Sums
+from kinbandits.regression.budgeted.sums import Sums, is_joint
 
 FOLLOWED = 256  # rows for which similarity and weights are followed at every row
 LAG, LONGEST_LAG = 0.05, 1000

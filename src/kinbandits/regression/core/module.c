@@ -1,9 +1,9 @@
 /* The compiled core: the inner loops of the exact ladder, for where a compiler was there at installation.
  *
  * The same text in NumPy, with the derivations, is exact/rungs.py (`settle`: the rungs, conjugate gradients too),
- * exact/blocks.py (steps, widths, tighten, border) and exact/dual.py (residual, measure, append). One term, blocks as
+ * exact/reference.py (steps, widths, tighten, border) and exact/dual.py (residual, measure, append). One term, blocks as
  * the reference. Both must give the same arms, rung for rung; tests compare them. What stands beside the ladder is in
- * sums.h: linalg/packed.py, kernels.cdist, similarity/estimated.py and budgeted/posterior.py.
+ * sums.h: kernels.cdist, similarity/estimated.py and budgeted/posterior.py.
  *
  * Arrays come through the buffer protocol. Their sizes are checked when they come in, so that wrong ones are an error
  * and never a wild pointer. Loops are compiled for several kinds of processor where the linker can choose.
@@ -15,7 +15,7 @@
 #include "gradients.h"
 #include "sums.h"
 
-#define TEXT 10 /* changes with every change of what Python expects: an old build is not used */
+#define TEXT 11 /* changes with every change of what Python expects: an old build is not used */
 
 /* settle(bound, t, first, K_arm, noise, lift, block_noise, borders, kx, rows, arms, known, explore, most_steps, stage,
  *        (ridge, exploration, kernel, row_sum, reward, lift_root, largest_noise, ones, drift, eta, rounding,
@@ -75,7 +75,6 @@ static PyMethodDef methods[] = {
     {"bind", (PyCFunction)(void (*)(void))bind, METH_FASTCALL, "A handle on the arrays of a state."},
     {"embed", (PyCFunction)(void (*)(void))embed, METH_FASTCALL, "A new row in these sums."},
     {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, "Append a row."},
-    {"packed", (PyCFunction)(void (*)(void))packed, METH_FASTCALL, "Solve with a packed triangle, or grow it."},
     {"squares", (PyCFunction)(void (*)(void))squares, METH_FASTCALL, "Squared distances."},
     {"read", (PyCFunction)(void (*)(void))read_points, METH_FASTCALL, "Means and widths from a dictionary."},
     {"settle", (PyCFunction)(void (*)(void))settle, METH_FASTCALL, "Climb some rungs."},

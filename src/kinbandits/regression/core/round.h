@@ -1,4 +1,4 @@
-/* One round on the lower rungs: exact/rungs.py and exact/blocks.py in C. */
+/* One round on the lower rungs: exact/rungs.py and exact/reference.py in C. */
 
 typedef struct {
     Bound *b;

@@ -12,19 +12,18 @@ Notation as in `base`; besides, for one family with n rows
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
-from kinbandits import _compiled as compiled
 from kinbandits._types import Indices, Mask, Matrix, Vector
+from kinbandits.history import History
 from kinbandits.regression.base import Query, RegressionSettings, best
-from kinbandits.regression.exact.columns import KeptColumns
-from kinbandits.regression.exact.probe import Probe, different_arms
-from kinbandits.regression.linalg import (
+from kinbandits.regression.exact.probe import KeptColumns, Probe, different_arms
+from kinbandits.regression.linalg.cholesky import (
     SMALL_PIVOT,
     GrowingCholesky,
-    PackedCholesky,
     check_digits,
     components,
     jittered,
@@ -33,16 +32,17 @@ from kinbandits.regression.linalg import (
 from kinbandits.regression.rows import RowRegression
 
 _CHUNK = 8  # contenders whose widths are computed together
+_WORTH = 300  # rows below which a fresh factor costs nothing worth spreading
 _POINTS = 2**22  # kernel values held at once when many points are predicted
 
 
 class Family:
     """The rows of arms that learn from each other."""
 
-    def __init__(self, factor: GrowingCholesky | PackedCholesky) -> None:
+    def __init__(self) -> None:
         self.rows: Indices = np.empty(0, dtype=np.intp)
         self.z: Vector = np.empty(0)
-        self.factor = factor
+        self.factor = GrowingCholesky()
         self.jitter = 0.0
         self.warned = False
         self.solved = True  # whether its part of alpha is up to date
@@ -55,10 +55,7 @@ class AppendRegression(RowRegression):
         history = self.history
         self._matrices = self.settings.terms.matrices(history)
         self._family_of = components(np.sum([np.abs(K) for K in self._matrices], axis=0))
-        count = int(self._family_of.max()) + 1
-        # many small factors, or one large one
-        self._make = PackedCholesky if compiled.CORE is not None and count > 1 else GrowingCholesky
-        self._families = [Family(self._make()) for _ in range(count)]
+        self._families = [Family() for _ in range(int(self._family_of.max()) + 1)]
         everything = np.hstack(self._matrices)
         self._all_differ = len(np.unique(everything, axis=0)) == len(everything)
         self._own: Vector = np.empty(0)  # k_ii of each row
@@ -149,8 +146,8 @@ class AppendRegression(RowRegression):
         K[np.diag_indices_from(K)] += self.settings.ridge
         scale = float(K.diagonal().max())
 
-        def attempt(jitter: float) -> GrowingCholesky | PackedCholesky:
-            factor = self._make()
+        def attempt(jitter: float) -> GrowingCholesky:
+            factor = GrowingCholesky()
             factor.append(K + np.diag(np.full(len(K), jitter)))
             check_digits(factor.smallest_pivot, scale)
             return factor
@@ -273,3 +270,44 @@ class AppendRegression(RowRegression):
             "jitter": max((f.jitter for f in self._families), default=0.0),
             "bytes": sum(f.factor.nbytes for f in self._families),
         }
+
+
+class Coming:
+    """A regression for these matrices, to be in force from ``force`` rows on, built a little with each row until then.
+
+    A similarity that changes in steps says some rows ahead what it will be (`StepTracker.coming`). A factor for the
+    new matrix costs t^3 / 3; spread over those t / 16 rows it costs each about five times an ordinary update.
+    """
+
+    def __init__(self, settings: RegressionSettings, matrices: list[Matrix], n_arms: int, force: int) -> None:
+        self.matrices, self._force = matrices, force
+        self._settings = dataclasses.replace(settings, terms=settings.terms.settled(matrices))
+        self._regression = AppendRegression(self._settings, History(n_arms))
+
+    @staticmethod
+    def pays(settings: RegressionSettings, matrices: list[Matrix], rows: int) -> bool:
+        """Whether it is worth the trouble, and this method the one to use."""
+        settled = dataclasses.replace(settings, terms=settings.terms.settled(matrices))
+        return rows >= _WORTH and AppendRegression.fits(settled)
+
+    def advance(self, history: History, share: float) -> None:
+        """Learn as many rows as make equal work of each call, when this share of the time is gone."""
+        self._learn(history, min(len(history), int(self._force * share ** (1.0 / 3.0))))
+
+    def arrived(self, history: History) -> AppendRegression:
+        """The regression, with all rows of ``history`` learned, which it follows from now on."""
+        self._learn(history, len(history))
+        self._regression.history = history
+        return self._regression
+
+    def is_for(self, matrices: list[Matrix]) -> bool:
+        """Whether it is made for these matrices."""
+        return all(np.array_equal(mine, K) for mine, K in zip(self.matrices, matrices, strict=True))
+
+    def _learn(self, history: History, size: int) -> None:
+        known = self._regression.history
+        start = len(known)
+        if size > start:
+            rows = slice(start, size)
+            known.append(history.arms[rows], history.contexts[rows], history.rewards[rows])
+            self._regression._absorb(start)

@@ -1,6 +1,6 @@
 """The ladder's lower rungs and its appends in the compiled core: the same arrays, the same rungs, other loops.
 
-What is here hands arrays over and takes bounds back; the mathematics is in `rungs`, `blocks` and `dual`, and once
+What is here hands arrays over and takes bounds back; the mathematics is in `rungs`, `reference` and `dual`, and once
 more in `regression/core`.
 """
 
@@ -14,10 +14,9 @@ import numpy as np
 from kinbandits import _compiled as compiled
 from kinbandits._types import Vector
 from kinbandits.regression.base import RegressionSettings
-from kinbandits.regression.exact.blocks import BlocksReference
 from kinbandits.regression.exact.dual import Dual, Error
 from kinbandits.regression.exact.matrix import RECENT, ArmMatrix
-from kinbandits.regression.exact.reference import Reference
+from kinbandits.regression.exact.reference import BlocksReference, Reference
 from kinbandits.regression.exact.rungs import Round
 
 _RUNGS = ["", "residual", "steps", "widths", "cg"]

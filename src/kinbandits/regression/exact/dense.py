@@ -13,7 +13,7 @@ import numpy as np
 from kinbandits._types import Matrix, Vector
 from kinbandits.regression.base import Regression
 from kinbandits.regression.frozen import FrozenRegression
-from kinbandits.regression.linalg import Solved
+from kinbandits.regression.linalg.cholesky import Solved
 from kinbandits.regression.rows import FactorRegression
 from kinbandits.terms import TermsTracker
 

@@ -24,7 +24,7 @@ from scipy.linalg.blas import dasum
 
 from kinbandits._types import Matrix, Vector
 from kinbandits.regression.exact.matrix import ArmMatrix
-from kinbandits.regression.linalg import UNIT
+from kinbandits.regression.linalg.cholesky import UNIT
 
 
 class Error(NamedTuple):

@@ -8,7 +8,7 @@ It looks at the settings and the size, and hands the work to one of
 and moves on when the history has grown. Which one is at work is in `report`.
 
 A similarity that changes in steps (`Stepwise`) is followed here: the method at work is given the matrix in force as
-one that does not change; when it does, another takes over that was built meanwhile (`coming`).
+one that does not change; when it does, another takes over that was built meanwhile (`append.Coming`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.kernels import Foreign, Kernel
 from kinbandits.regression.base import Query, Regression, RegressionSettings
-from kinbandits.regression.exact.append import AppendRegression
-from kinbandits.regression.exact.coming import Coming
+from kinbandits.regression.exact.append import AppendRegression, Coming
 from kinbandits.regression.exact.dense import DenseRegression
 from kinbandits.regression.exact.features import FeatureRegression
 from kinbandits.regression.exact.ladder import LadderRegression

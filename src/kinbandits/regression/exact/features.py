@@ -24,7 +24,7 @@ from scipy.linalg import cho_solve
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.regression.base import Query, RegressionSettings
-from kinbandits.regression.linalg import factor
+from kinbandits.regression.linalg.cholesky import factor
 from kinbandits.regression.rows import RowRegression
 
 _RENEW = 32  # rank-one updates of a block before its inverse is computed anew

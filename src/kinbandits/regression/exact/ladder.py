@@ -1,7 +1,7 @@
 """The ladder as an engine: exact decisions from intervals, and exact numbers when they are read.
 
 It is made of the matrix in strips (`matrix`), a dual vector that is nearly right (`dual`), a matrix like M that is
-easy to invert (`blocks` or `lagged`), and the rungs on them (`rungs`). Numbers come from conjugate gradients, or
+easy to invert (`reference` or `lagged`), and the rungs on them (`rungs`). Numbers come from conjugate gradients, or
 from a fresh Cholesky factor where many are read.
 """
 
@@ -16,15 +16,14 @@ from kinbandits import _compiled as compiled
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.kernels import cdist
 from kinbandits.regression.base import Query, best
-from kinbandits.regression.exact.blocks import BlocksReference
 from kinbandits.regression.exact.core import Core
 from kinbandits.regression.exact.dual import Dual
 from kinbandits.regression.exact.lagged import LaggedReference
 from kinbandits.regression.exact.matrix import ArmMatrix
 from kinbandits.regression.exact.probe import Probe, different_arms
-from kinbandits.regression.exact.reference import Reference
+from kinbandits.regression.exact.reference import BlocksReference, Reference
 from kinbandits.regression.exact.rungs import Ladder, Round
-from kinbandits.regression.linalg import Solved
+from kinbandits.regression.linalg.cholesky import Solved
 from kinbandits.regression.rows import FactorRegression
 from kinbandits.terms import TermsTracker
 

@@ -24,7 +24,8 @@ from kinbandits.regression.exact.dual import Dual
 from kinbandits.regression.exact.matrix import ArmMatrix
 from kinbandits.regression.exact.probe import Probe
 from kinbandits.regression.exact.reference import Guess, Reference, Widths
-from kinbandits.regression.linalg import UNIT, GrowingInverse, jittered
+from kinbandits.regression.linalg.cholesky import UNIT, jittered
+from kinbandits.regression.linalg.inverse import GrowingInverse
 
 _MANY = 64  # rows appended without a question in between, after which the inverse is made anew when there is one
 

@@ -35,7 +35,7 @@ from kinbandits.regression.exact.dual import Dual
 from kinbandits.regression.exact.matrix import ArmMatrix
 from kinbandits.regression.exact.probe import Probe
 from kinbandits.regression.exact.reference import Guess, Reference
-from kinbandits.regression.linalg import UNIT
+from kinbandits.regression.linalg.cholesky import UNIT
 
 _MAX_CG = 40
 
