@@ -31,102 +31,74 @@ FREQUENCIES = 256
 _SEED = 20171204  # of the frequencies: the same for every policy, so that a policy's decisions repeat
 
 
-class FixedFollower:
-    """A similarity that is the same whatever the data."""
+class Follower:
+    """A similarity that is the same whatever the data, or is read off the rows kept.
 
-    exact = True
+    One that changes in steps is chosen from them when the rows learned pass a milestone.
+    """
 
     def __init__(self, similarity: Similarity, n_arms: int) -> None:
-        self._matrix = similarity.matrix(History(n_arms))
+        self._similarity = similarity
+        self.exact = similarity.fixed
+        self._stepwise = similarity if isinstance(similarity, Stepwise) else None
+        self._milestone = 0
+        self._matrix = similarity.matrix(History(n_arms)) if similarity.fixed else np.eye(n_arms)
 
     def moves(self, counts: Indices) -> bool:
         """Whether the matrix may be another than when it was last asked for."""
-        return False
+        if self._stepwise is not None:
+            return self._stepwise.milestone(int(counts.sum())) != self._milestone
+        return not self.exact
 
     def prepare(self, context: Vector, arms: Indices, contexts: Matrix) -> Matrix | None:
         """What a new row needs, given the rows kept, before anything changes."""
         return None
 
     def observe(self, arm: int, prepared: Matrix | None, sign: float = 1.0) -> None:
-        """Nothing to learn."""
+        """A row of ``arm`` came (sign 1), or left a window (sign -1; prepared against the others that stay)."""
 
     def observe_block(self, arms: Indices, contexts: Matrix, low: int, high: int) -> None:
         """Rows ``low`` to ``high`` of these came, after those before them, at once."""
 
     def let_go(self) -> None:
-        """Nothing depends on rows."""
+        """A row is about to be dropped from those kept though it still counts."""
 
     def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
         """The similarity matrix."""
+        if self._stepwise is not None:
+            n = self._stepwise.milestone(int(counts.sum()))
+            if n != self._milestone:
+                self._matrix, self._milestone = self._stepwise.choice(kept()).matrix, n
+        elif not self.exact:
+            self._matrix = self._similarity.matrix(kept())
         return self._matrix
 
     def error(self, counts: Indices) -> float:
-        """None."""
+        """A standard error of it, where there is one."""
         return 0.0
 
     def to_arrays(self) -> dict[str, Matrix]:
-        """Nothing to save."""
-        return {}
-
-    def restore(self, arrays: dict[str, Matrix]) -> None:
-        """Nothing to restore."""
-
-
-class KeptFollower(FixedFollower):
-    """A similarity read off the rows kept."""
-
-    exact = False
-
-    def __init__(self, similarity: Similarity) -> None:
-        self._similarity = similarity
-
-    def moves(self, counts: Indices) -> bool:
-        return True
-
-    def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
-        """From its definition, on the rows kept."""
-        return self._similarity.matrix(kept())
-
-
-class StepFollower(KeptFollower):
-    """A similarity that changes in steps: chosen from the rows kept when the rows learned pass a milestone."""
-
-    def __init__(self, similarity: Stepwise, n_arms: int) -> None:
-        super().__init__(similarity)
-        self._stepwise = similarity
-        self._milestone = 0
-        self._matrix = np.eye(n_arms)
-
-    def moves(self, counts: Indices) -> bool:
-        return self._stepwise.milestone(int(counts.sum())) != self._milestone
-
-    def matrix(self, counts: Indices, kept: Callable[[], History]) -> Matrix:
-        n = self._stepwise.milestone(int(counts.sum()))
-        if n != self._milestone:
-            self._matrix, self._milestone = self._stepwise.choice(kept()).matrix, n
-        return self._matrix
-
-    def to_arrays(self) -> dict[str, Matrix]:
+        """What a saved file needs."""
+        if self._stepwise is None:
+            return {}
         return {"matrix": self._matrix, "milestone": np.array([float(self._milestone)])}
 
     def restore(self, arrays: dict[str, Matrix]) -> None:
-        self._matrix, self._milestone = arrays["matrix"].copy(), int(arrays["milestone"][0])
+        """From what `to_arrays` gave."""
+        if self._stepwise is not None:
+            self._matrix, self._milestone = arrays["matrix"].copy(), int(arrays["milestone"][0])
 
 
-class EmbeddingFollower(FixedFollower):
+class EmbeddingFollower(Follower):
     """`Estimated`: exact while all rows are kept, then by random features."""
 
-    exact = False
-
     def __init__(self, similarity: Estimated, n_arms: int, n_features: int) -> None:
+        super().__init__(similarity, n_arms)
         self._estimated = similarity
         self.features = FeatureMap(similarity.embedding_kernel, n_features)
         self._Psi = np.zeros((n_arms, self.features.size))
         self._G: Matrix | None = np.zeros((n_arms, n_arms))  # exact sums, while all rows are kept
         self._Delta = np.zeros((n_arms, n_arms))
-
-    def moves(self, counts: Indices) -> bool:
-        return True
 
     def prepare(self, context: Vector, arms: Indices, contexts: Matrix) -> Matrix:
         """The features of a new row, then (while all rows are kept) its kernel sums with each arm."""
@@ -141,7 +113,6 @@ class EmbeddingFollower(FixedFollower):
         return np.concatenate([phi, sums])
 
     def observe(self, arm: int, prepared: Matrix | None, sign: float = 1.0) -> None:
-        """A row of ``arm`` came (sign 1), or left a window (sign -1; prepared against the others that stay)."""
         assert prepared is not None
         self._Psi[arm] += sign * prepared[: self.features.size]
         if self._G is not None:
@@ -151,7 +122,6 @@ class EmbeddingFollower(FixedFollower):
             self._G[arm, arm] += sign * own
 
     def observe_block(self, arms: Indices, contexts: Matrix, low: int, high: int) -> None:
-        """Rows ``low`` to ``high`` of these came, after those before them, at once."""
         of_arm = (arms[:high] == np.arange(len(self._Psi))[:, None]).astype(np.float64)  # (N, rows)
         self._Psi += of_arm[:, low:] @ self.features(contexts[low:high])
         if self._G is not None:
@@ -161,7 +131,7 @@ class EmbeddingFollower(FixedFollower):
             self._G += before + before.T + sums[:, low:] @ of_arm[:, low:].T
 
     def let_go(self) -> None:
-        """A row is about to be dropped from those kept though it still counts: features from here on."""
+        """Features from here on."""
         if self._G is not None:
             self._Delta, self._G = self._G - self._Psi @ self._Psi.T, None
 
@@ -237,21 +207,13 @@ def has_features(kernel: Kernel, n_features: int) -> bool:
     return kernel.frequencies(1, n_features, np.random.default_rng(_SEED)) is not None
 
 
-def make_follower(term: Term, n_arms: int, n_features: int) -> FixedFollower:
+def make_follower(term: Term, n_arms: int, n_features: int) -> Follower:
     """What follows the similarity of this term."""
-    similarity = term.similarity
-    if similarity.fixed:
-        return FixedFollower(similarity, n_arms)
-    columns = n_features if term.columns is None else len(term.columns)
-    if (
-        isinstance(similarity, Estimated)
-        and similarity.plain
-        and has_features(similarity.embedding_kernel, columns)
-    ):
-        return EmbeddingFollower(similarity, n_arms, columns)
-    if isinstance(similarity, Stepwise):
-        return StepFollower(similarity, n_arms)
-    return KeptFollower(similarity)
+    similarity, columns = term.similarity, n_features if term.columns is None else len(term.columns)
+    if not isinstance(similarity, Estimated) or not similarity.plain:
+        return Follower(similarity, n_arms)
+    known = has_features(similarity.embedding_kernel, columns)
+    return EmbeddingFollower(similarity, n_arms, columns) if known else Follower(similarity, n_arms)
 
 
 def without(matrix: Matrix, arm: int) -> Matrix:

@@ -26,7 +26,7 @@ import numpy as np
 
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.regression.base import RegressionSettings
-from kinbandits.regression.budgeted.followers import FixedFollower, make_follower
+from kinbandits.regression.budgeted.followers import Follower, make_follower
 from kinbandits.regression.budgeted.newcomers import NOVEL, newcomers
 from kinbandits.regression.budgeted.points import Points
 from kinbandits.regression.budgeted.posterior import LATE, Posterior
@@ -80,7 +80,7 @@ class Model:
         self.settings, self.n_features = settings, n_features
         m, window = settings.budget, settings.memory.rows if settings.memory is not None else None
         joint = is_joint(settings, n_arms)
-        self.followers: list[FixedFollower] = [make_follower(t, n_arms, n_features) for t in settings.terms]
+        self.followers: list[Follower] = [make_follower(t, n_arms, n_features) for t in settings.terms]
         self.tally = Tally(np.zeros(n_arms, dtype=np.intp))
         kinds = 1 if joint else len(settings.terms)
         self.recent = Recent(max(min(2 * m, 1024), 256) if window is None else window, kinds, m)

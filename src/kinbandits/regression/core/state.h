@@ -1,4 +1,4 @@
-/* The arrays of one state of the ladder, and one row more: exact/matrix.py, exact/dual.py and exact/reference.py in C. */
+/* The arrays of one state of the ladder, and one row more: exact/matrix.py, dual.py and reference.py in C. */
 
 /* -- the arrays of one state ----------------------------------------------------------------------------------- */
 

@@ -273,7 +273,7 @@ class AppendRegression(RowRegression):
 
 
 class Coming:
-    """A regression for these matrices, to be in force from ``force`` rows on, built a little with each row until then.
+    """A regression for these matrices, to be in force from ``force`` rows on; until then it is built in parts.
 
     A similarity that changes in steps says some rows ahead what it will be (`StepTracker.coming`). A factor for the
     new matrix costs t^3 / 3; spread over those t / 16 rows it costs each about five times an ordinary update.

@@ -1,7 +1,7 @@
 """The ladder's lower rungs and its appends in the compiled core: the same arrays, the same rungs, other loops.
 
-What is here hands arrays over and takes bounds back; the mathematics is in `rungs`, `reference` and `dual`, and once
-more in `regression/core`.
+What is here hands arrays over and takes bounds back; the mathematics is in `rungs`, `reference` and `dual`, and
+once more in `regression/core`.
 """
 
 from __future__ import annotations

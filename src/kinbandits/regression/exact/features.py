@@ -8,9 +8,10 @@ Notation (the appendix's theta = D^-1 Phi' eta y)
     theta       P sum_i eta_i y_i Phi_i
     mean        Phi . theta,     width^2 = Phi' P Phi
 
-Two layouts. Where no arm learns from another (all similarities diagonal), one A per arm on phi alone: N blocks of
-d x d. Otherwise one block for all. With uniform weights P follows by Sherman and Morrison's formula, D^2 a row,
-and is computed anew from A every now and then; with per_arm weights A is another after every row, and so is P: D^3.
+Two layouts. Where no arm learns from another (all similarities diagonal), one A per arm on phi alone, with ridge /
+K_arm[a, a] on its diagonal: N blocks of d x d. Otherwise one block for all. With uniform weights P follows by
+Sherman and Morrison's formula, D^2 a row, and is computed anew from A every now and then; with per_arm weights A is
+another after every row, and so is P: D^3.
 """
 
 from __future__ import annotations
@@ -40,7 +41,6 @@ class FeatureRegression(RowRegression):
         self._matrices = self.settings.terms.matrices(self.history)
         self._separate = _diagonal(self._matrices)
         self._roots = [_root(K) for K in self._matrices]
-        self._unit = self._separate and all((root.diagonal() == 1.0).all() for root in self._roots)
         self._renewals = 0
         self._ready = False
         if len(self.history):
@@ -84,14 +84,20 @@ class FeatureRegression(RowRegression):
         return [phi for phi in features if phi is not None]
 
     def _features(self, arms: Indices, contexts: Matrix) -> Matrix:
-        """Phi of each point, (m, D)."""
-        parts = []
-        for phi, root in zip(self._phi(contexts), self._roots, strict=True):
-            if self._separate:
-                parts.append(root.diagonal()[arms][:, None] * phi)
-            else:
-                parts.append(np.einsum("ir,id->ird", root[arms], phi).reshape(len(arms), -1))
+        """Phi of each point, (m, D); phi alone where blocks are arms."""
+        parts = self._phi(contexts)
+        if not self._separate:
+            pairs = zip(parts, self._roots, strict=True)
+            parts = [np.einsum("ir,id->ird", root[arms], phi).reshape(len(arms), -1) for phi, root in pairs]
         return np.hstack(parts)
+
+    def _priors(self) -> Matrix:
+        """The diagonal of A of each block without rows, (blocks, D)."""
+        if not self._separate:
+            return np.full((1, self._v.shape[1]), self.settings.ridge)
+        widths = [phi.shape[1] for phi in self._phi(self.history.contexts[:1])]
+        own = [np.tile(K.diagonal()[:, None], w) for K, w in zip(self._matrices, widths, strict=True)]
+        return np.asarray(self.settings.ridge / np.maximum(np.hstack(own), 1e-300))
 
     def _block(self, arms: Indices) -> Indices:
         return arms if self._separate else np.zeros_like(arms)
@@ -128,7 +134,8 @@ class FeatureRegression(RowRegression):
         self._S: Matrix = np.zeros((keep, D, D))
         self._v: Matrix = np.zeros((keep, D))
         self._n = np.zeros(n_arms, dtype=np.intp)
-        self._P = np.tile(np.eye(D) / self.settings.ridge, (blocks, 1, 1))
+        self._prior_diagonals = self._priors()
+        self._P = np.stack([np.diag(1.0 / own) for own in self._prior_diagonals])
         self._theta = np.zeros((blocks, D))
         self._log_dets = np.zeros(blocks)
         self._age = np.zeros(blocks, dtype=np.intp)
@@ -141,7 +148,7 @@ class FeatureRegression(RowRegression):
             S, v = eta[block] * self._S[block], eta[block] * self._v[block]
         else:
             S, v = np.tensordot(eta, self._S, axes=1), eta @ self._v
-        return S + self.settings.ridge * np.eye(len(v)), v
+        return S + np.diag(self._prior_diagonals[block]), v
 
     def _renew(self, block: int) -> None:
         """P and theta from A: D^3."""
@@ -150,7 +157,7 @@ class FeatureRegression(RowRegression):
         P = cho_solve((L, True), np.eye(len(v)), check_finite=False)
         self._P[block] = (P + P.T) / 2.0
         self._theta[block] = cho_solve((L, True), v, check_finite=False)
-        self._log_dets[block] = 2.0 * np.log(np.diag(L)).sum() - len(v) * np.log(self.settings.ridge)
+        self._log_dets[block] = 2.0 * np.log(np.diag(L)).sum() - np.log(self._prior_diagonals[block]).sum()
         self._age[block] = 0
         self._renewals += 1
 
@@ -178,16 +185,10 @@ class FeatureRegression(RowRegression):
         rounds, k = query.shape
         if self._separate and query.shared:
             phi = np.hstack(self._phi(query.contexts[:, 0, :]))  # (R, D)
-            if rounds == 1 and self._unit:  # one product with all inverses on top of each other
-                P = self._of(query.arms)
-                half = (P.reshape(-1, P.shape[2]) @ phi[0]).reshape(k, -1)
-                square = np.maximum(half @ phi[0], 0.0)
-                return (self._theta[query.arms] @ phi[0])[None, :], np.sqrt(square)[None, :]
-            scale = self._own_scale(query.arms)  # (k, D)
-            theta = self._theta[query.arms] * scale
-            points = phi[None, :, :] * scale[:, None, :]  # (k, R, D)
-            squares = (np.matmul(points, self._of(query.arms)) * points).sum(axis=2).T
-            return phi @ theta.T, np.sqrt(np.maximum(squares, 0.0))
+            P = self._of(query.arms)
+            half = (P.reshape(-1, P.shape[2]) @ phi.T).reshape(k, -1, rounds)  # with all inverses at once
+            squares = np.einsum("kdr,rd->rk", half, phi)
+            return phi @ self._theta[query.arms].T, np.sqrt(np.maximum(squares, 0.0))
         arms, contexts = query.points()
         Phi, blocks = self._features(arms, contexts), self._block(arms)
         mean, square = np.empty(len(arms)), np.empty(len(arms))
@@ -201,12 +202,6 @@ class FeatureRegression(RowRegression):
         """The inverses of these arms; no copy where they are all arms in order."""
         everyone = len(arms) == len(self._P) and np.array_equal(arms, np.arange(len(arms)))
         return self._P if everyone else self._P[arms]
-
-    def _own_scale(self, arms: Indices) -> Matrix:
-        """What multiplies each column of phi for each arm: the root of its own similarity."""
-        widths = [p.shape[1] for p in self._phi(self.history.contexts[:1])]
-        columns = [np.tile(root.diagonal()[arms][:, None], w) for root, w in zip(self._roots, widths, strict=True)]
-        return np.hstack(columns)
 
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
         if not self._ready:

@@ -8,8 +8,8 @@ Notation
 A factor that grows is kept in panels of W rows, each as two contiguous arrays: ``left[p]`` (W, p W), what stands
 left of the diagonal block, and ``diagonal[p]`` (W, W). A new row is l = L^-1 k, d = sqrt(k(x, x) - l'l): the
 row-wise Cholesky algorithm itself, so a factor grown row by row is as good as one computed at once. Rows beside the
-last one are the identity, so that a panel is always whole. Panels are separate arrays because LAPACK wrappers copy a
-matrix that is a slice of a larger buffer; growing allocates one panel, never a copy of what is there.
+last one are the identity, so that a panel is always whole. Panels are separate arrays because LAPACK wrappers copy
+a matrix that is a slice of a larger buffer; growing allocates one panel, never a copy of what is there.
 """
 
 from __future__ import annotations
