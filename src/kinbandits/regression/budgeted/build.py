@@ -79,31 +79,31 @@ def _followed(model: Model, arms: Indices, contexts: Matrix) -> Work[None]:
 def draw_points(settings: RegressionSettings, K_arms: list[Matrix], rows: History, least: float) -> Work[Indices]:
     """Which of the rows are to be points: as many as the budget, while one has a residual above ``least``."""
     terms, arms, X, most = settings.terms, rows.arms, rows.contexts, settings.budget
-    rng = np.random.default_rng(_SEED)  # F below: K = F F' + what the points do not see
+    rng = np.random.default_rng(_SEED)  # F below: K = F'F + what the points do not see
     residual = terms.prior(K_arms, arms, X)
-    F = np.zeros((len(arms), min(most, len(arms))))
+    F = np.empty((min(most, len(arms)), len(arms)))  # a line a point: memory is touched as it is needed
     chosen: list[int] = []
     error, usual = rows.rewards.copy(), float(np.mean(rows.rewards**2)) or 1.0
-    while len(chosen) < F.shape[1]:
+    while len(chosen) < len(F):
         open_to = np.where(residual > least, residual * (error**2 + usual), 0.0)
-        several = min(_PROPOSALS, F.shape[1] - len(chosen), int(np.count_nonzero(open_to)))
+        several = min(_PROPOSALS, len(F) - len(chosen), int(np.count_nonzero(open_to)))
         if not several:
             break
         proposed = rng.choice(len(arms), several, replace=False, p=open_to / open_to.sum())
         n = len(chosen)
         columns = terms.gram(K_arms, arms, X, arms[proposed], X[proposed])
-        columns -= F[:, :n] @ F[proposed, :n].T
+        columns -= F[:n].T @ F[:n, proposed]
         accepted = _accepted(columns[proposed], rng.random(several), least)
         if not accepted:  # rounding had left them more than there is
             residual[proposed] = 0.0
             continue
         L = cholesky(columns[proposed[accepted]][:, accepted], lower=True, check_finite=False)
-        new = solve_triangular(L, columns[:, accepted].T, lower=True, check_finite=False).T
-        F[:, n : n + len(accepted)] = new
-        residual -= np.einsum("ij,ij->i", new, new)
+        new = solve_triangular(L, columns[:, accepted].T, lower=True, check_finite=False)
+        F[n : n + len(accepted)] = new
+        residual -= np.einsum("ij,ij->j", new, new)
         chosen += proposed[accepted].tolist()
         residual[chosen] = 0.0
-        error -= new @ np.linalg.solve(new.T @ new + settings.ridge * np.eye(len(accepted)), new.T @ error)
+        error -= np.linalg.solve(new @ new.T + settings.ridge * np.eye(len(accepted)), new @ error) @ new
         yield len(arms) * several * (VALUE * len(terms) + 2.0 * n + several)
     return np.array(chosen, dtype=np.intp)
 

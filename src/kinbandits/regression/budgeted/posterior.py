@@ -145,17 +145,22 @@ class Posterior:
         """Rows k (b, n) more, at once: n^2 b (Woodbury)."""
         U = self.A @ k.T
         middle = np.diag(1.0 / weights) + k @ U
-        A = self.A - U @ np.linalg.solve((middle + middle.T) / 2.0, U.T)
-        usage = self.usage + weights @ np.square(k @ self.P)
-        self.set(self.P.copy(), A, self.v + (weights * rewards) @ k, usage)
+        add_product(self.A, -U, np.asarray(np.linalg.solve((middle + middle.T) / 2.0, U.T), dtype=np.float64))
+        self.use(k, weights)
+        self._v[: self.size] += (weights * rewards) @ k
+        self._gap = None
+        self.solve()
 
     # -- points ---------------------------------------------------------------------------------
 
     def set(self, P: Matrix, A: Matrix, v: Vector, usage: Vector, w: Vector | None = None) -> None:
-        """Start again from these."""
+        """Start again from these. P and A become its own: a copy of large ones is seen in an update."""
         self._late_rows = 0
         self.size = n = len(v)
-        self._P[:n, :n], self._A[:n, :n] = P, A
+        if n == len(self._v) and P.flags.c_contiguous and A.flags.c_contiguous:
+            self._P, self._A = P, A
+        else:
+            self._P[:n, :n], self._A[:n, :n] = P, A
         self._v[:n], self._usage[:n] = v, usage
         self._gap = None
         self.w = A @ v if w is None else w.copy()

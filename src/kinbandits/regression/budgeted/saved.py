@@ -66,7 +66,7 @@ def restored(settings: RegressionSettings, n_arms: int, arrays: Arrays) -> Model
         points.fill(arrays["dictionary_arms"].astype(np.intp), arrays["dictionary_contexts"], arrays["nugget"])
     )
     sums.restore(_part(arrays, "sums") if "waiting" in arrays else _upgraded(arrays, model))
-    inverses = (arrays[name] for name in ("inverse_P", "inverse_A", "v", "usage", "w"))
+    inverses = (arrays[name].copy() for name in ("inverse_P", "inverse_A", "v", "usage", "w"))
     model.posterior.set(*inverses)
     for p, follower in enumerate(model.followers):
         follower.restore(_part(arrays, f"follower_{p}"))

@@ -91,23 +91,20 @@ def _factor(M: Matrix, shift: float) -> Work[Matrix]:
     n, step = len(M), _step(len(M))
     top = float(M.diagonal().max()) if n else 1.0
     for jitter in (0.0, 1e-12, 1e-10, 1e-8, 1e-6):
-        L = np.tril(M)
-        L.flat[:: n + 1] += shift + jitter * top
+        L = np.zeros((n, n))
         try:
             for low in range(0, n, step):
                 high = min(low + step, n)
-                if low:
-                    L[low:, low:high] -= L[low:, :low] @ L[low:high, :low].T
-                corner = cholesky(L[low:high, low:high], lower=True, check_finite=False)
+                block = M[low:, low:high] - L[low:, :low] @ L[low:high, :low].T
+                block[: high - low].flat[:: high - low + 1] += shift + jitter * top
+                corner = cholesky(block[: high - low], lower=True, check_finite=False)
+                rest = block[high - low :].T
                 L[low:high, low:high] = corner
-                if high < n:
-                    L[high:, low:high] = solve_triangular(
-                        corner, L[high:, low:high].T, lower=True, check_finite=False
-                    ).T
+                L[high:, low:high] = solve_triangular(corner, rest, lower=True, check_finite=False).T
                 yield (high - low) * ((n - low) * (2.0 * low + (high - low)) + (high - low) ** 2 / 3.0)
         except np.linalg.LinAlgError:
             continue
-        return np.tril(L)
+        return L
     raise SingularMatrixError(
         f"the kernel matrix of {n} dictionary points is not positive definite; the kernel may not be positive "
         "semidefinite (kinbandits.testing.check_kernel tells)"
