@@ -32,10 +32,9 @@ class ByArm:
         self._starts = starts
         (self._K,) = points.K_arms
         self._alone = not np.any(self._K - np.diag(self._K.diagonal()))
-        gap = model.posterior.gap[np.ix_(order, order)]
-        last = [s.stop if self._alone else len(order) for s in self._slices]
+        gap, ends = model.posterior.gap, ends if self._alone else [len(order)] * len(starts)
         self._panels = [
-            np.ascontiguousarray(gap[s, s.start : end]) for s, end in zip(self._slices, last, strict=True)
+            gap[order[s]].take(order[s.start : end], axis=1) for s, end in zip(self._slices, ends, strict=True)
         ]
         self._w = model.posterior.w[order]
         self._last: tuple[Query, tuple[Matrix, Matrix]] | None = None
