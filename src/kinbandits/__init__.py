@@ -53,37 +53,10 @@ _LATER = ("bulk", "datasets", "environments", "ope")
 _LATER_NAMES = {"compare": "report.comparing", "MultiTaskKernelRidge": "multitask"}
 
 __all__ = [
-    "KMTLUCB",
-    "RBF",
-    "UCB",
-    "Adaptive",
-    "Budgeted",
-    "Decision",
-    "Estimated",
-    "Forgetting",
-    "Graph",
-    "Independent",
-    "InverseGap",
-    "Known",
-    "LearnedRidge",
-    "Linear",
-    "Matern",
-    "Median",
-    "Mixed",
-    "OneOfN",
-    "Pending",
-    "Pooled",
-    "Range",
-    "RationalQuadratic",
-    "Running",
-    "Term",
-    "Thompson",
-    "Window",
-    "compare",
-    "load",
-    "simulate",
-    "tune",
-]
+    "KMTLUCB", "RBF", "UCB", "Adaptive", "Budgeted", "Decision", "Estimated", "Forgetting", "Graph", "Independent",
+    "InverseGap", "Known", "LearnedRidge", "Linear", "Matern", "Median", "Mixed", "OneOfN", "Pending", "Pooled",
+    "Range", "RationalQuadratic", "Running", "Term", "Thompson", "Window", "compare", "load", "simulate", "tune",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> _Any:

@@ -20,17 +20,6 @@ from kinbandits.baselines.special_cases import (
 from kinbandits.baselines.sup_kmtl_ucb import SupKMTLUCB
 
 __all__ = [
-    "CGPUCB",
-    "GPUCB",
-    "UCB1",
-    "BetaThompson",
-    "EpsilonGreedy",
-    "GOBLin",
-    "GaussianThompson",
-    "KernelUCB",
-    "LinUCB",
-    "SupKMTLUCB",
-    "SupKernelUCB",
-    "SupLinUCB",
-    "Uniform",
-]
+    "CGPUCB", "GPUCB", "UCB1", "BetaThompson", "EpsilonGreedy", "GOBLin", "GaussianThompson", "KernelUCB", "LinUCB",
+    "SupKMTLUCB", "SupKernelUCB", "SupLinUCB", "Uniform",
+]  # fmt: skip

@@ -14,8 +14,6 @@ import typer
 from kinbandits._html import text_table
 from kinbandits.errors import MissingPackageError
 
-__all__ = ["Json", "need", "print_json", "print_table"]
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -24,19 +24,9 @@ from kinbandits.datasets.files import cache_directory, entry_of, find, read, way
 from kinbandits.errors import DatasetError
 
 __all__ = [
-    "CATALOGUE",
-    "Dataset",
-    "Entry",
-    "Peptides",
-    "Scaling",
-    "cache_directory",
-    "fetch",
-    "find",
-    "load",
-    "names",
-    "peptides",
-    "where",
-]
+    "CATALOGUE", "Dataset", "Entry", "Peptides", "Scaling", "cache_directory", "fetch", "find", "load", "names",
+    "peptides", "where",
+]  # fmt: skip
 
 
 def names() -> list[str]:

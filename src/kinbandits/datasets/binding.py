@@ -19,8 +19,6 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.datasets.files import VARIABLE, directories
 from kinbandits.errors import DatasetError
 
-__all__ = ["Peptides", "one_hot", "peptides"]
-
 FILE = "mhc1_binding.npz"
 RESIDUES = b"ACDEFGHIKLMNPQRSTVWY"
 WEAKEST = 50_000.0  # nM, of the usual scale

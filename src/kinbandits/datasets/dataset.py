@@ -14,8 +14,6 @@ from kinbandits._value import Value
 from kinbandits.datasets.catalogue import CATALOGUE
 from kinbandits.errors import InvalidInputError
 
-__all__ = ["Dataset", "Scaling"]
-
 Scaling = Literal["paper", "raw", "minmax"]
 
 

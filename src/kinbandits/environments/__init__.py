@@ -23,30 +23,10 @@ from kinbandits.environments.variants import Delayed, Misspecified, Rescaled
 from kinbandits.errors import InvalidInputError
 
 __all__ = [
-    "KINDS",
-    "Classification",
-    "Clicks",
-    "Delayed",
-    "Environment",
-    "HiddenDescriptors",
-    "Log",
-    "MeasuredTasks",
-    "Misspecified",
-    "RKHSProblem",
-    "Replay",
-    "Rescaled",
-    "Round",
-    "Shop",
-    "StartRows",
-    "Streams",
-    "SyntheticNews",
-    "Tasks",
-    "Users",
-    "check_environment",
-    "describe",
-    "make_environment",
-    "no_rows",
-]
+    "KINDS", "Classification", "Clicks", "Delayed", "Environment", "HiddenDescriptors", "Log", "MeasuredTasks",
+    "Misspecified", "RKHSProblem", "Replay", "Rescaled", "Round", "Shop", "StartRows", "Streams", "SyntheticNews",
+    "Tasks", "Users", "check_environment", "describe", "make_environment", "no_rows",
+]  # fmt: skip
 
 KINDS: dict[str, type[Any]] = {
     "synthetic-news": SyntheticNews,

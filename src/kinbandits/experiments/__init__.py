@@ -16,12 +16,6 @@ from kinbandits.experiments.runner import run_experiment
 from kinbandits.experiments.storage import CellStore
 
 __all__ = [
-    "Cell",
-    "CellStore",
-    "EnvironmentConfig",
-    "Experiment",
-    "MethodConfig",
-    "experiment_of",
-    "load_experiment",
+    "Cell", "CellStore", "EnvironmentConfig", "Experiment", "MethodConfig", "experiment_of", "load_experiment",
     "run_experiment",
-]
+]  # fmt: skip

@@ -23,8 +23,6 @@ from typing import Any
 from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError, package
 
-__all__ = ["BACKENDS", "WorkerLostError", "backend"]
-
 Run = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], None]
 _COMPARED = ("numpy", "scipy", "joblib", "cloudpickle")  # versions that must be equal on both sides
 

@@ -21,8 +21,6 @@ from kinbandits.similarity import Stepwise
 from kinbandits.simulate import simulate
 from kinbandits.trace import Trace
 
-__all__ = ["compute_cell", "run_cell"]
-
 
 def compute_cell(cell: Cell) -> Trace:
     """Play the cell's policy on its environment. Depends on nothing but the cell.

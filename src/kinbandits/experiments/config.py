@@ -51,8 +51,6 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError, KinbanditsErr
 from kinbandits.policies import KMTLUCB, Policy
 from kinbandits.presets import paper
 
-__all__ = ["FORMAT", "Cell", "EnvironmentConfig", "Experiment", "MethodConfig", "load_experiment"]
-
 FORMAT = 2
 """Raised when a change of code changes results, so that old cells are not taken for new ones."""
 

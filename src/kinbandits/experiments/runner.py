@@ -21,8 +21,6 @@ from kinbandits.experiments.config import Cell, Experiment
 from kinbandits.experiments.storage import CellStore
 from kinbandits.progress import Progress, clock
 
-__all__ = ["run_experiment"]
-
 _FRUITLESS = 3  # attempts without a single finished cell before giving up
 
 

@@ -28,8 +28,6 @@ from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.experiments.config import FORMAT, Cell, Experiment
 from kinbandits.trace import Trace
 
-__all__ = ["RESULT_COLUMNS", "CellStore", "load_cell"]
-
 RESULT_COLUMNS = ("environment", "method", "seed", "rounds", "regret", "expected_regret", "reward", "cell")
 
 

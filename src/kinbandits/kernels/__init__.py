@@ -32,24 +32,7 @@ from kinbandits.kernels.functions import (
 from kinbandits.kernels.rules import DEFAULT_KERNEL, Combined, KernelRule, Median, as_kernel_or_rule
 
 __all__ = [
-    "DEFAULT_KERNEL",
-    "RBF",
-    "ArcCosine",
-    "Combined",
-    "Constant",
-    "Foreign",
-    "Kernel",
-    "KernelRule",
-    "Linear",
-    "Matern",
-    "Median",
-    "Product",
-    "RationalQuadratic",
-    "Scaled",
-    "Stationary",
-    "Sum",
-    "as_kernel",
-    "as_kernel_or_rule",
-    "cdist",
-    "median_distance",
-]
+    "DEFAULT_KERNEL", "RBF", "ArcCosine", "Combined", "Constant", "Foreign", "Kernel", "KernelRule", "Linear",
+    "Matern", "Median", "Product", "RationalQuadratic", "Scaled", "Stationary", "Sum", "as_kernel",
+    "as_kernel_or_rule", "cdist", "median_distance",
+]  # fmt: skip

@@ -11,13 +11,6 @@ from kinbandits.paper.protocol import paper_experiment, sweep_experiment
 from kinbandits.paper.report import write_paper_report
 
 __all__ = [
-    "Claim",
-    "CrossValidation",
-    "Grid",
-    "check_claims",
-    "cross_validate",
-    "deal_rows",
-    "paper_experiment",
-    "sweep_experiment",
-    "write_paper_report",
-]
+    "Claim", "CrossValidation", "Grid", "check_claims", "cross_validate", "deal_rows", "paper_experiment",
+    "sweep_experiment", "write_paper_report",
+]  # fmt: skip

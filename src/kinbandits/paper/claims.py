@@ -26,8 +26,6 @@ from kinbandits.paper.protocol import EST, IND, IND_EQUAL, KNOWN, POOL
 from kinbandits.report.results import Results, RunGroup
 from kinbandits.report.statistics import Paired, compare, holm
 
-__all__ = ["MARGIN", "Claim", "check_claims", "tost"]
-
 MARGIN = 0.05
 """How far apart "equally well" may be, as a share of the second method's mean."""
 

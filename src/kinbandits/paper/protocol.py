@@ -39,17 +39,6 @@ from kinbandits.paper.crossval import (
 from kinbandits.presets import MULTIPLIER, PAPER
 from kinbandits.progress import clock
 
-__all__ = [
-    "DATA",
-    "SETTINGS",
-    "SWEEPS",
-    "cached_choices",
-    "choose_settings",
-    "paper_experiment",
-    "sweep_experiment",
-    "time_estimate",
-]
-
 DATA = ("synthetic", "digits", "segment", "letter", "pendigits", "usps", "mnist")
 SETTINGS = ("paper", "tuned", "cv")
 HORIZONS = dict.fromkeys(DATA, 4000) | {"synthetic": 1000, "digits": 1250, "segment": 1000}

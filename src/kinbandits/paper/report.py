@@ -19,8 +19,6 @@ from kinbandits.report.html import FORMATS, Section, one_line
 from kinbandits.report.page import Report, show_number, show_p, show_paired, show_signed, write_report
 from kinbandits.report.results import Results
 
-__all__ = ["READINGS", "SWEEP", "write_paper_report"]
-
 SWEEP = "sweep"
 """The name of the sweep's experiment in the directory of the paper's."""
 

@@ -22,8 +22,6 @@ from kinbandits.report.statistics import Paired, Summary, compare_all, summarise
 from kinbandits.simulate import simulate
 from kinbandits.trace import Trace
 
-__all__ = ["Comparison", "compare"]
-
 Maker = Callable[[Any], Policy]
 
 

@@ -13,8 +13,6 @@ from kinbandits.plotting import OKABE_ITO, STYLES, canvas, cluster_order, color_
 from kinbandits.report.results import Results, RunGroup
 from kinbandits.report.statistics import half_width
 
-__all__ = ["appendix_figure", "choices_figure", "difference_figure", "regret_figure", "similarity_figure"]
-
 _FIXED = {  # the paper's methods look the same in every figure
     "KMTL-UCB": 0,
     "KMTL-UCB-Est": 1,

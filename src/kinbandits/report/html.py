@@ -13,8 +13,6 @@ from kinbandits._files import atomic_write
 from kinbandits.errors import package
 from kinbandits.plotting import data_uri, save_figure
 
-__all__ = ["FORMATS", "Section", "one_line", "write_page"]
-
 FORMATS = ("png", "svg", "pdf")
 VERDICTS = {
     "reproduced": "good",

@@ -22,8 +22,6 @@ from kinbandits.report.html import FORMATS, Section, one_line, write_page
 from kinbandits.report.results import Results
 from kinbandits.report.statistics import Paired, Summary, compare_all, summarise
 
-__all__ = ["Report", "show_number", "show_p", "show_paired", "show_signed", "write_report"]
-
 _PACKAGES = ("numpy", "scipy", "joblib", "threadpoolctl", "scikit-learn", "matplotlib")
 
 

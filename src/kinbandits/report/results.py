@@ -21,8 +21,6 @@ from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.storage import CellStore
 from kinbandits.trace import Trace
 
-__all__ = ["Results", "Run", "RunGroup"]
-
 Curve = NDArray[np.float64]
 
 

@@ -18,8 +18,6 @@ from scipy import stats
 
 from kinbandits.report.results import Results, RunGroup
 
-__all__ = ["Paired", "Summary", "compare", "compare_all", "half_width", "holm", "summarise"]
-
 
 @dataclass(frozen=True)
 class Summary:

@@ -20,8 +20,6 @@ from kinbandits.progress import Told
 from kinbandits.report.comparing import Comparison
 from kinbandits.report.html import Section, one_line, write_page
 
-__all__ = ["POLICIES", "Story", "tell"]
-
 POLICIES: dict[str, Any] = {
     "with descriptors": lambda shop: kb.KMTLUCB(shop.arms, similarity=kb.Known(descriptors=shop.descriptors)),
     "default": kb.KMTLUCB,

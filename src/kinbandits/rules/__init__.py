@@ -9,15 +9,6 @@ from kinbandits.rules.thompson import Thompson, covariance_root
 from kinbandits.rules.ucb import UCB, Exploration, as_rule
 
 __all__ = [
-    "UCB",
-    "Answer",
-    "Exploration",
-    "Gamma",
-    "InverseGap",
-    "RootGamma",
-    "Rule",
-    "SquareCBGamma",
-    "Thompson",
-    "as_rule",
-    "covariance_root",
-]
+    "UCB", "Answer", "Exploration", "Gamma", "InverseGap", "RootGamma", "Rule", "SquareCBGamma", "Thompson",
+    "as_rule", "covariance_root",
+]  # fmt: skip
