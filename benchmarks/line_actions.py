@@ -17,9 +17,8 @@ from typing import Literal
 
 import numpy as np
 
-from kinbandits._checks import as_int
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import Value, positive
+from kinbandits._value import Value, as_int, positive
 from kinbandits.environments.base import Round, StartRows, no_rows, seeded
 from kinbandits.errors import InvalidInputError
 

@@ -53,15 +53,6 @@ def number(name: str, value: Any) -> float:
     return float(number_array(name, real(name, float(value) if isinstance(value, bool) else value)))
 
 
-def as_int(name: str, value: object, least: int = 0) -> int:
-    """``value`` as an int, refused unless whole and at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
-        raise InvalidInputError(f"{name} must be at least {least}, got {value!r}")
-    return int(value)
-
-
 def rounds_of_contexts(values: Any, n_candidates: int, n_features: int | None, *, batch: bool) -> Matrix:
     """Contexts as (R, 1, d) or (R, k, d).
 

@@ -3,13 +3,20 @@
 Kernels, similarities and schedules are values. A value is a frozen dataclass; this module gives it what
 a dataclass lacks when a field is an array: equality, a hash, and a ``repr`` that rebuilds it. Every class of values
 is registered by name, so that `kinbandits._spec` can write values into files and read them again.
+
+Numbers among the fields are checked by what their types are called::
+
+    noise: NotNegative = 0.1
+    n_arms: Count = 5
+    length_scale: Positive | None = None
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,6 +25,14 @@ from numpy.typing import ArrayLike, NDArray
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 _REPR_LIMIT = 64  # array fields with more entries are abbreviated in a repr
+
+Real = float  # finite
+Positive = float
+NotNegative = float
+Part = float  # between 0 and 1
+OpenPart = float  # the same without 0 and 1
+Natural = int  # at least 0
+Count = int  # at least 1
 
 
 class Value:
@@ -39,6 +54,12 @@ class Value:
         if known is not None and known.__module__ != cls.__module__:
             raise TypeError(f"{cls.__module__} and {known.__module__} both define {cls.__name__}; rename one")
         Value._registry[cls.type_name] = cls
+
+    def __post_init__(self) -> None:
+        for name, check, optional in _checked_fields(type(self)):
+            value = getattr(self, name)
+            if value is not None or not optional:
+                object.__setattr__(self, name, check(name, value))
 
     def _set(self, **fields: Any) -> None:
         """Fields as they are kept, in ``__post_init__``."""
@@ -208,3 +229,30 @@ def real(name: str, value: float) -> float:
     if not np.isfinite(number):
         raise InvalidInputError(f"{name} must be finite, got {value!r}")
     return number
+
+
+def as_int(name: str, value: object, least: int = 0) -> int:
+    """``value`` as an int, refused unless whole and at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}")
+    if value < least:
+        raise InvalidInputError(f"{name} must be at least {least}, got {value!r}")
+    return int(value)
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "Real": real,
+    "Positive": positive,
+    "NotNegative": partial(positive, zero=True),
+    "Part": part,
+    "OpenPart": partial(part, ends=False),
+    "Natural": as_int,
+    "Count": partial(as_int, least=1),
+}
+
+
+@cache
+def _checked_fields(kind: type[Any]) -> list[tuple[str, Callable[[str, Any], Any], bool]]:
+    """The fields whose types say how they are checked: name, check, and whether None will do as well."""
+    types = ((f.name, *str(f.type).partition(" | ")) for f in dataclasses.fields(kind) if f.init)
+    return [(name, _CHECKS[first], rest == "None") for name, first, _, rest in types if first in _CHECKS]

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kinbandits._checks import as_int
 from kinbandits._types import Vector
-from kinbandits._value import Value, positive
+from kinbandits._value import Count, Positive, Value
 from kinbandits.errors import InvalidTypeError
 
 __all__ = ["Forgetting", "Memory", "Window"]
@@ -48,10 +47,7 @@ class Window(Memory):
     500
     """
 
-    size: int
-
-    def __post_init__(self) -> None:
-        self._set(size=as_int("size of a Window", self.size, 1))
+    size: Count
 
     @property
     def rows(self) -> int:
@@ -69,10 +65,7 @@ class Forgetting(Memory):
     array([0.25 , 0.354, 0.5  , 0.707, 1.   ])
     """
 
-    half_life: float
-
-    def __post_init__(self) -> None:
-        self._set(half_life=positive("half_life", self.half_life))
+    half_life: Positive
 
     @property
     def decay(self) -> float:

@@ -37,9 +37,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
-from kinbandits._checks import as_int
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import Value, positive
+from kinbandits._value import Value, as_int, positive
 from kinbandits._work import Work, finished
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History, golden

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits._value import Value, frozen_array, real
+from kinbandits._value import Real, Value, frozen_array
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.kernels import DEFAULT_KERNEL, RBF, Kernel, KernelRule, as_kernel_or_rule
 from kinbandits.similarity import milestones
@@ -42,6 +42,7 @@ class Projection(Value):
     directions: Any
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._set(centre=frozen_array(self.centre), directions=frozen_array(self.directions))
 
     def transform(self, X: Matrix) -> Matrix:
@@ -56,11 +57,7 @@ class Stretch(Projection):
     array([[4., 6.]])
     """
 
-    factor: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set(factor=real("factor", self.factor))
+    factor: Real
 
     def transform(self, X: Matrix) -> Matrix:
         """(n, columns): through the few directions, never through a matrix of all columns."""

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kinbandits._checks import as_int
+from kinbandits._value import as_int
 from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError, SimulationWarning
 from kinbandits.policies.base import Policy

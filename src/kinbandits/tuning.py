@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinbandits._checks import as_int, number_array
+from kinbandits._checks import number_array
 from kinbandits._html import html_table
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import positive
+from kinbandits._value import as_int, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError, TuningWarning
 from kinbandits.exploration import Deviations
 from kinbandits.history import History

@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits import theory
-from kinbandits._checks import as_int
 from kinbandits._renamed import told_new_spelling
 from kinbandits._types import Indices, Mask, Matrix, Vector
-from kinbandits._value import positive
+from kinbandits._value import as_int, positive
 from kinbandits.errors import HorizonReachedError, InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import RBF, KernelRule

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinbandits._types import Indices, Mask, Matrix
-from kinbandits._value import positive
+from kinbandits._value import NotNegative
 from kinbandits.baselines.special_cases import Arms, LinUCB, filled
 from kinbandits.errors import InvalidInputError
 from kinbandits.exploration import LogExploration
@@ -48,11 +48,11 @@ class OnlineClusters(Judging):
                [0., 0., 1.]])
     """
 
-    confidence: float = 1.0
+    confidence: NotNegative = 1.0
     adjacency: Any = None
 
     def __post_init__(self) -> None:
-        self._set(confidence=positive("confidence", self.confidence, zero=True))
+        super().__post_init__()
         if self.adjacency is not None:
             self._set(adjacency=Graph(self.adjacency).adjacency)
 

@@ -18,9 +18,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits._checks import as_int
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import Value
+from kinbandits._value import Value, as_int
 from kinbandits.errors import InvalidInputError
 
 StartRows = tuple[list[Any], Matrix, Vector]
@@ -86,12 +85,6 @@ class Drawn(Value):
 
     def start_rows(self) -> StartRows:
         return no_rows()
-
-    def _count(self, *names: str) -> None:
-        """Refuse a seed below 0, and fields of these names below 1."""
-        as_int("seed", self.seed)  # type: ignore[attr-defined]
-        for name in names:
-            as_int(name, getattr(self, name), 1)
 
 
 def symmetric_root(K: Matrix) -> Matrix:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import part, positive, real
+from kinbandits._value import Count, Natural, NotNegative, OpenPart, Part, Positive, Real
 from kinbandits.environments.base import ArmFunctions, Drawn, Round, seeded
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import cdist
@@ -35,22 +35,14 @@ class Clicks(Drawn):
         (array([0.  , 0.09, 0.03, 0.08]), array([0., 0., 0., 0.]))
     """
 
-    seed: int = 0
-    n_arms: int = 12
-    click_rate: float = 0.5
-    n_features: int = 6
-    strength: float = 1.5
-    length_scale: float | None = None
-    drift: float = 0.0
-    horizon: int = 1000
-
-    def __post_init__(self) -> None:
-        self._count("n_arms", "n_features", "horizon")
-        self._set(click_rate=part("click_rate", self.click_rate, ends=False))
-        if self.length_scale is not None:
-            self._set(length_scale=positive("length_scale", self.length_scale))
-        self._set(strength=positive("strength", self.strength, zero=True))
-        self._set(drift=positive("drift", self.drift, zero=True))
+    seed: Natural = 0
+    n_arms: Count = 12
+    click_rate: OpenPart = 0.5
+    n_features: Count = 6
+    strength: NotNegative = 1.5
+    length_scale: Positive | None = None
+    drift: NotNegative = 0.0
+    horizon: Count = 1000
 
     @property
     def name(self) -> str:
@@ -110,21 +102,19 @@ class Shop(Drawn):
         (['item 0', 'item 1'], ['item 0', 'item 1', 'item 2', 'item 3'])
     """
 
-    seed: int = 0
-    n_arms: int = 120
-    new: float = 0.5
-    horizon: int = 1000
-    n_features: int = 3
-    kinship: float = 0.3
-    strength: float = 1.5
-    intercept: float = -2.0
+    seed: Natural = 0
+    n_arms: Count = 120
+    new: Part = 0.5
+    horizon: Count = 1000
+    n_features: Count = 3
+    kinship: Positive = 0.3
+    strength: Positive = 1.5
+    intercept: Real = -2.0
 
     def __post_init__(self) -> None:
-        self._count("n_arms", "horizon", "n_features")
-        self._set(new=part("new", self.new), intercept=real("intercept", self.intercept))
+        super().__post_init__()
         if self.new == 1.0:
             raise InvalidInputError("new must be below 1: there must be items to begin with")
-        self._set(kinship=positive("kinship", self.kinship), strength=positive("strength", self.strength))
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kinbandits._types import Matrix
-from kinbandits._value import part, positive
+from kinbandits._value import Count, Natural, NotNegative, Part, Positive
 from kinbandits.environments.base import ArmFunctions, Drawn, Round, StartRows, seeded
 from kinbandits.kernels import cdist
 
@@ -46,21 +46,16 @@ class HiddenDescriptors(Drawn):
                [0., 0., 1.]])
     """
 
-    seed: int = 0
-    similarity: float = 0.5
-    n_arms: int = 20
-    horizon: int = 1000
-    descriptor_size: int = 1
-    n_features: int = 5
-    length_scale: float = 1.5
-    noise: float = 0.1
-    fourier_features: int = 400
+    seed: Natural = 0
+    similarity: Part = 0.5
+    n_arms: Count = 20
+    horizon: Count = 1000
+    descriptor_size: Count = 1
+    n_features: Count = 5
+    length_scale: Positive = 1.5
+    noise: NotNegative = 0.1
+    fourier_features: Count = 400
     start: bool = True
-
-    def __post_init__(self) -> None:
-        self._count("n_arms", "horizon", "descriptor_size", "n_features", "fourier_features")
-        self._set(similarity=part("similarity", self.similarity), noise=positive("noise", self.noise, zero=True))
-        self._set(length_scale=positive("length_scale", self.length_scale))
 
     @property
     def name(self) -> str:

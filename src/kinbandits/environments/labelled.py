@@ -15,10 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import as_int
 from kinbandits._frames import as_table, categories, column, is_table, numbers, read_table
 from kinbandits._types import Indices, Matrix
-from kinbandits._value import Value, one_of
+from kinbandits._value import Natural, Value, one_of
 from kinbandits.datasets import CATALOGUE, Dataset, Scaling, load
 from kinbandits.environments.base import Round, StartRows, checked_horizon, no_rows, seeded
 from kinbandits.errors import DatasetError, InvalidInputError, InvalidTypeError
@@ -117,12 +116,13 @@ class Classification(LabelledRows):
     target: str | None = None
     protocol: Protocol = "shuffled"
     scaling: Scaling = "paper"
-    horizon: int = 0
-    validation_per_class: int = 50
-    seed: int = 0
-    validation_seed: int = 0
+    horizon: Natural = 0
+    validation_per_class: Natural = 50
+    seed: Natural = 0
+    validation_seed: Natural = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.data, str | Dataset):
             raise InvalidTypeError(
                 f"data must be a data set's name, a file or a Dataset, got {type(self.data).__name__}; "
@@ -134,8 +134,6 @@ class Classification(LabelledRows):
                 ".csv or .parquet file"
             )
         one_of("protocol", self.protocol, "paper", "shuffled")
-        for field in ("seed", "validation_seed", "validation_per_class"):
-            as_int(field, getattr(self, field))
         n = self._available()
         only = f"there are only {n} rounds in {self.name} by the {self.protocol!r} protocol"
         rounds = checked_horizon(self.horizon, n, f"{only}; ask for fewer, or leave horizon out for all")
@@ -202,14 +200,14 @@ class Streams(LabelledRows):
 
     data: str | Dataset
     path: str
-    seed: int = 0
-    horizon: int = 0
+    seed: Natural = 0
+    horizon: Natural = 0
     scaling: Scaling = "paper"
     target: str | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._set(path=str(self.path))
-        as_int("seed", self.seed)
         test = self._rows("test")
         if self.seed >= len(test):
             raise InvalidInputError(f"seed is {self.seed}, but {self.path} has streams 0 to {len(test) - 1}")

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import as_int, number_array, rows_of_contexts
+from kinbandits._checks import number_array, rows_of_contexts
 from kinbandits._frames import arm_numbers, as_table, categories, column, listed_column, numbers, read_table
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import Value
+from kinbandits._value import Natural, Value
 from kinbandits.environments.base import Round, StartRows, checked_horizon, no_rows, seeded
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
@@ -136,16 +136,15 @@ class Replay(Value):
     reward: str = "reward"
     contexts: tuple[str, ...] | None = None
     propensity: str | None = None
-    horizon: int = 0
-    seed: int | None = None
+    horizon: Natural = 0
+    seed: Natural | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.log, str | Log):
             raise InvalidTypeError(f"log must be a Log or a file, got {type(self.log).__name__}; Log.of makes one")
         if self.contexts is not None:
             self._set(contexts=tuple(self.contexts))
-        if self.seed is not None:
-            as_int("seed", self.seed)
         n = len(self._log.choices)
         self._set(horizon=checked_horizon(self.horizon, n, f"the log has {n} rows"))
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kinbandits._types import Matrix
-from kinbandits._value import positive
+from kinbandits._value import Count, Natural, NotNegative, Positive
 from kinbandits.environments.base import Drawn, Round, seeded, symmetric_root
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF, as_kernel
@@ -52,25 +52,24 @@ class RKHSProblem(Drawn):
         (Mixed(mu=0.5), 0.7)
     """
 
-    seed: int = 0
-    mu: float = 0.5
-    n_arms: int = 5
-    horizon: int = 1000
-    n_features: int = 1
+    seed: Natural = 0
+    mu: NotNegative = 0.5
+    n_arms: Count = 5
+    horizon: Count = 1000
+    n_features: Count = 1
     context_kernel: Any = RBF()  # noqa: RUF009 (a frozen value)
-    centres: int = 10
-    amplitude: float = 0.3
-    noise: float = 0.5
+    centres: Count = 10
+    amplitude: Positive = 0.3
+    noise: NotNegative = 0.5
     two_point: bool = False
     arm_kernel: Any = None
 
     def __post_init__(self) -> None:
         if self.arm_kernel is not None:
             self._set(arm_kernel=Known(self.arm_kernel).given, n_arms=len(self.arm_kernel))
-        self._count("n_arms", "horizon", "n_features", "centres")
-        self._set(mu=positive("mu", self.mu, zero=True), context_kernel=as_kernel(self.context_kernel))
+        super().__post_init__()
+        self._set(context_kernel=as_kernel(self.context_kernel))
         equicorrelated(self.mu, self.n_arms)
-        self._set(amplitude=positive("amplitude", self.amplitude), noise=positive("noise", self.noise, zero=True))
         if self.noise > 0.5:
             raise InvalidInputError(f"noise must be at most 0.5 (an interval of length 1), got {self.noise!r}")
 

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import one_of, positive, real
+from kinbandits._value import Count, Natural, NotNegative, one_of, real
 from kinbandits.environments.base import Drawn, Round, StartRows, no_rows, seeded
 from kinbandits.errors import InvalidInputError
 
@@ -51,16 +51,16 @@ class SyntheticNews(Drawn):
         [1, 3, 1]
     """
 
-    seed: int = 0
-    n_arms: int = 5
-    horizon: int = 1000
+    seed: Natural = 0
+    n_arms: Count = 5
+    horizon: Count = 1000
     reward: Reading = "text"
     angles: tuple[float, float] = (0.0, 4 * math.pi / 25)
-    noise: float = 0.0
+    noise: NotNegative = 0.0
     start: bool = False
 
     def __post_init__(self) -> None:
-        self._count("n_arms", "horizon")
+        super().__post_init__()
         one_of("reward", self.reward, "text", "scripts")
         try:
             low, high = self.angles
@@ -69,7 +69,7 @@ class SyntheticNews(Drawn):
         low, high = real("angles[0]", low), real("angles[1]", high)
         if low > high:
             raise InvalidInputError(f"angles must be (smallest, largest), got {self.angles!r}")
-        self._set(angles=(low, high), noise=positive("noise", self.noise, zero=True))
+        self._set(angles=(low, high))
 
     @property
     def name(self) -> str:

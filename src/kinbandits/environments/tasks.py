@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits._checks import as_int, number_array
+from kinbandits._checks import number_array
 from kinbandits._types import Matrix
-from kinbandits._value import Value, frozen_array, part, positive
+from kinbandits._value import Count, Natural, NotNegative, Part, Positive, Value, frozen_array
 from kinbandits.environments.base import ArmFunctions, Drawn, Round, StartRows, no_rows, seeded
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF
@@ -52,27 +52,23 @@ class Tasks(Drawn):
         [([0, 0, 0, 0], (4, 4)), ([1, 1, 1, 1], (4, 4))]
     """
 
-    seed: int = 0
-    mu: float = 0.5
-    n_tasks: int = 8
-    n_candidates: int = 400
-    on_offer: int = 0
-    n_features: int = 4
-    length_scale: float = 0.8
-    noise: float = 0.05
-    descriptor_size: int = 0
-    drift: float = 0.0
-    horizon: int = 200
+    seed: Natural = 0
+    mu: Part = 0.5
+    n_tasks: Count = 8
+    n_candidates: Count = 400
+    on_offer: Natural = 0
+    n_features: Count = 4
+    length_scale: Positive = 0.8
+    noise: NotNegative = 0.05
+    descriptor_size: Natural = 0
+    drift: NotNegative = 0.0
+    horizon: Count = 200
     start: bool = True
 
     def __post_init__(self) -> None:
-        self._count("n_tasks", "n_candidates", "n_features", "horizon")
-        as_int("on_offer", self.on_offer)
-        as_int("descriptor_size", self.descriptor_size)
+        super().__post_init__()
         if self.on_offer > self.n_candidates:
             raise InvalidInputError(f"on_offer is {self.on_offer}, but a task has {self.n_candidates} candidates")
-        self._set(mu=part("mu", self.mu), length_scale=positive("length_scale", self.length_scale))
-        self._set(noise=positive("noise", self.noise, zero=True), drift=positive("drift", self.drift, zero=True))
 
     @property
     def name(self) -> str:
@@ -150,12 +146,13 @@ class MeasuredTasks(Value):
     contexts: Any
     rewards: Any
     descriptors: Any = None
-    horizon: int = 200
-    seed: int = 0
+    horizon: Count = 200
+    seed: Natural = 0
     start: bool = True
     title: str = "measured tasks"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         tasks: list[Any] = np.asarray(self.tasks).tolist()
         self._set(tasks=tuple(tasks))
         for field, dimensions in (("contexts", 2), ("rewards", 1)):
@@ -167,8 +164,6 @@ class MeasuredTasks(Value):
             self._set(**{field: frozen_array(values)})
         if self.descriptors is not None:
             self._set(descriptors=frozen_array(self.descriptors))
-        as_int("horizon", self.horizon, 1)
-        as_int("seed", self.seed)
 
     @property
     def name(self) -> str:
@@ -226,21 +221,20 @@ class Users(Drawn):
         [([3, 3, 3], (3, 5)), ([3, 3, 3], (3, 5))]
     """
 
-    seed: int = 0
-    n_users: int = 20
-    n_clusters: int = 4
-    n_items: int = 30
-    on_offer: int = 10
-    n_features: int = 5
-    noise: float = 0.1
-    graph_noise: float = 0.0
-    horizon: int = 1000
+    seed: Natural = 0
+    n_users: Count = 20
+    n_clusters: Count = 4
+    n_items: Count = 30
+    on_offer: Count = 10
+    n_features: Count = 5
+    noise: NotNegative = 0.1
+    graph_noise: Part = 0.0
+    horizon: Count = 1000
 
     def __post_init__(self) -> None:
-        self._count("n_users", "n_clusters", "n_items", "on_offer", "n_features", "horizon")
+        super().__post_init__()
         if self.on_offer > self.n_items:
             raise InvalidInputError(f"on_offer is {self.on_offer}, but the catalogue has n_items={self.n_items}")
-        self._set(noise=positive("noise", self.noise, zero=True), graph_noise=part("graph_noise", self.graph_noise))
 
     @property
     def name(self) -> str:

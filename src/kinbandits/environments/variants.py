@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits._checks import as_int
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import Value, positive, real
+from kinbandits._value import Natural, NotNegative, Positive, Real, Value
 from kinbandits.environments.base import Environment, Round, StartRows, seeded
 from kinbandits.errors import InvalidTypeError
 
@@ -22,6 +21,7 @@ class Variant(Value):
     environment: Any
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.environment, Environment):
             raise InvalidTypeError(f"environment must be an environment, got {self.environment!r}")
 
@@ -51,13 +51,8 @@ class Rescaled(Variant):
     """
 
     environment: Any
-    times: float = 1.0
-    plus: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set(times=positive("times", self.times))
-        self._set(plus=real("plus", self.plus))
+    times: Positive = 1.0
+    plus: Real = 0.0
 
     @property
     def name(self) -> str:
@@ -83,13 +78,8 @@ class Delayed(Variant):
     """
 
     environment: Any
-    mean: float = 20.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set(mean=positive("mean", self.mean, zero=True))
-        as_int("seed", self.seed)
+    mean: NotNegative = 20.0
+    seed: Natural = 0
 
     @property
     def name(self) -> str:
@@ -116,15 +106,9 @@ class Misspecified(Variant):
     """
 
     environment: Any
-    amount: float = 0.1
-    wave: float = 0.02
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set(amount=positive("amount", self.amount, zero=True))
-        self._set(wave=positive("wave", self.wave))
-        as_int("seed", self.seed)
+    amount: NotNegative = 0.1
+    wave: Positive = 0.02
+    seed: Natural = 0
 
     @property
     def name(self) -> str:

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinbandits import _compiled as compiled
-from kinbandits._checks import as_int
 from kinbandits._types import Matrix
-from kinbandits._value import positive
+from kinbandits._value import Count, NotNegative, Positive, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.kernels.algebra import Kernel
 
@@ -37,6 +36,7 @@ class Stationary(Kernel):
     length_scale: float | tuple[float, ...] = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._set(length_scale=_length_scale(self.length_scale))
 
     def _distances(self, A: Matrix, B: Matrix, metric: Literal["euclidean", "sqeuclidean"]) -> Matrix:
@@ -131,11 +131,7 @@ class RationalQuadratic(Stationary):
         array([[1.    , 0.6667]])
     """
 
-    alpha: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set(alpha=positive("alpha", self.alpha))
+    alpha: Positive = 1.0
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
         return self._of(self._distances(A, B, "sqeuclidean"))
@@ -220,10 +216,7 @@ class Constant(Kernel):
         array([2., 2., 2.])
     """
 
-    value: float = 1.0
-
-    def __post_init__(self) -> None:
-        self._set(value=positive("value", self.value, zero=True))
+    value: NotNegative = 1.0
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
         return np.full((len(A), len(B)), self.value)
@@ -263,12 +256,12 @@ class ArcCosine(Kernel):
         array([[1.    , 0.7554]])
     """
 
-    length_scale: float = 1.0
-    depth: int = 1
+    length_scale: Positive = 1.0
+    depth: Count = 1
     tangent: bool = False
 
     def __post_init__(self) -> None:
-        self._set(length_scale=positive("length_scale", self.length_scale), depth=as_int("depth", self.depth, 1))
+        super().__post_init__()
         if not isinstance(self.tangent, bool):
             raise InvalidTypeError(f"tangent must be True or False, got {self.tangent!r}")
 

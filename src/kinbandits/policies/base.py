@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import as_int, number, number_array, rows_of_contexts
+from kinbandits._checks import number, number_array, rows_of_contexts
 from kinbandits._renamed import told_new_spelling
 from kinbandits._types import Indices, Mask, Matrix, Vector
-from kinbandits._value import one_of, part
+from kinbandits._value import as_int, one_of, part
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.policies.arms import Candidates, ContextReader, listed
 from kinbandits.policies.decision import ArmName, Batch, Decision, Decisions

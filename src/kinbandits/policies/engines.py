@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kinbandits import _renamed
-from kinbandits._checks import as_int
-from kinbandits._value import Value
+from kinbandits._value import Count, Natural, Value
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 NAMES = ("auto", "exact", "naive")
@@ -23,11 +22,8 @@ class Budgeted(Value):
     Budgeted(points=64)
     """
 
-    points: int = 256
-    after: int = 0
-
-    def __post_init__(self) -> None:
-        self._set(points=as_int("points", self.points, 1), after=as_int("after", self.after))
+    points: Count = 256
+    after: Natural = 0
 
 
 Engine = str | Budgeted

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits._checks import as_int
 from kinbandits._types import Vector
-from kinbandits._value import Value
+from kinbandits._value import Count, Value
 from kinbandits.errors import RewardConflictError, UnknownDecisionError
 from kinbandits.policies.decision import Batch, Decision
 
@@ -32,13 +31,8 @@ class Pending(Value):
         forget_after: a decision is forgotten after so many further ones; None: never.
     """
 
-    most: int = 100_000
-    forget_after: int | None = None
-
-    def __post_init__(self) -> None:
-        self._set(most=as_int("most", self.most, 1))
-        if self.forget_after is not None:
-            self._set(forget_after=as_int("forget_after", self.forget_after, 1))
+    most: Count = 100_000
+    forget_after: Count | None = None
 
 
 class Ticket(NamedTuple):

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinbandits import plotting
-from kinbandits._checks import as_int
 from kinbandits._types import Matrix
+from kinbandits._value import as_int
 from kinbandits.errors import InvalidInputError
 from kinbandits.noise import Noise
 from kinbandits.policies.base import Policy

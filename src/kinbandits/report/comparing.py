@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._checks import as_int
 from kinbandits._html import html_table, text_table
-from kinbandits._value import Value
+from kinbandits._value import Value, as_int
 from kinbandits.environments import Environment
 from kinbandits.errors import InvalidInputError, InvalidTypeError, package
 from kinbandits.policies import Policy

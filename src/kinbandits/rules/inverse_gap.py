@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import Value, part, positive
+from kinbandits._value import NotNegative, OpenPart, Positive, Value, positive
 from kinbandits.errors import InvalidTypeError
 from kinbandits.regression.base import best
 from kinbandits.rules.base import Answer, Rule
@@ -46,10 +46,7 @@ class RootGamma(Gamma):
     400.0
     """
 
-    scale: float = 20.0
-
-    def __post_init__(self) -> None:
-        self._set(scale=positive("scale", self.scale))
+    scale: Positive = 20.0
 
     def __call__(self, k: int, rows: int, ridge: float, log_det: Callable[[], float]) -> float:
         return self.scale * k * math.sqrt(rows)
@@ -73,13 +70,9 @@ class SquareCBGamma(Gamma):
         4.17
     """
 
-    delta: float = 0.1
-    norm_bound: float = 1.0
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        self._set(delta=part("delta", self.delta, ends=False), scale=positive("scale", self.scale))
-        self._set(norm_bound=positive("norm_bound", self.norm_bound, zero=True))
+    delta: OpenPart = 0.1
+    norm_bound: NotNegative = 1.0
+    scale: Positive = 1.0
 
     def __call__(self, k: int, rows: int, ridge: float, log_det: Callable[[], float]) -> float:
         regret = ridge * self.norm_bound**2 + max(log_det(), 0.0) + math.log(2.0 / self.delta)
@@ -108,16 +101,16 @@ class InverseGap(Rule):
     """
 
     gamma: float | Gamma = RootGamma()
-    optimism: float = 1.0
+    optimism: NotNegative = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.gamma, Gamma):
             if callable(self.gamma):
                 raise InvalidTypeError(
                     f"gamma must be a number or a Gamma, such as RootGamma(), got {self.gamma!r}"
                 )
             self._set(gamma=positive("gamma", self.gamma, zero=True))
-        self._set(optimism=positive("optimism", self.optimism, zero=True))
 
     def exploration_at(
         self, first_round: int, shape: tuple[int, int], log_det: Callable[[], float], ridge: float

@@ -20,9 +20,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from kinbandits._checks import as_int
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import positive
+from kinbandits._value import Count, NotNegative
 from kinbandits.errors import InvalidInputError
 from kinbandits.rules.base import Answer, Rule
 
@@ -50,11 +49,11 @@ class Thompson(Rule):
         array([[0.8, 0.2]])
     """
 
-    samples: int = 1000
-    scale: float = 1.0
+    samples: Count = 1000
+    scale: NotNegative = 1.0
 
     def __post_init__(self) -> None:
-        self._set(samples=as_int("samples", self.samples, 2), scale=positive("scale", self.scale, zero=True))
+        super().__post_init__()
         if self.samples % 2:
             raise InvalidInputError(f"samples must be an even number of at least 2, got {self.samples!r}")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kinbandits._types import Mask, Vector
-from kinbandits._value import positive, real
+from kinbandits._value import Real, positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.regression import capped
 from kinbandits.rules.base import Answer, Rule
@@ -33,13 +33,12 @@ class UCB(Rule):
     """
 
     exploration: Exploration = 0.1
-    ceiling: float | None = None
+    ceiling: Real | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not callable(self.exploration):
             self._set(exploration=positive("exploration", self.exploration, zero=True))
-        if self.ceiling is not None:
-            self._set(ceiling=real("ceiling", self.ceiling))
 
     @property
     def in_units_of_rewards(self) -> bool:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kinbandits import _compiled as compiled
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits._value import one_of, positive
+from kinbandits._value import Positive, one_of
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import RBF, Kernel, KernelRule, as_kernel
@@ -54,16 +54,16 @@ class Estimated(Similarity):
                [0.368, 1.   ]])
     """
 
-    length_scale: float = 1.0
+    length_scale: Positive = 1.0
     embedding_kernel: Any = RBF()  # noqa: RUF009 (a frozen value)
     embed: Literal["context", "context_reward"] = "context"
-    reward_length_scale: float | None = None
+    reward_length_scale: Positive | None = None
     self_pairs: bool = True
 
     fixed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        self._set(length_scale=positive("length_scale", self.length_scale))
+        super().__post_init__()
         if self.embedding_kernel is not None:
             if isinstance(self.embedding_kernel, KernelRule):
                 raise InvalidInputError(
@@ -72,8 +72,6 @@ class Estimated(Similarity):
                 )
             self._set(embedding_kernel=as_kernel(self.embedding_kernel))
         one_of("embed", self.embed, "context", "context_reward")
-        if self.reward_length_scale is not None:
-            self._set(reward_length_scale=positive("reward_length_scale", self.reward_length_scale))
 
     def bound(self, context_kernel: Kernel, ridge: float, weighting: Weighting) -> Estimated:
         """With the context kernel as k', if none was given."""
@@ -174,12 +172,9 @@ class CountOnly(Similarity):
                [0.4724, 1.    ]])
     """
 
-    length_scale: float = 1.0
+    length_scale: Positive = 1.0
 
     fixed: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        self._set(length_scale=positive("length_scale", self.length_scale))
 
     def matrix(self, history: History) -> Matrix:
         counts = history.counts

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from kinbandits._checks import number_array
 from kinbandits._types import Matrix
-from kinbandits._value import frozen_array, real
+from kinbandits._value import Real, frozen_array
 from kinbandits.errors import InvalidInputError, InvalidTypeError, NotPositiveSemidefiniteError
 from kinbandits.history import History
 from kinbandits.kernels import KernelRule, Median, as_kernel_or_rule
@@ -54,10 +54,10 @@ class Mixed(Similarity):
            [0.25, 1.  ]])
     """
 
-    mu: float
+    mu: Real
 
     def __post_init__(self) -> None:
-        self._set(mu=real("mu", self.mu))
+        super().__post_init__()
         if not -1.0 <= self.mu <= 1.0:
             raise InvalidInputError(f"mu must be between -1/(number of arms - 1) and 1, got {self.mu!r}")
 

@@ -23,9 +23,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kinbandits._checks import as_int
 from kinbandits._types import Matrix
-from kinbandits._value import real
+from kinbandits._value import Real, as_int
 from kinbandits._work import Work, finished
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
@@ -93,15 +92,15 @@ class Stepwise(Judging):
     """
 
     first: int = 30
-    growth: float = 1.3
+    growth: Real = 1.3
     until: int = 5000
 
     judges_kernel: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("first", "until"):
             as_int(name, getattr(self, name), 2)
-        self._set(growth=real("growth", self.growth))
         if not self.growth > 1.0:
             raise InvalidInputError(f"growth must be greater than 1, such as 1.3, got {self.growth!r}")
 

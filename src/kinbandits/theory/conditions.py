@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._checks import as_int, number_array
+from kinbandits._checks import number_array
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import positive, real
+from kinbandits._value import as_int, positive, real
 from kinbandits.errors import InvalidInputError, NotPositiveSemidefiniteError
 
 _TOLERANCE = 1e-10  # of the largest entry: how far a matrix may be from symmetric and positive semidefinite
