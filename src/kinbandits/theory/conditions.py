@@ -67,11 +67,6 @@ def nonnegative(name: str, values: Vector) -> Vector:
     return np.where(ordered > rounding, ordered, 0.0)
 
 
-def ridge_of(value: float) -> float:
-    """``ridge``, lambda > 0."""
-    return positive("ridge", value)
-
-
 def magnitude(kernel_bound: float, ridge: float) -> float:
     """m = max(1, c_k / lambda) of Theorem 1."""
-    return max(1.0, positive("kernel_bound", kernel_bound) / ridge_of(ridge))
+    return max(1.0, positive("kernel_bound", kernel_bound) / positive("ridge", ridge))

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from kinbandits._checks import number_array
 from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError
-from kinbandits.theory.conditions import form_of, magnitude, probability, ridge_of, whole
+from kinbandits.theory.conditions import form_of, magnitude, probability, whole
 
 Form = Literal["printed", "derived"]
 
@@ -57,7 +57,7 @@ def radius(width: Any, factor: float, norm_bound: float, ridge: float) -> Any:
     if s.size and s.min() < 0:
         raise InvalidInputError(f"width must be at least 0, got {s.min():.6g}")
     alpha = positive("factor", factor, zero=True)
-    w = (alpha + positive("norm_bound", norm_bound, zero=True) * math.sqrt(ridge_of(ridge))) * s
+    w = (alpha + positive("norm_bound", norm_bound, zero=True) * math.sqrt(positive("ridge", ridge))) * s
     return float(w) if np.ndim(width) == 0 else w
 
 
@@ -87,26 +87,15 @@ def regret_bound(
         2 sqrt(T) + 10 (a + c sqrt(lambda)) sqrt(2 m log g) sqrt(T ceil(log T)),
         a = sqrt(log(2 T N (log T + 1) / delta) / 2)
 
-    Args:
-        horizon: T.
-        n_arms: N.
-        delta: the probability of failure.
-        ridge: lambda.
-        norm_bound: c, with ||f*|| <= c.
-        kernel_bound: c_k, with k~(x~, x~) <= c_k.
-        log_g: log g([T]), see `kinbandits.theory.log_g`.
-        form: ``"printed"``, as in the theorem; ``"derived"``, what its proof gives: Q + 1 in place of log T + 1,
-            and Q = max(1, ceil(log T)).
+    ``form="derived"`` is what the proof gives: Q + 1 in place of log T + 1, and Q = max(1, ceil(log T)). The last
+    step of the proof (8 becomes 10) also needs m Q log g >= 1/2. Below that, which takes next to no data, the
+    derived form adds the concentration term sqrt(2 T log(2 (Q + 1) / delta)) as it is.
 
-    The last step of the proof (8 becomes 10) also needs m Q log g >= 1/2. Below that, which takes next to no
-    data, the concentration term sqrt(2 T log(2 (Q + 1) / delta)) is added as it is in the derived form.
-
-    Example:
-        >>> round(regret_bound(1000, 5, 0.1, 1.0, 1.0, 1.0, log_g=20.0))
-        19144
+    >>> round(regret_bound(1000, 5, 0.1, 1.0, 1.0, 1.0, log_g=20.0))
+    19144
     """
     T, N, p = whole("horizon", horizon, 1), whole("n_arms", n_arms, 1), probability("delta", delta)
-    lam, c = ridge_of(ridge), positive("norm_bound", norm_bound, zero=True)
+    lam, c = positive("ridge", ridge), positive("norm_bound", norm_bound, zero=True)
     m, gain = magnitude(kernel_bound, lam), positive("log_g", log_g, zero=True)
     if form_of(form) == "printed":
         stages, tries, extra = math.ceil(math.log(T)), math.log(T) + 1, 0.0
@@ -210,7 +199,7 @@ def cgp_ucb_prior_bound(horizon: int, n_arms: int, delta: float, ridge: float, l
     T, N, p = whole("horizon", horizon, 1), whole("n_arms", n_arms, 1), probability("delta", delta)
     gain = positive("log_g", log_g, zero=True) / 2
     beta = 2 * math.log(N * T**2 * math.pi**2 / (6 * p))
-    return math.sqrt(8 / math.log1p(1 / ridge_of(ridge)) * T * beta * gain) + 2
+    return math.sqrt(8 / math.log1p(1 / positive("ridge", ridge)) * T * beta * gain) + 2
 
 
 def cgp_ucb_bound(horizon: int, delta: float, ridge: float, norm_bound: float, log_g: float) -> float:
@@ -225,6 +214,6 @@ def cgp_ucb_bound(horizon: int, delta: float, ridge: float, norm_bound: float, l
     """
     T, p = whole("horizon", horizon, 1), probability("delta", delta)
     gain = positive("log_g", log_g, zero=True) / 2
-    scale = 8 / math.log1p(1 / ridge_of(ridge))
+    scale = 8 / math.log1p(1 / positive("ridge", ridge))
     beta = 2 * real("norm_bound", norm_bound) ** 2 + 300 * gain * math.log(T / p) ** 3
     return math.sqrt(scale * T * beta * gain) + 2

@@ -23,15 +23,7 @@ from scipy.linalg import eigh
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
-from kinbandits.theory.conditions import (
-    form_of,
-    kernel_matrix,
-    magnitude,
-    probability,
-    ridge_of,
-    spectrum_of,
-    whole,
-)
+from kinbandits.theory.conditions import form_of, kernel_matrix, magnitude, probability, spectrum_of, whole
 from kinbandits.theory.spectrum import log_g, log_g_of_similarity
 
 RadiusForm = Literal["sum", "tight"]
@@ -42,23 +34,14 @@ def self_normalised_factor(
 ) -> float:
     """beta: with probability 1 - delta, |mean - f*| <= beta s for all arms and rounds at once.
 
-    Args:
-        log_g: of the rows learned so far.
-        delta: the probability of failure.
-        ridge: lambda.
-        norm_bound: B.
-        noise: sigma; 1/2 for rewards in an interval of length 1.
-        form: ``"sum"``, sigma sqrt(log g + 2 log(1/delta)) + sqrt(lambda) B (Abbasi-Yadkori et al., 2011);
-            ``"tight"``, sqrt(sigma^2 (log g + 2 log(1/delta)) + lambda B^2), which is never larger (proof in
-            docs/theory.md; the argument with mixtures is that of Flynn and Reeb, 2024).
+    ``form="sum"`` is sigma sqrt(log g + 2 log(1/delta)) + sqrt(lambda) B (Abbasi-Yadkori et al., 2011); ``"tight"``
+    is sqrt(sigma^2 (log g + 2 log(1/delta)) + lambda B^2), which is never larger (proof in docs/theory.md; the
+    argument with mixtures is that of Flynn and Reeb, 2024).
 
-    Example:
-        >>> round(self_normalised_factor(2.0, 0.1, ridge=1.0, norm_bound=1.0, form="sum"), 4)
-        2.285
-        >>> round(self_normalised_factor(2.0, 0.1, ridge=1.0, norm_bound=1.0), 4)
-        1.6283
+    >>> [round(self_normalised_factor(2.0, 0.1, 1.0, 1.0, form=form), 4) for form in ("sum", "tight")]
+    [2.285, 1.6283]
     """
-    gain, lam = positive("log_g", log_g, zero=True), ridge_of(ridge)
+    gain, lam = positive("log_g", log_g, zero=True), positive("ridge", ridge)
     sigma, B = positive("noise", noise, zero=True), positive("norm_bound", norm_bound, zero=True)
     spread = sigma**2 * (gain - 2.0 * math.log(probability("delta", delta)))
     if form_of(form, ("sum", "tight")) == "sum":
@@ -126,14 +109,9 @@ def norm_inflation(true: ArrayLike, used: ArrayLike) -> float:
     f* keeps its guarantee under a wrong similarity if ``norm_bound`` is multiplied by this. It is infinite where f*
     may leave the space of the similarity used (a direction of the true one that the used one does not have).
 
-    Args:
-        true: (N, N) K_Z under which the norm is known.
-        used: (N, N) K_Z of the policy.
-
-    Example:
-        >>> from kinbandits.theory import equicorrelated
-        >>> round(norm_inflation(equicorrelated(0.0, 3), equicorrelated(0.5, 3)), 4)  # strangers taken for kin
-        1.4142
+    >>> from kinbandits.theory import equicorrelated
+    >>> round(norm_inflation(equicorrelated(0.0, 3), equicorrelated(0.5, 3)), 4)  # strangers taken for kin
+    1.4142
     """
     K_true, K_used = kernel_matrix("true", true), kernel_matrix("used", used)
     if K_true.shape != K_used.shape:
@@ -209,24 +187,15 @@ def task_factors(
     and a share rho of that of the others, rho^2 = mu^2 (N - 1) / D with D = (1 - mu)(1 + (N - 1) mu); where log g
     of all rows together is smaller, that. Both events have delta / 2.
 
-    Args:
-        K_X: (n, n) context kernel of the rows learned.
-        arms: (n,) their arms.
-        b: as in `task_kernel`.
-        n_arms: N.
-        delta: the probability of failure.
-        ridge: of the policy.
-        norm_bound: B, of every single arm.
-        deviation: every ||f_a - mean of all|| is at most this times B.
-        noise: sigma.
+    ``K_X`` is the context kernel of the rows learned, ``arms`` their arms; ``norm_bound`` and ``deviation`` as in
+    `task_norm_bound`.
 
-    Example:
-        >>> beta = task_factors(np.eye(30), [0, 1] * 15, 0.0, 2, 0.1, ridge=1.0, norm_bound=1.0, deviation=0.5)
-        >>> beta.round(3)  # sqrt(15 log 2 + 2 log 40) / 2 + 1
-        array([3.108, 3.108])
+    >>> beta = task_factors(np.eye(30), [0, 1] * 15, 0.0, 2, 0.1, ridge=1.0, norm_bound=1.0, deviation=0.5)
+    >>> beta.round(3)  # sqrt(15 log 2 + 2 log 40) / 2 + 1
+    array([3.108, 3.108])
     """
     N, value, failure = whole("n_arms", n_arms, 1), positive("b", b, zero=True), probability("delta", delta)
-    mu, lam, sigma = value / (N + value), ridge_of(ridge), positive("noise", noise, zero=True)
+    mu, lam, sigma = value / (N + value), positive("ridge", ridge), positive("noise", noise, zero=True)
     K, rows = kernel_matrix("K_X", K_X), np.asarray(arms)
     together = log_g_of_similarity(mu, K, rows, lam) + 2.0 * math.log(2.0 / failure)
     if rows.size and (rows.min() < 0 or rows.max() >= N):

@@ -22,7 +22,7 @@ from kinbandits._checks import number_array
 from kinbandits._types import Matrix
 from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError
-from kinbandits.theory.conditions import form_of, kernel_matrix, nonnegative, ridge_of, spectrum_of, whole
+from kinbandits.theory.conditions import form_of, kernel_matrix, nonnegative, spectrum_of, whole
 
 
 def log_g(K: ArrayLike, ridge: float) -> float:
@@ -33,7 +33,7 @@ def log_g(K: ArrayLike, ridge: float) -> float:
     >>> round(log_g([[1.0, 0.0], [0.0, 1.0]], ridge=1.0), 4)
     1.3863
     """
-    return float(np.log1p(spectrum_of("K", kernel_matrix("K", K)) / ridge_of(ridge)).sum())
+    return float(np.log1p(spectrum_of("K", kernel_matrix("K", K)) / positive("ridge", ridge)).sum())
 
 
 def information_gain(K: ArrayLike, ridge: float) -> float:
@@ -55,22 +55,16 @@ def rank_bound(
 ) -> float:
     """Theorem 2: log g([T]) <= r_z r_x log(((T + 1) c_k + lambda) / lambda).
 
-    Args:
-        rank_z: r_z, rank of the (N, N) similarity matrix.
-        rank_x: r_x, rank of the kernel matrix of the T + 1 contexts.
-        horizon: T.
-        kernel_bound: c_k, with k~(x~, x~) <= c_k.
-        ridge: lambda.
-        form: ``"printed"``; or ``"derived"``, the line of the proof before the last simplification, with
-            r = min(r_z r_x, T + 1): r log(1 + (T + 1) c_k / (r lambda)), which is tighter.
+    r_z is the rank of the similarity matrix, r_x that of the kernel matrix of the T + 1 contexts. The "derived"
+    form is the line of the proof before the last simplification, which is tighter: r log(1 + (T + 1) c_k / (r
+    lambda)) with r = min(r_z r_x, T + 1).
 
-    Example:
-        >>> round(rank_bound(rank_z=1, rank_x=2, horizon=99, kernel_bound=1.0, ridge=1.0), 3)
-        9.23
+    >>> round(rank_bound(rank_z=1, rank_x=2, horizon=99, kernel_bound=1.0, ridge=1.0), 3)
+    9.23
     """
     r_z, r_x = whole("rank_z", rank_z, 0), whole("rank_x", rank_x, 0)
     rows = whole("horizon", horizon, 1) + 1
-    trace = rows * positive("kernel_bound", kernel_bound) / ridge_of(ridge)
+    trace = rows * positive("kernel_bound", kernel_bound) / positive("ridge", ridge)
     if r_x > rows:
         raise InvalidInputError(f"rank_x is {r_x}, but {rows} contexts (horizon + 1) have at most rank {rows}")
     if form_of(form) == "printed":
@@ -82,17 +76,11 @@ def rank_bound(
 def effective_rank(eigenvalues: ArrayLike, ridge: float, horizon: int) -> int:
     """Definition 1: r = min{j : j lambda log T >= sum of the eigenvalues after the j-th}.
 
-    Args:
-        eigenvalues: of K~_{T+1}, in any order, at most T + 1 of them (missing ones are zero). What is zero but
-            for rounding counts as zero.
-        ridge: lambda.
-        horizon: T.
+    ``eigenvalues`` are those of K~_{T+1}, in any order, at most T + 1 of them (missing ones are zero). What is zero
+    but for rounding counts as zero.
 
-    Example:
-        >>> effective_rank([5.0, 1.0, 0.1, 0.01], ridge=1.0, horizon=3)
-        2
-        >>> effective_rank([5.0, 5.0, 5.0, 0.0], ridge=0.1, horizon=3)
-        3
+    >>> effective_rank([5.0, 1.0, 0.1, 0.01], ridge=1.0, horizon=3)
+    2
     """
     T = whole("horizon", horizon, 1)
     values = number_array("eigenvalues", eigenvalues)
@@ -102,7 +90,7 @@ def effective_rank(eigenvalues: ArrayLike, ridge: float, horizon: int) -> int:
         )
     values = nonnegative("eigenvalues", values)
     tails = np.append(np.cumsum(values[::-1])[::-1], 0.0)  # tails[j] = sum of values[j:]
-    allowed = np.arange(len(values) + 1) * ridge_of(ridge) * math.log(T)
+    allowed = np.arange(len(values) + 1) * positive("ridge", ridge) * math.log(T)
     return int(np.argmax(allowed >= tails))
 
 
@@ -116,7 +104,7 @@ def effective_rank_bound(r: int, horizon: int, kernel_bound: float, ridge: float
     19.754
     """
     rank, T = whole("r", r, 0), whole("horizon", horizon, 1)
-    trace, lam = (T + 1) * positive("kernel_bound", kernel_bound), ridge_of(ridge)
+    trace, lam = (T + 1) * positive("kernel_bound", kernel_bound), positive("ridge", ridge)
     if lam * math.log(T) > trace:
         raise InvalidInputError(
             "Corollary 1 needs ridge * log(horizon) <= (horizon + 1) * kernel_bound, but "
@@ -152,16 +140,11 @@ def equicorrelated(mu: float, n_arms: int) -> Matrix:
 def log_g_of_similarity(mu: float, K_X: ArrayLike, arms: Sequence[Any] | NDArray[Any], ridge: float) -> float:
     """log g_mu, Theorem 3: it falls as mu grows from 0 to 1.
 
-    Args:
-        mu: similarity of any two different arms, in [0, 1]. (For mu < 0 the theorem is false: with two arms
-            log g_mu is the same at -mu and mu.)
-        K_X: kernel matrix of the contexts, (n, n).
-        arms: the arm of each row, (n,), any labels; how often each arm stands there does not matter.
-        ridge: lambda.
-
-    The paper proves it for equal counts. A proof for all: for mu1 <= mu2, K(mu1) is the Hadamard product of
-    K(mu2) and C = K_Z(mu1 / mu2) spread over the rows, a correlation matrix; as C has a diagonal of ones,
-    K(mu1) + lambda I = (K(mu2) + lambda I) o C, and det(A o C) >= det(A) (Oppenheim).
+    ``mu`` is in [0, 1]: for mu < 0 the theorem is false, since with two arms log g_mu is the same at -mu and mu.
+    ``arms`` may be any labels, each as often as one likes; the paper proves it for equal counts. A proof for all:
+    for mu1 <= mu2, K(mu1) is the Hadamard product of K(mu2) and C = K_Z(mu1 / mu2) spread over the rows, a
+    correlation matrix; as C has a diagonal of ones, K(mu1) + lambda I = (K(mu2) + lambda I) o C, and
+    det(A o C) >= det(A) (Oppenheim).
 
     >>> K_X = np.ones((4, 4))
     >>> [round(log_g_of_similarity(mu, K_X, [0, 0, 0, 1], ridge=1.0), 3) for mu in (0.0, 0.5, 1.0)]

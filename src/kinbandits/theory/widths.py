@@ -16,7 +16,7 @@ from typing import Literal
 
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
-from kinbandits.theory.conditions import form_of, magnitude, ridge_of, whole
+from kinbandits.theory.conditions import form_of, magnitude, whole
 
 
 def width_upper_bound(kernel_bound: float, ridge: float) -> float:
@@ -25,7 +25,7 @@ def width_upper_bound(kernel_bound: float, ridge: float) -> float:
     >>> width_upper_bound(kernel_bound=1.0, ridge=0.25)
     4.0
     """
-    return positive("kernel_bound", kernel_bound) / ridge_of(ridge)
+    return positive("kernel_bound", kernel_bound) / positive("ridge", ridge)
 
 
 def width_lower_bound(
@@ -41,22 +41,13 @@ def width_lower_bound(
     It bounds the square of the width, and is often below zero, where it says nothing. It falls as lmax(K_Z)
     grows, hence as mu does in K_Z(mu) (Theorem 4).
 
-    Args:
-        n: the largest number of rows of one arm, the candidate included. (The paper has equal counts.)
-        kernel_bound: c_k.
-        lmax_z: largest eigenvalue of the similarity matrix, whose diagonal must be one; so it is at least 1.
-        prior: k = k~(x~, x~) of the candidate, at most c_k.
-        ridge: lambda.
-        form: ``"derived"``; or ``"printed"``, with 4 L + lambda in the numerator: a weaker bound, and for
-            small L one that rises with mu, against Theorem 4.
+    The paper has equal counts; any will do with n the largest. The "printed" form has 4 L + lambda in the
+    numerator: a weaker bound, and for small L one that rises with mu, against Theorem 4.
 
-    Example:
-        >>> width_lower_bound(n=1, kernel_bound=1.0, lmax_z=1.0, prior=1.0, ridge=1.0)
-        0.7777777777777777
-        >>> round(width_lower_bound(1, 1.0, 1.0, 1.0, 1.0, form="printed"), 4)
-        0.1111
+    >>> width_lower_bound(n=1, kernel_bound=1.0, lmax_z=1.0, prior=1.0, ridge=1.0)
+    0.7777777777777777
     """
-    lam, c = ridge_of(ridge), positive("kernel_bound", kernel_bound)
+    lam, c = positive("ridge", ridge), positive("kernel_bound", kernel_bound)
     k = positive("prior", prior, zero=True)
     if k > c * (1 + 1e-12):
         raise InvalidInputError(f"prior must be at most kernel_bound = {kernel_bound}, got {prior!r}")
