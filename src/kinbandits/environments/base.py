@@ -169,10 +169,10 @@ def describe(environment: object) -> dict[str, Any]:
     >>> describe(SyntheticNews(seed=3))["seed"]
     3
     """
-    data: dict[str, Any] = {"type": type(environment).__name__}
     if isinstance(environment, Value):
-        return data | {name: _plain(value) for name, value in environment._fields().items()}
-    return data | {"name": getattr(environment, "name", None), "repr": repr(environment)}
+        return dict(_plain(environment))
+    kind = type(environment).__name__
+    return {"type": kind, "name": getattr(environment, "name", None), "repr": repr(environment)}
 
 
 def _plain(value: Any) -> Any:

@@ -20,14 +20,10 @@ class Clicks(Drawn):
     """Bernoulli rewards whose log odds are a function of the context, one for each arm.
 
     Args:
-        seed: of everything that is drawn.
-        n_arms: N.
         click_rate: how often an arm that is chosen at random pays, on average.
-        n_features: d.
         strength: standard deviation of the log odds.
         length_scale: of the functions; None (the default) makes log odds linear in the context.
         drift: how far the functions turn until the end, in quarter turns (`ArmFunctions`).
-        horizon: how many rounds.
 
     Example:
         >>> first = next(Clicks(n_arms=4, click_rate=0.13).rounds())
@@ -86,11 +82,8 @@ class Shop(Drawn):
     Items near each other in descriptors have like functions of the customer.
 
     Args:
-        seed: of everything that is drawn.
-        n_arms: N, how many items there are in the end.
+        n_arms: how many items there are in the end.
         new: the part of the items that come later, one after the other, in the first three quarters of the time.
-        horizon: how many customers.
-        n_features: d, what is known of a customer.
         kinship: length scale over descriptors, which are uniform in the unit square: larger is more alike.
         strength: standard deviation of the log odds of a click.
         intercept: log odds of a click on an average item.

@@ -27,17 +27,11 @@ class HiddenDescriptors(Drawn):
     """Arm functions drawn from a Gaussian process over hidden arm descriptors.
 
     Args:
-        seed: of everything that is drawn.
         similarity: the dial s, from 0 (unrelated arms, K_arm = I) to 1 (all arms have one function). Between,
             the length scale over descriptors is 0.2 s / (1 - s), so that 0.5 gives 0.2.
-        n_arms: N.
-        horizon: how many rounds.
         descriptor_size: p, how many numbers describe an arm.
-        n_features: d; contexts are uniform in [-1, 1]^d, the same for all arms.
-        length_scale: of the arm functions over contexts.
-        noise: standard deviation of the normal noise on rewards.
+        length_scale: of the arm functions over contexts, which are uniform in [-1, 1]^d, the same for all arms.
         fourier_features: of which arm functions are made.
-        start: give every arm one row before round 1.
 
     Example:
         >>> HiddenDescriptors(similarity=0.0, n_arms=3).similarity_matrix

@@ -34,11 +34,7 @@ class RKHSProblem(Drawn):
     is equally hard for all mu, and what a policy gains as mu grows it gains from kin.
 
     Args:
-        seed: of everything that is drawn.
         mu: similarity of any two different arms, from 0 to 1.
-        n_arms: N.
-        horizon: how many rounds.
-        n_features: d.
         context_kernel: k_X, with k_X(x, x) = 1.
         centres: M.
         amplitude: root mean square of f*.

@@ -34,13 +34,9 @@ class SyntheticNews(Drawn):
       The published numbers are of this reading.
 
     Args:
-        seed: of the users and the noise.
-        n_arms: N, how many articles.
-        horizon: how many rounds.
         reward: which reading.
         angles: (smallest, largest) angle; articles are spaced evenly between them. The default is the
             scripts' a pi/25 for five articles; the text allows up to pi/2.
-        noise: standard deviation of normal noise on the rewards (none in the paper).
         start: give every arm one row before round 1: in the text's reading a random user with his reward. The
             scripts give one user to all arms, rotate him for arm a by theta_0 + ... + theta_a and pay by his own
             coordinate, unlike in the rounds that follow; ``reward="scripts"`` does the same.

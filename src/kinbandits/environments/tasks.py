@@ -32,19 +32,14 @@ class Tasks(Drawn):
     mu is, each single task is equally hard: what a policy gains as mu grows it gains from the other tasks.
 
     Args:
-        seed: of everything that is drawn.
         mu: how much two tasks have in common, from 0 (nothing) to 1 (they are one).
         n_tasks: N.
         n_candidates: m, for each task; they stay the same in all rounds.
         on_offer: how many of them are on offer in a round, drawn anew; 0 is all.
-        n_features: d; candidates are uniform in [-1, 1]^d.
-        length_scale: of the functions.
-        noise: standard deviation of the normal noise on rewards.
+        length_scale: of the functions of candidates, which are uniform in [-1, 1]^d.
         descriptor_size: how many numbers describe a task. With 0 all tasks have the same part in common; else
             tasks have more in common the nearer their ``descriptors`` are.
         drift: how far the functions turn until the end, in quarter turns (`ArmFunctions`).
-        horizon: how many rounds.
-        start: give every task one row before round 1.
 
     Example:
         >>> environment = Tasks(mu=0.9, n_tasks=3, n_candidates=4, horizon=2)
@@ -93,7 +88,6 @@ class Tasks(Drawn):
         return np.asarray((1.0 - self.mu) * np.eye(self.n_tasks) + self.mu * common)
 
     def start_rows(self) -> StartRows:
-        """A random candidate of each task."""
         if not self.start:
             return no_rows()
         rng = seeded(self.seed, 6)[5]
@@ -103,7 +97,6 @@ class Tasks(Drawn):
         return list(self.arms), chosen, means + self.noise * rng.standard_normal(self.n_tasks)
 
     def rounds(self) -> Iterator[Round]:
-        """A task, and its candidates that are on offer."""
         rng = seeded(self.seed, 6)[4]
         X, functions = self._drawn()
         features = [functions.features(x) for x in X]
@@ -132,9 +125,6 @@ class MeasuredTasks(Value):
         contexts: (n, d) features of what was measured.
         rewards: (n,) what was measured; higher is better.
         descriptors: (N, p) of the tasks, in order of their first measurement.
-        horizon: how many rounds.
-        seed: of which task comes when, and of the start rows.
-        start: give every task one random row before round 1.
 
     Example:
         >>> measured = MeasuredTasks(["a", "b", "b"], [[0.1], [0.2], [0.3]], [1.0, 0.0, 0.5], horizon=2)
@@ -171,11 +161,9 @@ class MeasuredTasks(Value):
 
     @property
     def arms(self) -> list[Any]:
-        """The tasks, in the order of their first measurement."""
         return list(dict.fromkeys(self.tasks))
 
     def start_rows(self) -> StartRows:
-        """A random measurement of each task."""
         if not self.start:
             return no_rows()
         rng = seeded(self.seed, 2)[0]
@@ -183,7 +171,6 @@ class MeasuredTasks(Value):
         return self.arms, self.contexts[rows], self.rewards[rows]
 
     def rounds(self) -> Iterator[Round]:
-        """A random task, and all that was measured for it."""
         rng, arms, rows = seeded(self.seed, 2)[1], self.arms, self._rows()
         for _ in range(self.horizon):
             a = int(rng.integers(len(arms)))
@@ -205,15 +192,11 @@ class Users(Drawn):
     one cluster have one linear model; models and items are of norm 1.
 
     Args:
-        seed: of everything that is drawn.
         n_users: N.
         n_clusters: of users.
         n_items: size of the catalogue.
         on_offer: k, items on offer in a round.
-        n_features: d.
-        noise: standard deviation of the normal noise on rewards.
         graph_noise: the graph links users of one cluster; each pair is drawn wrong with this probability.
-        horizon: how many rounds.
 
     Example:
         >>> environment = Users(seed=0, n_users=4, n_clusters=2, on_offer=3, horizon=2)
