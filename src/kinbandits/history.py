@@ -73,7 +73,6 @@ class History:
 
     @classmethod
     def of(cls, n_arms: int, arms: Indices, contexts: Matrix, rewards: Vector) -> Self:
-        """A history that holds these rows."""
         history = cls(n_arms)
         history.append(arms, contexts, rewards)
         return history
@@ -83,22 +82,18 @@ class History:
 
     @property
     def arms(self) -> Indices:
-        """Arm of each row (a view)."""
         return self._arms[: self._size]
 
     @property
     def contexts(self) -> Matrix:
-        """Context of each row (a view)."""
         return self._contexts[: self._size]
 
     @property
     def rewards(self) -> Vector:
-        """Reward of each row (a view)."""
         return self._rewards[: self._size]
 
     @property
     def counts(self) -> Indices:
-        """Rows per arm, n_a."""
         return np.bincount(self.arms, minlength=self.n_arms)
 
     @property
@@ -144,7 +139,6 @@ class History:
         self.marks = self.marks.cut(slice(0, self._size))
 
     def head(self, size: int) -> History:
-        """The first ``size`` rows, as a history of its own."""
         return self._part(slice(0, size), self.marks.cut(slice(0, size)), 0)
 
     def recent(self, size: int) -> History:
@@ -166,7 +160,6 @@ class History:
         return self._part(rows, self.marks.cut(slice(0, size)).anywhere(), size - len(rows))
 
     def taken(self, rows: Indices) -> History:
-        """These rows, in this order."""
         return self._part(rows, self.marks.anywhere(), self.forgotten + len(self) - len(rows))
 
     def _part(self, rows: slice | Indices, marks: Marks, forgotten: int) -> History:
@@ -187,11 +180,9 @@ class History:
         return rest
 
     def with_rewards(self, rewards: Vector) -> History:
-        """The same rows with other rewards."""
         other = History.of(self.n_arms, self.arms, self.contexts, rewards)
         other.marks = self.marks
         return other
 
     def copy(self) -> History:
-        """A copy that shares nothing."""
         return copy.deepcopy(self)

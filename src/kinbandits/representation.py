@@ -112,7 +112,6 @@ class OnFeatures(Kernel):
     features_of: Any
 
     def transformed(self, X: Matrix) -> Matrix:
-        """The features of these contexts."""
         transform = getattr(self.features_of, "transform", self.features_of)
         phi = np.asarray(transform(X), dtype=np.float64)
         phi = phi[:, None] if phi.ndim == 1 else phi

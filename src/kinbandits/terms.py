@@ -76,7 +76,6 @@ class Term(Value):
         return self.replace(context_kernel=rule.fit(seen.contexts, seen.arms, seen.rewards))
 
     def check_features(self, n_features: int) -> None:
-        """Raise if contexts of ``n_features`` columns do not fit."""
         if self.columns is not None and max(self.columns) >= n_features:
             raise InvalidInputError(
                 f"columns names column {max(self.columns)}, but contexts have {n_features} (counted from 0)"
@@ -109,11 +108,9 @@ class Terms(Value):
         return False
 
     def fitted(self, history: History) -> Terms:
-        """The terms with the kernels to use after this history."""
         return Terms(tuple(t.fitted(history) for t in self.terms))
 
     def same_kernels(self, other: Terms) -> bool:
-        """Whether the context kernels are equal, term by term."""
         return [t.context_kernel for t in self.terms] == [t.context_kernel for t in other.terms]
 
     def bound(self, ridge: float, weighting: Weighting) -> Terms:
@@ -134,12 +131,10 @@ class Terms(Value):
         return self.with_similarities([Settled(K) if t.similarity.steps else t.similarity for t, K in pairs])
 
     def with_similarities(self, similarities: Sequence[Similarity]) -> Terms:
-        """The same terms with these similarities."""
         pairs = zip(self.terms, similarities, strict=True)
         return Terms(tuple(t.replace(similarity=s) for t, s in pairs))
 
     def matrices(self, history: History) -> list[Matrix]:
-        """The similarity matrix of each term, from its definition."""
         return [t.similarity.matrix(t.select_history(history)) for t in self.terms]
 
     def gram(self, K_arms: Sequence[Matrix], arms: Indices, A: Matrix, others: Indices, B: Matrix) -> Matrix:
@@ -203,7 +198,6 @@ class TermsTracker:
 
     @property
     def matrices(self) -> list[Matrix]:
-        """The similarity matrix of each term."""
         return [tracker.matrix for tracker in self._trackers]
 
     def observe(self, start: int, squares: Matrix | None = None) -> None:

@@ -58,7 +58,6 @@ class Tried:
 
     @property
     def length_scale(self) -> float:
-        """Length scale of the kernel."""
         return _number(self.kernel)
 
 
@@ -116,7 +115,6 @@ class Rows(NamedTuple):
 
     @property
     def is_log(self) -> bool:
-        """Whether some rewards are unknown."""
         return bool(np.isnan(self.Y).any())
 
 

@@ -131,7 +131,6 @@ class SupKMTLUCB(KernelPolicy):
 
     @property
     def n_stages(self) -> int:
-        """How many stages there are (Q)."""
         return len(self._regressions)
 
     @property

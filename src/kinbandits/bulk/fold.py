@@ -157,7 +157,6 @@ class Tree:
     leaves: int
 
     def path(self, low: int, high: int) -> Path:
-        """The file of a node."""
         return self.folder / f"{self.name}-{low}-{high}.npz"
 
     @staticmethod
@@ -180,7 +179,6 @@ class Tree:
             write_arrays(stream, state)
 
     def load(self, low: int, high: int) -> State:
-        """What is in it."""
         path = self.path(low, high)
         try:
             with np.load(path, allow_pickle=False) as arrays:

@@ -58,7 +58,6 @@ class Job:
             raise InvalidInputError(f'bad must be "refuse" or "skip", got {self.bad!r}')
 
     def table(self, logs: Logs | Table) -> Table:
-        """The rows of some files."""
         return logs if isinstance(logs, Table) else Table.of(logs, self.partition_rows)
 
     @contextlib.contextmanager

@@ -53,11 +53,9 @@ class Checks:
 
     @property
     def timed(self) -> bool:
-        """Whether the time of a row matters."""
         return self.since is not None or self.until is not None
 
     def problem(self, number: int) -> str:
-        """In words."""
         return PROBLEMS[number].format(d=self.d, limits=self.limits)
 
 
@@ -86,7 +84,6 @@ class Rows:
 
     @property
     def good(self) -> Mask:
-        """Which rows count."""
         return np.asarray(self.state == GOOD)
 
 

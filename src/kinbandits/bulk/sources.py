@@ -32,7 +32,6 @@ class Source:
     rows: int
 
     def to_metadata(self) -> dict[bytes, bytes]:
-        """For the schema of a Parquet file."""
         return {_NAME: json.dumps(asdict(self)).encode()}
 
     @classmethod

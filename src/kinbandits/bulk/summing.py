@@ -60,7 +60,6 @@ class Plan:
         return model
 
     def learned(self, arms: Indices, contexts: Matrix, rewards: Vector) -> tuple[Indices, Matrix, Vector]:
-        """What is learned from these rows."""
         if self.rewards is not None:
             arms, contexts, rewards = self.rewards.rows(arms, contexts, rewards, self.n_arms)
         return arms, contexts, self.scale.learned(rewards)

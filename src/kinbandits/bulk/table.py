@@ -62,7 +62,6 @@ class Partition:
 
     @property
     def rows(self) -> int:
-        """Rows that count."""
         return self.high - self.low
 
 
@@ -122,7 +121,6 @@ class Table:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
         return sum(p.rows for p in self.partitions)
 
     def stamps(self) -> list[tuple[Any, ...]]:
@@ -132,7 +130,6 @@ class Table:
         return [*about, *((p.low, p.high) for p in self.partitions)]
 
     def between(self, low: int, high: int) -> Table:
-        """The rows from place ``low`` up to ``high``."""
         cut = (Partition(p.pieces, p.place, max(p.low, low), min(p.high, high)) for p in self.partitions)
         return Table(tuple(p for p in cut if p.low < p.high), self.names)
 

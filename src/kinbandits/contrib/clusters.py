@@ -94,12 +94,10 @@ class OnlineClusters(Judging):
         return np.asarray(phi)
 
     def edges(self, n_arms: int) -> Mask:
-        """The graph to begin with."""
         complete = np.ones((n_arms, n_arms), dtype=bool) if self.adjacency is None else self.adjacency > 0.0
         return np.asarray(complete & ~np.eye(n_arms, dtype=bool))
 
     def radius(self, counts: Indices) -> Matrix:
-        """c sqrt((1 + log(1 + n)) / (1 + n))."""
         return np.asarray(self.confidence * np.sqrt((1.0 + np.log1p(counts)) / (1.0 + counts)))
 
 

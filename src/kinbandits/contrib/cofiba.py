@@ -58,14 +58,12 @@ class Neighbours:
 
     @classmethod
     def start(cls, n_users: int, items: Matrix, ridge: float, confidence: float) -> Self:
-        """Complete graphs, one cluster of items."""
         m, d = items.shape
         P = np.tile(np.eye(d) / ridge, (n_users, 1, 1))
         labels = np.zeros(m, dtype=np.intp)
         return cls(items, confidence, P, np.zeros((n_users, d)), 0, _complete(m), labels, {0: _complete(n_users)})
 
     def learn(self, user: int, item: int, reward: float) -> Neighbours:
-        """After one more row."""
         x = self.items[item]
         P, b, t = self.P.copy(), self.b.copy(), self.t + 1
         u = P[user] @ x

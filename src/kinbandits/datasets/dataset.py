@@ -82,7 +82,6 @@ class Dataset(Value):
 
     @property
     def n_classes(self) -> int:
-        """N."""
         return len(self.class_names)
 
     def __len__(self) -> int:

@@ -132,7 +132,6 @@ class ArmFunctions:
         return cls(W, turned, frequencies, phases, drift)
 
     def features(self, X: Matrix) -> Matrix:
-        """Phi."""
         if self.frequencies is None:
             return X / math.sqrt(X.shape[1])
         return np.asarray(math.sqrt(2.0 / len(self.phases)) * np.cos(X @ self.frequencies + self.phases))

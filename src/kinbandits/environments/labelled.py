@@ -48,7 +48,6 @@ class LabelledRows(Value):
 
     @property
     def dataset(self) -> Dataset:
-        """The rows, read when first needed."""
         return self.data if isinstance(self.data, Dataset) else _loaded(self.data, self.target)
 
     @property

@@ -92,7 +92,6 @@ class EnvironmentConfig(BaseModel):
         return dict(self.model_extra or {})
 
     def make(self, seed: int) -> Environment:
-        """The environment with this seed."""
         takes_seed = {"seed", "environment"} & set(inspect.signature(KINDS[self.kind]).parameters)
         return make_environment(self.kind, **self.options, **({"seed": seed} if takes_seed else {}))
 
@@ -137,12 +136,10 @@ class MethodConfig(BaseModel):
         return dict(self.model_extra or {})
 
     def record(self) -> dict[str, Any]:
-        """As plain data."""
         settings = {k: plain(v) for k, v in sorted(self.settings.items())}
         return {"policy": self.policy, "preset": self.preset, **settings}
 
     def make(self, e: EnvironmentConfig, environment: Environment, seed: int) -> Policy:
-        """A fresh policy for this environment."""
         descriptors = getattr(environment, "descriptors", None)
         where = f"methods.{self.name}"
         known = {k: _from_environment(v, k, environment, where) for k, v in self.settings.items()}
@@ -201,7 +198,6 @@ class Experiment(BaseModel):
         ]
 
     def methods_on(self, e: EnvironmentConfig) -> list[MethodConfig]:
-        """The methods that are played on an environment."""
         return [m for m in self.methods if m.environments is None or e.name in m.environments]
 
     def seeds_of(self, e: EnvironmentConfig) -> list[int]:
@@ -257,7 +253,6 @@ class Cell:
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     def make(self) -> tuple[Environment, Policy]:
-        """A fresh environment and policy."""
         environment = self.environment.make(self.seed)
         return environment, self.method.make(self.environment, environment, self.seed)
 

@@ -57,7 +57,6 @@ class CellStore:
 
     @property
     def record_path(self) -> Path:
-        """Where the experiment is written down."""
         return self.directory / f"{self.name}.json"
 
     def open(self, experiment: Experiment, resume: bool, extend: bool = False) -> None:
@@ -96,7 +95,6 @@ class CellStore:
             partial.unlink(missing_ok=True)
 
     def record(self) -> dict[str, Any]:
-        """What `open` wrote down."""
         try:
             data = json.loads(self.record_path.read_text(encoding="utf-8"))
             return {key: data[key] for key in ("record", "experiment", "cells")}
@@ -137,7 +135,6 @@ class CellStore:
         (self.errors / f"{cell.id}.txt").unlink(missing_ok=True)
 
     def write_error(self, cell: Cell, text: str) -> None:
-        """Keep why a cell failed."""
         atomic_write(self.errors / f"{cell.id}.txt", f"{cell}\n{text}".encode())
 
     def results(self, experiment: Experiment) -> Iterator[tuple[Cell, Trace]]:
@@ -168,7 +165,6 @@ class CellStore:
         return path
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """One driver at a time."""
         return locked(self.directory / "lock", self.directory)
 
 

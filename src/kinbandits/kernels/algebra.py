@@ -50,7 +50,6 @@ class Kernel(Value, ABC):
 
     @property
     def parts(self) -> list[Kernel]:
-        """The kernels it is made of."""
         return [v for v in self._fields().values() if isinstance(v, Kernel)]
 
     def __add__(self, other: object) -> Kernel:

@@ -110,7 +110,6 @@ class CrossValidation:
 
     @property
     def error(self) -> float:
-        """The least error."""
         return float(self.errors.min())
 
     def settings(self, descriptors: ArrayLike | None = None) -> dict[str, Any]:
@@ -128,7 +127,6 @@ class CrossValidation:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CrossValidation:
-        """Read what `to_json` gave."""
         axes = {name: tuple(values) for name, values in data["axes"].items()}
         return cls(data["method"], axes, np.array(data["errors"]))
 

@@ -166,7 +166,6 @@ class Control:
         return self.paired.environment
 
     def record(self) -> dict[str, Any]:
-        """For a table."""
         own = {k: v for k, v in self.__dict__.items() if k != "paired"}
         paired = {n: getattr(self.paired, n) for n in ("difference", "low", "high", "wins", "ties", "losses")}
         return {"where": self.where, **own, "runs": self.paired.seeds, **paired}

@@ -236,7 +236,6 @@ class RegretRuns(Part):
 
     @property
     def regrets(self) -> dict[str, Matrix]:
-        """By name of the algorithm."""
         return {"SupKMTL-UCB": self.sup, "KMTL-UCB, proved radius": self.proved, "KMTL-UCB": self.kmtl}
 
     def figure(self) -> Any:

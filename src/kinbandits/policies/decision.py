@@ -184,47 +184,38 @@ class Decisions:
 
     @property
     def id(self) -> Indices:
-        """Decision numbers, (R,)."""
         return self._batch.first_id + np.arange(len(self))
 
     @property
     def index(self) -> Indices:
-        """Which candidate was chosen in each round, (R,)."""
         return self._batch.indices
 
     @property
     def arm(self) -> list[ArmName]:
-        """Names of the arms chosen."""
         return [self._batch.names[i] for i in self._batch.indices]
 
     @property
     def propensity(self) -> Vector:
-        """Probabilities of the choices, (R,)."""
         return self._batch.propensities
 
     @property
     def prediction(self) -> Prediction:
-        """Means and widths of all candidates, each (R, k)."""
         return self._batch.prediction
 
     @property
     def mean(self) -> Vector:
-        """Estimated rewards of the choices, (R,)."""
         return self._chosen(self._batch.prediction.mean)
 
     @property
     def width(self) -> Vector:
-        """Widths of the choices, (R,)."""
         return self._chosen(self._batch.prediction.width)
 
     @property
     def score(self) -> Vector:
-        """Scores of the choices, (R,)."""
         return self._chosen(self._batch.scores)
 
     @property
     def scores(self) -> NDArray[np.float64]:
-        """Scores of all candidates, (R, k)."""
         return self._batch.scores
 
     def _chosen(self, values: NDArray[np.float64]) -> Vector:

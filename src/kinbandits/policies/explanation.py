@@ -54,7 +54,6 @@ class Explanation:
 
     @property
     def sentence(self) -> str:
-        """The whole in words."""
         others = [(arm, value) for arm, value in self.lent.items() if arm != self.arm and value != 0.0]
         parts = [f"{self.level:.3g} is where every arm starts"] if self.level else []
         rows = f"its own {self.n_own} row{'' if self.n_own == 1 else 's'}"

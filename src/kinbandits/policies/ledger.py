@@ -151,7 +151,6 @@ class Ledger:
         self._open = kept
 
     def items(self) -> Iterable[tuple[int, Ticket]]:
-        """Open decisions, oldest first."""
         return ((decision_id, self.ticket(decision_id)) for decision_id in self._open)
 
     def copy(self) -> Ledger:
@@ -161,7 +160,6 @@ class Ledger:
         return other
 
     def to_data(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """As JSON data and arrays."""
         tickets = dict(self.items())
         contexts = np.array([t.context for t in tickets.values()]) if tickets else np.empty((0, 0))
         notes = [t.note for t in tickets.values()]
@@ -177,7 +175,6 @@ class Ledger:
         return data, arrays
 
     def restore(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """From what `to_data` gave."""
         self.next_id, self.forgotten = int(data["next_id"]), int(data["forgotten"])
         rows = zip(
             arrays["pending_ids"].tolist(),

@@ -45,7 +45,6 @@ class Comparison:
         return compare_all(self._results)
 
     def trace(self, name: str, seed: int) -> Trace:
-        """One run."""
         for run in self.group.runs:
             if (run.method, run.seed) == (name, seed):
                 return run.trace

@@ -44,7 +44,6 @@ class RunGroup:
 
     @cached_property
     def methods(self) -> list[str]:
-        """In the order of the experiment."""
         return list(dict.fromkeys(run.method for run in self.runs))
 
     @cached_property
@@ -68,7 +67,6 @@ class RunGroup:
 
     @cached_property
     def rounds(self) -> int:
-        """Of the shortest run."""
         return min(len(run.trace) for run in self.runs)
 
     def of(self, method: str) -> list[Run]:
@@ -81,7 +79,6 @@ class RunGroup:
         return np.array([run.trace.curve(self.metric)[: self.rounds] for run in self.of(method)])
 
     def finals(self, method: str) -> Curve:
-        """The last value of each run."""
         return np.array([run.trace.curve(self.metric)[-1] for run in self.of(method)])
 
     def similarity(self, method: str) -> Curve | None:
@@ -92,7 +89,6 @@ class RunGroup:
         return np.asarray(np.mean(matrices, axis=0))
 
     def arms(self) -> list[str]:
-        """Names of the arms."""
         return list(self.runs[0].trace.metadata["arms"])
 
 
@@ -131,12 +127,10 @@ class Results:
         return cls(record["name"], _groups(runs), record, missing, tuple(times))
 
     def group(self, name: str) -> RunGroup | None:
-        """The runs on this environment, if there are any."""
         return next((p for p in self.groups if p.name == name), None)
 
     @property
     def seconds(self) -> float:
-        """Time of all cells, added up."""
         return float(np.nansum([r.seconds for p in self.groups for r in p.runs]))
 
 

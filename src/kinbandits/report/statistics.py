@@ -70,7 +70,6 @@ class Paired:
 
     @property
     def seeds(self) -> int:
-        """How many pairs."""
         return self.wins + self.ties + self.losses
 
 

@@ -59,12 +59,10 @@ class Story:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Of the table."""
         return ("policy", "clicks", "against the first", "regret", "95 % interval")
 
     @property
     def answer(self) -> str:
-        """In two sentences."""
         know, alone = self._clicks("with descriptors"), self._clicks("independent arms")
         return (
             f"{self.shop.n_arms} items, half of them new, and {self.comparison.group.rounds:,} customers: a policy "

@@ -33,7 +33,6 @@ class ArmInfo:
     neighbours: Sequence[int] | None = None
 
     def without(self, names: Iterable[str | None]) -> ArmInfo:
-        """The rest."""
         return replace(self, **{name: None for name in names if name is not None})
 
 
@@ -152,7 +151,6 @@ class Judging(Similarity):
     steps: ClassVar[bool] = True
 
     def bound(self, context_kernel: Kernel, ridge: float, weighting: Weighting) -> Self:
-        """Told what the regression is."""
         told = self.replace()
         object.__setattr__(told, "_told", Regressor(context_kernel, ridge, weighting))
         return told
@@ -165,7 +163,6 @@ class Judging(Similarity):
 
     @property
     def regressor(self) -> Regressor:
-        """The regression this similarity is part of."""
         if self._told is None:
             raise InvalidInputError(
                 f"{type(self).__name__} judges by the fit of a policy's regression; give it to a policy "

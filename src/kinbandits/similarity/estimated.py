@@ -95,7 +95,6 @@ class Estimated(Similarity):
 
     @property
     def kernel(self) -> Kernel:
-        """k'."""
         if self.embedding_kernel is None:
             raise InvalidInputError(
                 "Estimated(embedding_kernel=None) takes the context kernel of its policy; alone it has none"

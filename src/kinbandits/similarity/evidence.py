@@ -82,7 +82,6 @@ class Fit(NamedTuple):
 
     @property
     def signal(self) -> float:
-        """The best s^2."""
         return self.squares / self.rows
 
 

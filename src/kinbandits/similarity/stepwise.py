@@ -75,7 +75,6 @@ class SimilarityChoice:
 
     @classmethod
     def of_data(cls, data: dict[str, Any], arrays: dict[str, Matrix]) -> SimilarityChoice:
-        """What `to_data` gave."""
         rows = [[None if np.isnan(v) else float(v) for v in row] for row in arrays["candidates"]]
         evidence = tuple(replace(Evidence(*row), rows=int(row[5] or 0)) for row in rows)  # type: ignore[arg-type]
         return cls(data["rows"], data["mu"], data["scale"], evidence, data["reason"], arrays["matrix"])
@@ -132,7 +131,6 @@ class Stepwise(Judging):
         return self.choice(history.sample(n, SAMPLE)).matrix if n else self.at_first(history)
 
     def at_first(self, history: History) -> Matrix:
-        """Before the first choice."""
         return np.eye(history.n_arms)
 
     @abstractmethod
