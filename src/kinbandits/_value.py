@@ -56,7 +56,7 @@ class Value:
         Value._registry[cls.type_name] = cls
 
     def __post_init__(self) -> None:
-        for name, check, optional in _checked_fields(type(self)):
+        for name, check, optional in _checked_fields(type(self)):  # type: ignore[arg-type]
             value = getattr(self, name)
             if value is not None or not optional:
                 object.__setattr__(self, name, check(name, value))

@@ -32,6 +32,7 @@ Method = Literal[
     "KMTL-UCB", "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool", "Kernel-UCB-Ind at Est's settings"
 ]
 METHODS: tuple[Method, ...] = get_args(Method)
+SHARED = {"weighting": "per_arm", "cold_start": "explore", "tie_break": "first"}  # by all methods
 
 
 def grid() -> Vector:
@@ -143,7 +144,5 @@ def method_settings(method: str, chosen: Precisions, descriptors: ArrayLike | No
         "similarity": similarity,
         "ridge": ridge,
         "exploration": MULTIPLIER * math.sqrt(ridge),
-        "weighting": "per_arm",
-        "cold_start": "explore",
-        "tie_break": "first",
+        **SHARED,
     }

@@ -32,6 +32,7 @@ from scipy.linalg import lapack, solveh_banded
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
+from kinbandits import presets
 from kinbandits._spec import from_spec
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import positive
@@ -42,8 +43,7 @@ from kinbandits.similarity import Similarity, embedding_distances
 
 Method = Literal["independent", "pooled", "known", "estimated"]
 
-PAPER_GRID: tuple[float, ...] = tuple(float(v) for v in np.logspace(-3, 2, 10))
-"""Ten values from 1e-3 to 1e2, for every precision and for the ridge."""
+PAPER_GRID: tuple[float, ...] = tuple(presets.grid().tolist())
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from kinbandits.paper.crossval import (
     deal_rows,
     similarity_table,
 )
-from kinbandits.presets import MULTIPLIER, PAPER
+from kinbandits.presets import METHODS, MULTIPLIER, PAPER, SHARED
 from kinbandits.progress import clock
 
 DATA = ("synthetic", "digits", "segment", "letter", "pendigits", "usps", "mnist")
@@ -46,8 +46,7 @@ QUICK = ("synthetic", "digits", "segment")
 _TITLES = {name: name.capitalize() for name in DATA} | {
     "synthetic": "Synthetic news", "usps": "USPS", "mnist": "MNIST"
 }  # fmt: skip
-KNOWN, EST, IND, POOL = "KMTL-UCB", "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool"
-IND_EQUAL = "Kernel-UCB-Ind at Est's settings"
+KNOWN, EST, IND, POOL, IND_EQUAL = METHODS
 COUNTS, PAIRS = "counts only", "no self pairs"
 _METHODS: dict[str, tuple[str, ...]] = {"synthetic": (KNOWN, EST, IND, POOL), "segment": (EST, IND, IND_EQUAL)}
 _REAL = (EST, IND)
@@ -239,9 +238,7 @@ def _settings(
             "similarity": similarity_table(kind, best),
             "ridge": ridge,
             "exploration": MULTIPLIER * math.sqrt(ridge),
-            "weighting": "per_arm",
-            "cold_start": "explore",
-            "tie_break": "first",
+            **SHARED,
         }
     # The defaults of KMTLUCB with the method's similarity; the scales of k_Z are the published ones.
     return {"tie_break": "first", "similarity": similarity_table(kind, _published(name, kind))}
