@@ -11,12 +11,12 @@ from kinbandits import theory
 from kinbandits.cli import main
 from kinbandits.environments import RKHSProblem, SyntheticNews
 from kinbandits.paper import theory_runs
-from kinbandits.paper.theory_effects import similarity_curves, width_runs, wrong_similarity
+from kinbandits.paper.theory_effects import SimilarityCurves, Widths, WrongSimilarity
 from kinbandits.paper.theory_runs import Size, growth, log_log_slope, rows_of
 
 
 def test_similarity_curves_fall_and_meet():
-    curves = similarity_curves(n_arms=(2, 5), rows=40)
+    curves = SimilarityCurves(n_arms=(2, 5), rows=40)
     assert (np.diff(curves.log_g, axis=1) <= 1e-9).all()
     assert (np.diff(curves.bound, axis=1) <= 1e-6).all()
     np.testing.assert_allclose(curves.log_g[0, -1], curves.log_g[1, -1])
@@ -54,7 +54,7 @@ def test_rows_of_shared_contexts_and_of_a_foreign_environment():
 
 
 def test_widths_lie_between_their_bounds():
-    found = width_runs(horizon=40)
+    found = Widths(horizon=40)
     for run in found.runs:
         assert (run.squared <= found.upper * (1 + 1e-9)).all()
         assert (run.squared >= run.lower - 1e-9).all()
@@ -87,13 +87,13 @@ def test_the_command_writes_a_page_that_opens_offline(tmp_path, capsys):
 
 
 def test_the_size_is_what_is_run():
-    runs = theory_runs.regret_runs(Size(horizon=40, seeds=2))
+    runs = theory_runs.RegretRuns(Size(horizon=40, seeds=2))
     assert runs.sup.shape == runs.kmtl.shape == runs.proved.shape == (2, 40)
     assert [sum(s) + n for s, n in zip(runs.stages, runs.settled, strict=True)] == [40, 40]
 
 
 def test_theorem_1_is_drawn_with_the_rows_and_the_delta_of_its_own_algorithm():
-    runs = theory_runs.regret_runs(Size(horizon=40, seeds=1))
+    runs = theory_runs.RegretRuns(Size(horizon=40, seeds=1))
     problem = theory_runs.hard_problem(0, 40)
     sup = theory_runs.sup_for(problem, runs.ridge)
     trace = kb.simulate(sup, problem)
@@ -109,7 +109,7 @@ def test_theorem_1_is_drawn_with_the_rows_and_the_delta_of_its_own_algorithm():
 
 
 def test_a_wrong_similarity_costs_norm_and_bound():
-    wrong = wrong_similarity(Size(horizon=30, seeds=1), true=0.6, used=(0.0, 0.6, 0.95))
+    wrong = WrongSimilarity(Size(horizon=30, seeds=1), true=0.6, used=(0.0, 0.6, 0.95))
     assert wrong.inflation[1] == pytest.approx(1.0)
     assert wrong.inflation[0] > 1.0
     assert wrong.inflation[2] > wrong.inflation[0]

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from kinbandits.paper.theory_effects import multi_task_effect
+from kinbandits.paper.theory_effects import MultiTaskEffect
 from kinbandits.paper.theory_runs import Size
 
 
 @pytest.fixture(scope="module")
 def effect():
     """Four seeds, the same contexts and noise for all mu and both policies."""
-    return multi_task_effect(Size(horizon=150, seeds=4))
+    return MultiTaskEffect(Size(horizon=150, seeds=4))
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinbandits import theory
-from kinbandits._types import Matrix, Vector
+from kinbandits._types import Vector
 from kinbandits.environments import RKHSProblem
 from kinbandits.kernels import RBF
 from kinbandits.paper.theory_runs import BLUE, DELTA, GREEN, ORANGE, RED, Part, Size, each, kmtl_for, proved_for
@@ -20,16 +20,24 @@ from kinbandits.simulate import simulate
 MUS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-@dataclass(frozen=True)
 class SimilarityCurves(Part):
-    """log g and Theorem 1's bound against mu, one row per number of arms."""
+    """log g and Theorem 1's bound against mu, one row per N: the same contexts, dealt to N arms in turn."""
 
-    mus: Vector
-    n_arms: tuple[int, ...]
-    rows: int
-    log_g: Matrix
-    bound: Matrix
     title = "similarity", "Kin make the bound smaller"
+
+    def __init__(
+        self, n_arms: Sequence[int] = (2, 5, 10, 20), rows: int = 200, ridge: float = 1.0, seed: int = 0
+    ) -> None:
+        X = np.random.default_rng(seed).uniform(-1.0, 1.0, (rows, 2))
+        K_X, self.mus, self.n_arms, self.rows = RBF(0.5)(X, X), np.linspace(0.0, 1.0, 21), tuple(n_arms), rows
+        dealt = {N: np.arange(rows) % N for N in n_arms}
+        self.log_g = np.array(
+            [[theory.log_g_of_similarity(mu, K_X, dealt[N], ridge) for mu in self.mus] for N in n_arms]
+        )
+        self.bound = np.array([
+            [theory.regret_bound(rows, N, DELTA, ridge, 1.0, 1.0, g) for g in row]
+            for N, row in zip(n_arms, self.log_g.tolist(), strict=True)
+        ])  # fmt: skip
 
     def figure(self) -> Any:
         figure, axes = canvas(2, 1, 8.6, 3.4)
@@ -59,20 +67,6 @@ class SimilarityCurves(Part):
         return {f"log g, N = {N}, mu = 0": self.log_g[-1, 0], f"log g, N = {N}, mu = 1": self.log_g[-1, -1]}
 
 
-def similarity_curves(
-    n_arms: Sequence[int] = (2, 5, 10, 20), rows: int = 200, ridge: float = 1.0, seed: int = 0
-) -> SimilarityCurves:
-    """The same contexts dealt to N arms in turn, for every mu on a grid."""
-    X = np.random.default_rng(seed).uniform(-1.0, 1.0, (rows, 2))
-    K_X, mus = RBF(0.5)(X, X), np.linspace(0.0, 1.0, 21)
-    pairs = np.array([
-        [(g := theory.log_g_of_similarity(mu, K_X, np.arange(rows) % N, ridge),
-          theory.regret_bound(rows, N, DELTA, ridge, 1.0, 1.0, g)) for mu in mus]
-        for N in n_arms
-    ])  # fmt: skip
-    return SimilarityCurves(mus, tuple(n_arms), rows, pairs[..., 0], pairs[..., 1])
-
-
 @dataclass(frozen=True)
 class WidthRun:
     """Squared widths of the choices of one run, and Lemma 6's bounds on them, round by round."""
@@ -82,15 +76,26 @@ class WidthRun:
     lower: Vector
     printed: Vector
 
+    @classmethod
+    def of(cls, mu: float, horizon: int, ridge: float) -> WidthRun:
+        problem = RKHSProblem(seed=0, mu=mu, n_arms=5, horizon=horizon, context_kernel=RBF(0.5))
+        trace = simulate(kmtl_for(problem, ridge), problem, numbers=True)
+        # the most rows of an arm, the candidate included
+        most = np.cumsum(np.asarray(trace["arm_index"])[:, None] == np.arange(5), axis=0).max(axis=1).tolist()
+        lmax = float(np.linalg.eigvalsh(problem.similarity_matrix)[-1])
+        derived = np.array([theory.width_lower_bound(n, 1.0, lmax, 1.0, ridge) for n in most])
+        printed = np.array([theory.width_lower_bound(n, 1.0, lmax, 1.0, ridge, form="printed") for n in most])
+        return cls(mu, np.asarray(trace["width"]) ** 2, derived, printed)
 
-@dataclass(frozen=True)
+
 class Widths(Part):
-    """Runs with several mu, below one upper bound."""
+    """KMTL-UCB's widths for several mu. A large ridge, or the lower bound says nothing from the start."""
 
-    ridge: float
-    upper: float
-    runs: list[WidthRun]
     title = "widths", "Widths between their bounds"
+
+    def __init__(self, horizon: int = 200, ridge: float = 5.0, mus: Sequence[float] = (0.0, 0.75, 1.0)) -> None:
+        self.ridge, self.upper = ridge, theory.width_upper_bound(1.0, ridge)
+        self.runs = [WidthRun.of(mu, horizon, ridge) for mu in mus]
 
     def figure(self) -> Any:
         n = len(self.runs) + 1
@@ -135,23 +140,6 @@ class Widths(Part):
         return {f"{name}{w.mu:g}": float(np.sum(w.lower > 0)) for w in self.runs}
 
 
-def width_runs(horizon: int = 200, ridge: float = 5.0, mus: Sequence[float] = (0.0, 0.75, 1.0)) -> Widths:
-    """KMTL-UCB's widths for several mu. A large ridge, or the lower bound says nothing from the start."""
-    runs = []
-    for mu in mus:
-        problem = RKHSProblem(seed=0, mu=mu, n_arms=5, horizon=horizon, context_kernel=RBF(0.5))
-        trace = simulate(kmtl_for(problem, ridge), problem, numbers=True)
-        counts = np.cumsum(
-            np.asarray(trace["arm_index"])[:, None] == np.arange(5), axis=0
-        )  # the candidate included
-        lmax = float(np.linalg.eigvalsh(problem.similarity_matrix)[-1])
-        most = counts.max(axis=1).tolist()
-        derived = np.array([theory.width_lower_bound(n, 1.0, lmax, 1.0, ridge) for n in most])
-        printed = np.array([theory.width_lower_bound(n, 1.0, lmax, 1.0, ridge, form="printed") for n in most])
-        runs.append(WidthRun(mu, np.asarray(trace["width"]) ** 2, derived, printed))
-    return Widths(ridge, theory.width_upper_bound(1.0, ridge), runs)
-
-
 def effect_problem(seed: int, mu: float, horizon: int) -> RKHSProblem:
     """Short length scale: what one arm is shown says little about what another is, unless they are kin."""
     return RKHSProblem(
@@ -159,15 +147,15 @@ def effect_problem(seed: int, mu: float, horizon: int) -> RKHSProblem:
     )
 
 
-@dataclass(frozen=True)
 class MultiTaskEffect(Part):
-    """Final expected regret, (seeds, mus) each."""
+    """Final expected regret, (seeds, mus): KMTL-UCB that knows mu (``kin``), independent arms (``alone``)."""
 
-    mus: Vector
-    horizon: int
-    kin: Matrix
-    alone: Matrix
     title = "effect", "The multi-task effect"
+
+    def __init__(self, size: Size, mus: Sequence[float] = MUS) -> None:
+        tasks = [(seed, mu, size.horizon) for seed in range(size.seeds) for mu in mus]
+        pairs = np.array(each(size.jobs, _kin_and_alone, tasks)).reshape(size.seeds, len(mus), 2)
+        self.mus, self.horizon, self.kin, self.alone = np.array(mus), size.horizon, pairs[..., 0], pairs[..., 1]
 
     def figure(self) -> Any:
         figure, axes = canvas(1, 1, 5.6, 3.8)
@@ -197,20 +185,12 @@ class MultiTaskEffect(Part):
         return {f"regret at mu = {mu:g}: {n}": v[i] for i, mu in enumerate(self.mus) for n, v in both.items()}
 
 
-def multi_task_effect(size: Size, mus: Sequence[float] = MUS) -> MultiTaskEffect:
-    """KMTL-UCB that knows mu, and the same with `Independent`, on a family of problems from mu = 0 to 1."""
-    tasks = [(seed, mu, size.horizon) for seed in range(size.seeds) for mu in mus]
-    pairs = np.array(each(size.jobs, _kin_and_alone, tasks)).reshape(size.seeds, len(mus), 2)
-    return MultiTaskEffect(np.array(mus), size.horizon, pairs[..., 0], pairs[..., 1])
-
-
 def _kin_and_alone(seed: int, mu: float, horizon: int) -> list[float]:
     problem = effect_problem(seed, mu, horizon)
     policies = kmtl_for(problem, 0.1), kmtl_for(problem, 0.1, Independent())
     return [simulate(p, problem).final_expected_regret for p in policies]
 
 
-@dataclass(frozen=True)
 class WrongSimilarity(Part):
     """Arms of similarity ``true`` played as if it were each of ``used``: what the guarantee and the regret become.
 
@@ -220,14 +200,15 @@ class WrongSimilarity(Part):
         proved, kmtl: final expected regret, (seeds, used), with that radius and with a constant exploration.
     """
 
-    true: float
-    used: Vector
-    horizon: int
-    inflation: Vector
-    bound: Vector
-    proved: Matrix
-    kmtl: Matrix
     title = "wrong", "What a wrong similarity costs"
+
+    def __init__(
+        self, size: Size, true: float = 0.8, used: Sequence[float] = (0.0, 0.4, 0.6, 0.8, 0.9, 0.97, 0.99)
+    ) -> None:
+        tasks = [(seed, true, mu, size.horizon) for seed in range(size.seeds) for mu in used]
+        found = np.array(each(size.jobs, _mistaken, tasks)).reshape(size.seeds, len(used), 4)
+        self.true, self.used, self.horizon = true, np.array(used), size.horizon
+        (self.inflation, self.bound), self.proved, self.kmtl = found[0, :, :2].T, found[..., 2], found[..., 3]
 
     def figure(self) -> Any:
         figure, axes = canvas(3, 1, 10.6, 3.3)
@@ -263,16 +244,6 @@ class WrongSimilarity(Part):
         columns["regret of KMTL-UCB"] = self.kmtl.mean(axis=0)
         taken = [f"similarity {self.true:g} taken for {mu:g}" for mu in self.used]
         return {f"{t}: {name}": values[i] for i, t in enumerate(taken) for name, values in columns.items()}
-
-
-def wrong_similarity(
-    size: Size, true: float = 0.8, used: Sequence[float] = (0.0, 0.4, 0.6, 0.8, 0.9, 0.97, 0.99)
-) -> WrongSimilarity:
-    """The same problems, with policies that take the arms for more or less alike than they are."""
-    tasks = [(seed, true, mu, size.horizon) for seed in range(size.seeds) for mu in used]
-    found = np.array(each(size.jobs, _mistaken, tasks)).reshape(size.seeds, len(used), 4)
-    inflation, bound = found[0, :, :2].T
-    return WrongSimilarity(true, np.array(used), size.horizon, inflation, bound, found[..., 2], found[..., 3])
 
 
 def _mistaken(seed: int, true: float, used: float, horizon: int) -> list[float]:

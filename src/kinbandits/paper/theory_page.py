@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 
-from kinbandits.paper.theory_effects import multi_task_effect, similarity_curves, width_runs, wrong_similarity
-from kinbandits.paper.theory_runs import DELTA, Part, RegretRuns, Size, regret_runs
+from kinbandits.paper.theory_effects import MultiTaskEffect, SimilarityCurves, Widths, WrongSimilarity
+from kinbandits.paper.theory_runs import DELTA, Part, RegretRuns, Size
 from kinbandits.report.html import FORMATS, Section, write_page
 
 _LEAD = (
@@ -28,21 +28,16 @@ def write_theory(
 ) -> tuple[Path, dict[str, float]]:
     """Compute everything and write ``index.html`` with ``figures/``; gives the page, and its numbers by name.
 
-    Args:
-        out: the directory; made if it is not there.
-        size: how much is run.
-        command: the command that asked for it, to be shown.
-        formats: of the figures beside the page.
-        done: called with the name of each of `STEPS` when it is finished.
+    ``command`` is the one that asked for it, to be shown; ``done`` is told each of `STEPS` when it is finished.
     """
     size = Size() if size is None else size
     short = min(size.horizon, 200)
     makers: tuple[Callable[[], Part], ...] = (
-        similarity_curves,
-        lambda: regret_runs(size),
-        width_runs,
-        lambda: multi_task_effect(Size(short, 2 * size.seeds, size.jobs)),
-        lambda: wrong_similarity(Size(short, size.seeds, size.jobs)),
+        SimilarityCurves,
+        lambda: RegretRuns(size),
+        Widths,
+        lambda: MultiTaskEffect(Size(short, 2 * size.seeds, size.jobs)),
+        lambda: WrongSimilarity(Size(short, size.seeds, size.jobs)),
     )
     parts: list[Part] = []
     for step, make in zip(STEPS, makers, strict=True):

@@ -7,9 +7,10 @@ regret. Notation as in `kinbandits.theory`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,13 +50,16 @@ def each(jobs: int, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...
     return list(Parallel(n_jobs=jobs)(delayed(function)(*task) for task in tasks))
 
 
-class Part(Protocol):
+class Part(ABC):
     """A part of the page: a picture, a paragraph on it, and its numbers by name."""
 
     title: tuple[str, str]
 
+    @abstractmethod
     def figure(self) -> Any: ...
+    @abstractmethod
     def text(self) -> str: ...
+    @abstractmethod
     def numbers(self) -> dict[str, float]: ...
     def section(self) -> Section:
         with plot_style():
@@ -204,9 +208,8 @@ def proved_for(
     return policy
 
 
-@dataclass(frozen=True)
 class RegretRuns(Part):
-    """Cumulative expected regret of three algorithms, (runs, T) each, and bounds on the first run.
+    """Cumulative expected regret of three algorithms on the same problems, (runs, T) each; bounds on the first run.
 
     Attributes:
         sup: SupKMTL-UCB, whose Theorem 1 holds with probability 1 - `DELTA`.
@@ -219,20 +222,23 @@ class RegretRuns(Part):
         stages, settled: rounds that joined each stage of SupKMTL-UCB, and those that none needed, run by run.
     """
 
-    horizon: int
-    ridge: float
-    sup: Matrix
-    proved: Matrix
-    kmtl: Matrix
-    growth: Growth
-    sup_log_g: float
-    theorem_1: float
-    cgp_agnostic: float
-    cgp_prior: float
-    missed: int
-    stages: list[list[int]]
-    settled: list[int]
     title = "regret", "Regret under the bound"
+
+    def __init__(self, size: Size, ridge: float = 0.1) -> None:
+        runs = each(size.jobs, _three, [(seed, size.horizon, ridge) for seed in range(size.seeds)])
+        problem = hard_problem(0, size.horizon)
+        T, N, norm, k_X = problem.horizon, problem.n_arms, problem.norm, problem.context_kernel
+        self.horizon, self.ridge = T, ridge
+        self.sup, self.proved, self.kmtl = (
+            np.array([run[i].cumulative_expected_regret for run in runs]) for i in range(3)
+        )
+        self.growth = growth(runs[0].proved, problem, problem.similarity_matrix, k_X, ridge, norm)
+        self.sup_log_g = log_g = theory.log_g(_kernel_matrix(problem, *rows_of(runs[0].sup, problem)), ridge)
+        self.theorem_1 = theory.regret_bound(T, N, DELTA, ridge, norm, 1.0, log_g)
+        self.cgp_agnostic = theory.cgp_ucb_bound(T, DELTA, ridge, norm, log_g)
+        self.cgp_prior = theory.cgp_ucb_prior_bound(T, N, DELTA, ridge, log_g)
+        self.missed = sum(run.missed for run in runs)
+        self.stages, self.settled = [run.stages for run in runs], [run.settled for run in runs]
 
     @property
     def regrets(self) -> dict[str, Matrix]:
@@ -300,26 +306,6 @@ class RegretRuns(Part):
             **{f"{name}: mean regret": values[-1] for name, values in regrets.items()},
             **{f"{name}: log-log slope": log_log_slope(values) for name, values in regrets.items()},
         }
-
-
-def regret_runs(size: Size, ridge: float = 0.1) -> RegretRuns:
-    """All three algorithms on the same problems."""
-    runs = each(size.jobs, _three, [(seed, size.horizon, ridge) for seed in range(size.seeds)])
-    problem = hard_problem(0, size.horizon)
-    T, N, norm, k_X = problem.horizon, problem.n_arms, problem.norm, problem.context_kernel
-    log_g = theory.log_g(_kernel_matrix(problem, *rows_of(runs[0].sup, problem)), ridge)
-    sup, proved, kmtl = (np.array([run[i].cumulative_expected_regret for run in runs]) for i in range(3))
-    return RegretRuns(
-        T, ridge, sup, proved, kmtl,
-        growth=growth(runs[0].proved, problem, problem.similarity_matrix, k_X, ridge, norm),
-        sup_log_g=log_g,
-        theorem_1=theory.regret_bound(T, N, DELTA, ridge, norm, 1.0, log_g),
-        cgp_agnostic=theory.cgp_ucb_bound(T, DELTA, ridge, norm, log_g),
-        cgp_prior=theory.cgp_ucb_prior_bound(T, N, DELTA, ridge, log_g),
-        missed=sum(run.missed for run in runs),
-        stages=[run.stages for run in runs],
-        settled=[run.settled for run in runs],
-    )  # fmt: skip
 
 
 class _Three(NamedTuple):
