@@ -16,9 +16,8 @@ from kinbandits.environments.synthetic import SyntheticNews
 from kinbandits.errors import FormatError, InvalidInputError, MissingPackageError
 from kinbandits.experiments import CellStore, experiment_of, run_experiment
 from kinbandits.experiments.backends import WorkerLostError
-from kinbandits.experiments.cell import compute_cell, run_cell
 from kinbandits.experiments.runner import _until_done as until_done
-from kinbandits.experiments.runner import _watched
+from kinbandits.experiments.runner import _watched, compute_cell, run_cell
 from kinbandits.experiments.storage import load_cell
 from kinbandits.trace import Trace
 

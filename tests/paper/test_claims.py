@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from kinbandits.paper.claims import MARGIN, check_claims, tost
-from kinbandits.report.results import Results, Run, RunGroup
-from kinbandits.report.statistics import holm
+from kinbandits.report.results import Results, Run, RunGroup, holm
 from kinbandits.trace import Trace
 
 EST, IND, POOL, KNOWN = "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool", "KMTL-UCB"

@@ -11,7 +11,7 @@ from kinbandits import theory
 from kinbandits.cli import main
 from kinbandits.environments import RKHSProblem, SyntheticNews
 from kinbandits.paper import theory_runs
-from kinbandits.paper.theory_effects import SimilarityCurves, Widths, WrongSimilarity
+from kinbandits.paper.theory_page import SimilarityCurves, Widths, WrongSimilarity
 from kinbandits.paper.theory_runs import Size, growth, log_log_slope, rows_of
 
 

@@ -8,8 +8,7 @@ from scipy import stats
 
 from kinbandits.plotting import OKABE_ITO, cluster_order
 from kinbandits.report.figures import looks
-from kinbandits.report.results import Results, Run, RunGroup
-from kinbandits.report.statistics import compare, compare_all, half_width, holm, summarise
+from kinbandits.report.results import Results, Run, RunGroup, compare, compare_all, half_width, holm, summarise
 from kinbandits.trace import Trace
 
 EST, IND, POOL, KNOWN = "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool", "KMTL-UCB"

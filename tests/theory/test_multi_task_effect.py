@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from kinbandits.paper.theory_effects import MultiTaskEffect
+from kinbandits.paper.theory_page import MultiTaskEffect
 from kinbandits.paper.theory_runs import Size
 
 

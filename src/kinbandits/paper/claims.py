@@ -23,8 +23,7 @@ from scipy import stats
 
 from kinbandits._types import Vector
 from kinbandits.paper.protocol import EST, IND, IND_EQUAL, KNOWN, POOL
-from kinbandits.report.results import Results, RunGroup
-from kinbandits.report.statistics import Paired, compare, holm
+from kinbandits.report.results import Paired, Results, RunGroup, compare, holm
 
 MARGIN = 0.05
 """How far apart "equally well" may be, as a share of the second method's mean."""

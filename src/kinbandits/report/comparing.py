@@ -16,8 +16,7 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError, package
 from kinbandits.policies import Policy
 from kinbandits.progress import Told, telling
 from kinbandits.report.figures import difference_figure, regret_figure
-from kinbandits.report.results import Results, Run, RunGroup
-from kinbandits.report.statistics import Paired, Summary, compare_all, summarise
+from kinbandits.report.results import Paired, Results, Run, RunGroup, Summary, compare_all, summarise
 from kinbandits.simulate import simulate
 from kinbandits.trace import Trace
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from kinbandits.plotting import OKABE_ITO, STYLES, canvas, cluster_order, color_bar, matrix_panel, plot_style
 from kinbandits.presets import METHODS
-from kinbandits.report.results import Results, RunGroup
-from kinbandits.report.statistics import half_width
+from kinbandits.report.results import Results, RunGroup, half_width
 
 _FIXED: dict[str, int] = dict(zip(METHODS, (0, 1, 2, 3, 5), strict=True))  # the same in every figure
 _POINTS = 250  # a curve in a figure needs no more

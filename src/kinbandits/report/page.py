@@ -19,8 +19,7 @@ from kinbandits._version import __version__
 from kinbandits.progress import clock
 from kinbandits.report import figures
 from kinbandits.report.html import FORMATS, Section, one_line, write_page
-from kinbandits.report.results import Results
-from kinbandits.report.statistics import Paired, Summary, compare_all, summarise
+from kinbandits.report.results import Paired, Results, Summary, compare_all, summarise
 
 _PACKAGES = ("numpy", "scipy", "joblib", "threadpoolctl", "scikit-learn", "matplotlib")
 
