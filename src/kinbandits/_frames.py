@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Indices, Matrix
 from kinbandits.errors import DatasetError, InvalidInputError, MissingPackageError, package
 
 _LIBRARIES = frozenset(("pandas", "polars", "pyarrow", "modin", "cudf", "narwhals", "duckdb"))
@@ -53,7 +54,7 @@ def column_names(values: object) -> list[str] | None:
     return None
 
 
-def ordered(values: Any, names: Sequence[str], found: Sequence[str]) -> NDArray[np.float64]:
+def ordered(values: Any, names: Sequence[str], found: Sequence[str]) -> Matrix:
     """Contexts that name their columns (``found``) as an array with the columns ``names``: (rows, d), or (d,)."""
     if len(set(found)) < len(found):
         twice = next(n for n in found if list(found).count(n) > 1)
@@ -98,7 +99,7 @@ def categories(values: Any) -> list[Any] | None:
     return list(series.cat.get_categories().to_list())
 
 
-def arm_numbers(names: Sequence[Any], arms: Sequence[Any] | None) -> tuple[list[Any], NDArray[np.intp]]:
+def arm_numbers(names: Sequence[Any], arms: Sequence[Any] | None) -> tuple[list[Any], Indices]:
     """The arms of a log (those played, sorted, if they are not given), and the number of each name."""
     known = sorted(set(names)) if arms is None else list(arms)
     place = {name: i for i, name in enumerate(known)}
@@ -118,7 +119,7 @@ def column(table: Any, argument: str, name: str) -> NDArray[Any]:
     return np.array(series.to_list())
 
 
-def numbers(table: Any, columns: Sequence[str]) -> NDArray[np.float64]:
+def numbers(table: Any, columns: Sequence[str]) -> Matrix:
     """Columns of numbers, side by side."""
     if not columns:
         raise InvalidInputError("there are no feature columns")

@@ -20,8 +20,9 @@ from functools import cache, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from kinbandits._types import Matrix
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 _REPR_LIMIT = 64  # array fields with more entries are abbreviated in a repr
@@ -164,7 +165,7 @@ def changed(params: dict[str, Any], changes: Mapping[str, Any], owner: str) -> d
     return params
 
 
-def frozen_array(values: ArrayLike) -> NDArray[np.float64]:
+def frozen_array(values: ArrayLike) -> Matrix:
     """A read-only float64 copy."""
     array = np.array(values, dtype=np.float64)
     array.setflags(write=False)

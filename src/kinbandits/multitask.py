@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from kinbandits._types import Indices, Matrix
 from kinbandits._value import Value, one_of, positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
@@ -84,7 +85,7 @@ class MultiTaskKernelRidge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._terms, self._history = settings.terms, history
         return self
 
-    def predict(self, X: ArrayLike, tasks: Any = None) -> NDArray[np.float64]:
+    def predict(self, X: ArrayLike, tasks: Any = None) -> Matrix:
         """Answers for rows X (n, d) of ``tasks`` (n,) names.
 
         Rows of a task that was not fitted are taken as a sample of it: its embedding is that of these rows. Without
@@ -99,7 +100,7 @@ class MultiTaskKernelRidge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         K = self._terms.gram([K_arm], arms, rows, h.arms, h.contexts)
         return np.asarray(K @ self.dual_coef_)
 
-    def _place(self, X: NDArray[np.float64], tasks: Any) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    def _place(self, X: Matrix, tasks: Any) -> tuple[Indices, Matrix]:
         """The number of each row's task, new ones after those fitted, and the similarity of all."""
         n = len(self.tasks_)
         if tasks is None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits._types import Matrix
+from kinbandits._types import Indices, Matrix
 from kinbandits.errors import package
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
@@ -63,7 +63,7 @@ def canvas(columns: int, rows: int, width: float, height: float) -> tuple[Any, N
     return figure, np.array(figure.subplots(rows, columns, squeeze=False))
 
 
-def cluster_order(similarity: NDArray[np.float64]) -> NDArray[np.intp]:
+def cluster_order(similarity: Matrix) -> Indices:
     """An order of arms that shows blocks: average-linkage clustering of the distances 1 - similarity, leaves in the
     optimal order (neighbours as alike as possible; Bar-Joseph et al., 2001).
 
@@ -110,7 +110,7 @@ def color_bar(figure: Any, image: Any, axes: Any) -> None:
 # -- the pictures of single objects ---------------------------------------------------------------
 
 
-def curve_figure(values: NDArray[np.float64], counted: str, title: str, ax: Any = None, **line: Any) -> Any:
+def curve_figure(values: Matrix, counted: str, title: str, ax: Any = None, **line: Any) -> Any:
     """A curve over rounds, drawn into ``ax`` or a figure of its own; gives the figure."""
     with plot_style():
         own = ax is None

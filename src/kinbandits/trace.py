@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from kinbandits import plotting
 from kinbandits._files import replacing, write_arrays
 from kinbandits._html import html_table
+from kinbandits._types import Matrix
 from kinbandits.errors import FormatError, InvalidInputError, MissingFileError, package
 
 __all__ = ["COLUMNS", "Trace"]
@@ -110,7 +111,7 @@ class Trace:
             return "regret" if same else "expected regret"
         return "regret" if np.isfinite(self["regret"]).all() else "average reward"
 
-    def curve(self, metric: str | None = None) -> NDArray[np.float64]:
+    def curve(self, metric: str | None = None) -> Matrix:
         """The metric up to and including each round."""
         metric = metric or self.metric
         if metric == "average reward":
@@ -136,17 +137,17 @@ class Trace:
     # -- sums -----------------------------------------------------------------------------------
 
     @property
-    def cumulative_regret(self) -> NDArray[np.float64]:
+    def cumulative_regret(self) -> Matrix:
         """Regret up to and including each round."""
         return np.cumsum(self["regret"])
 
     @property
-    def cumulative_expected_regret(self) -> NDArray[np.float64]:
+    def cumulative_expected_regret(self) -> Matrix:
         """Expected regret up to and including each round."""
         return np.cumsum(self["expected_regret"])
 
     @property
-    def cumulative_reward(self) -> NDArray[np.float64]:
+    def cumulative_reward(self) -> Matrix:
         """Reward up to and including each round."""
         return np.cumsum(self["reward"])
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits._types import Indices, Vector
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.policies.base import Policy
@@ -64,7 +64,7 @@ class BetaThompson(Policy):
         return self._columns
 
     @property
-    def _posteriors(self) -> NDArray[np.float64]:
+    def _posteriors(self) -> Matrix:
         """alpha and beta of each arm, (N, 2)."""
         return np.asarray(self._sums + np.array([self.successes, self.failures]))
 
@@ -84,7 +84,7 @@ class BetaThompson(Policy):
     def _exploration(self, first_round: int, shape: tuple[int, int]) -> Vector:
         return np.zeros(shape[0])
 
-    def _learn(self, arms: Indices, contexts: NDArray[np.float64], rewards: Vector, notes: list[Any]) -> None:
+    def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
         if (rewards < 0.0).any() or (rewards > 1.0).any():
             bad = float(rewards[(rewards < 0.0) | (rewards > 1.0)][0])
             raise InvalidInputError(

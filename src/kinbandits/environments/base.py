@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value, as_int
@@ -39,7 +38,7 @@ class Round:
         delay: how many rounds later the reward is known: 0 before the next one, n after n more choices.
     """
 
-    context: NDArray[np.float64]
+    context: Matrix
     rewards: Vector
     means: Vector | None = None
     candidates: list[Any] | None = None

@@ -225,7 +225,7 @@ class Streams(LabelledRows):
             raise DatasetError(f"{self.path} has {len(parts.start)} start rows for {self.dataset.n_classes} arms")
         return parts
 
-    def _rows(self, part: str) -> NDArray[np.intp]:
+    def _rows(self, part: str) -> Indices:
         name = self.data if isinstance(self.data, str) else self.data.name
         if not Path(self.path).is_file():
             raise DatasetError(f"there is no file {self.path}; path must name an .npz file of row numbers")

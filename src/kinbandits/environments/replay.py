@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import number_array, rows_of_contexts
 from kinbandits._frames import arm_numbers, as_table, categories, column, listed_column, numbers, read_table
-from kinbandits._types import Matrix, Vector
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import Natural, Value
 from kinbandits.environments.base import Round, StartRows, checked_horizon, no_rows, seeded
 from kinbandits.errors import InvalidInputError, InvalidTypeError
@@ -24,7 +24,7 @@ class Log(Value):
     """Logged choices: ``choices`` (n,) arm numbers, ``contexts`` (n, d), ``rewards`` (n,), and the arms' names."""
 
     arms: tuple[Any, ...]
-    choices: NDArray[np.intp]
+    choices: Indices
     contexts: Matrix
     rewards: Vector
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kinbandits._checks import number_array
-from kinbandits._types import Matrix
+from kinbandits._types import Indices, Matrix
 from kinbandits._value import Count, Natural, NotNegative, Part, Positive, Value, frozen_array
 from kinbandits.environments.base import ArmFunctions, Drawn, Round, StartRows, no_rows, seeded
 from kinbandits.errors import InvalidInputError
@@ -177,7 +176,7 @@ class MeasuredTasks(Value):
             rewards = self.rewards[rows[a]]
             yield Round(self.contexts[rows[a]], rewards, rewards, [arms[a]] * len(rewards))
 
-    def _rows(self) -> list[NDArray[np.intp]]:
+    def _rows(self) -> list[Indices]:
         """The measurements of each task."""
         number = {task: i for i, task in enumerate(self.arms)}
         of = np.array([number[task] for task in self.tasks])
@@ -228,7 +227,7 @@ class Users(Drawn):
         return self.n_users
 
     @property
-    def clusters(self) -> NDArray[np.intp]:
+    def clusters(self) -> Indices:
         """The planted cluster of each user, (N,)."""
         return np.arange(self.n_users) % self.n_clusters
 

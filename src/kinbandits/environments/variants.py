@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kinbandits._types import Matrix, Vector
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import Natural, NotNegative, Positive, Real, Value
 from kinbandits.environments.base import Environment, Round, StartRows, seeded
 from kinbandits.errors import InvalidTypeError
@@ -128,11 +127,11 @@ class Misspecified(Variant):
             means = None if round.means is None else round.means + off
             yield replace(round, rewards=round.rewards + off, means=means)
 
-    def _numbers(self, arms: list[Any]) -> NDArray[np.intp]:
+    def _numbers(self, arms: list[Any]) -> Indices:
         number = {arm: i for i, arm in enumerate(self.arms)}
         return np.array([number[arm] for arm in arms], dtype=np.intp)
 
-    def _off(self, arms: NDArray[np.intp], contexts: Matrix) -> Vector:
+    def _off(self, arms: Indices, contexts: Matrix) -> Vector:
         (rng,) = seeded(self.seed, 1)
         directions = rng.standard_normal((len(self.arms), contexts.shape[1]))
         waves = np.einsum("kd,kd->k", contexts, directions[arms]) / self.wave

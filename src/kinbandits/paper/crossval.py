@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import lapack, solveh_banded
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
@@ -100,7 +100,7 @@ class CrossValidation:
 
     method: Method
     axes: dict[str, tuple[float, ...]]
-    errors: NDArray[np.float64]
+    errors: Matrix
     best: dict[str, float] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -90,7 +90,7 @@ class Policy(Parameters, ContextReader, ABC):
         """Mean and width of every candidate, (R, k) each."""
 
     @abstractmethod
-    def _learn(self, arms: Indices, contexts: NDArray[np.float64], rewards: Vector, notes: list[Any]) -> None:
+    def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
         """Learn from rows, atomically. A note is what `_leaders` gave for the decision; None for logged rows."""
 
     @abstractmethod

@@ -9,9 +9,8 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kinbandits._types import Indices, Vector
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import InvalidTypeError, StaleDecisionError
 from kinbandits.regression import Prediction, Query
 
@@ -66,7 +65,7 @@ class Batch:
         return int(self.query.arms[self.indices[row]])
 
     @cached_property
-    def scores(self) -> NDArray[np.float64]:
+    def scores(self) -> Matrix:
         """mean + exploration * width of all candidates, (R, k)."""
         mean, width = self.prediction
         scores = np.asarray(mean + self.exploration[:, None] * width)
@@ -215,10 +214,10 @@ class Decisions:
         return self._chosen(self._batch.scores)
 
     @property
-    def scores(self) -> NDArray[np.float64]:
+    def scores(self) -> Matrix:
         return self._batch.scores
 
-    def _chosen(self, values: NDArray[np.float64]) -> Vector:
+    def _chosen(self, values: Matrix) -> Vector:
         return np.asarray(values[np.arange(len(self)), self._batch.indices])
 
     def __repr__(self) -> str:

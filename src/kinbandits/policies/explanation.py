@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kinbandits import plotting
 from kinbandits._html import html_table
+from kinbandits._types import Matrix
 from kinbandits.history import History
 from kinbandits.memory import Forgetting
 from kinbandits.noise import Noise
@@ -96,7 +96,7 @@ def explain(
     regression: Regression,
     names: Sequence[ArmName],
     arm: int,
-    context: NDArray[np.float64],
+    context: Matrix,
     scale: RewardScale,
     noise: Noise | None = None,
 ) -> Explanation:

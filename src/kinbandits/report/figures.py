@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinbandits._types import Indices
 from kinbandits.plotting import OKABE_ITO, STYLES, canvas, cluster_order, color_bar, matrix_panel, plot_style
 from kinbandits.presets import METHODS
 from kinbandits.report.results import Results, RunGroup, half_width
@@ -55,7 +56,7 @@ def _finish(figure: Any, axes: NDArray[Any], results: Results) -> None:
     )
 
 
-def _places(rounds: int) -> NDArray[np.intp]:
+def _places(rounds: int) -> Indices:
     return np.unique(np.linspace(0, rounds - 1, min(rounds, _POINTS)).astype(np.intp))
 
 

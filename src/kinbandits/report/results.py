@@ -20,14 +20,12 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
+from kinbandits._types import Matrix
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.storage import CellStore
 from kinbandits.trace import Trace
-
-Curve = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +78,14 @@ class RunGroup:
         found = {run.seed: run for run in self.runs if run.method == method}
         return [found[seed] for seed in self.seeds]
 
-    def curves(self, method: str) -> Curve:
+    def curves(self, method: str) -> Matrix:
         """What is counted, up to each round, one row a seed."""
         return np.array([run.trace.curve(self.metric)[: self.rounds] for run in self.of(method)])
 
-    def finals(self, method: str) -> Curve:
+    def finals(self, method: str) -> Matrix:
         return np.array([run.trace.curve(self.metric)[-1] for run in self.of(method)])
 
-    def similarity(self, method: str) -> Curve | None:
+    def similarity(self, method: str) -> Matrix | None:
         """The similarity in force at the end, mean of all runs; None for a policy that has none."""
         matrices = [np.asarray(run.trace.metadata["similarity"], dtype=np.float64) for run in self.of(method)]
         if not matrices or any(m.size == 0 or m.shape != matrices[0].shape for m in matrices):
@@ -201,7 +199,7 @@ class Paired:
         return self.wins + self.ties + self.losses
 
 
-def half_width(values: NDArray[np.float64], confidence: float = 0.95) -> NDArray[np.float64]:
+def half_width(values: Matrix, confidence: float = 0.95) -> Matrix:
     """Half the width of Student's interval of the mean over the first axis; NaN for a single row.
 
     >>> half_width(np.array([1.0, 2.0, 3.0])).round(3)
@@ -261,13 +259,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _t_test(differences: NDArray[np.float64]) -> float:
+def _t_test(differences: Matrix) -> float:
     if len(differences) < 2 or np.ptp(differences) == 0.0:
         return math.nan
     return float(stats.ttest_1samp(differences, 0.0).pvalue)
 
 
-def _wilcoxon(differences: NDArray[np.float64]) -> float:
+def _wilcoxon(differences: Matrix) -> float:
     nonzero = differences[differences != 0.0]
     if len(nonzero) < 2:
         return math.nan

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from kinbandits._types import Matrix
+from kinbandits._types import Indices, Matrix
 from kinbandits._value import frozen_array
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.similarity.base import ArmInfo, Similarity
 from kinbandits.similarity.given import Graph, Independent
-
-Labels = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,7 +47,7 @@ class Clustered(Similarity):
             raise InvalidInputError(f"labels name cluster {n - 1}, but between knows {known} clusters (from 0)")
 
     @property
-    def _labels(self) -> Labels:
+    def _labels(self) -> Indices:
         return np.asarray(self.labels, dtype=np.intp)
 
     def check_arms(self, n_arms: int) -> None:
@@ -97,7 +95,7 @@ def macro_graph(adjacency: ArrayLike, labels: ArrayLike) -> Clustered:
     return Clustered(clusters, Graph(member.T @ graph.adjacency @ member))
 
 
-def checked_labels(values: Any) -> Labels:
+def checked_labels(values: Any) -> Indices:
     """Cluster numbers from 0 on, or a clear error."""
     labels = np.asarray(values)
     if labels.ndim != 1 or not len(labels) or labels.dtype.kind not in "iuf" or (labels != np.floor(labels)).any():
@@ -107,7 +105,7 @@ def checked_labels(values: Any) -> Labels:
     return np.asarray(labels, dtype=np.intp)
 
 
-def _graph_and_labels(adjacency: ArrayLike, labels: ArrayLike) -> tuple[Graph, Labels]:
+def _graph_and_labels(adjacency: ArrayLike, labels: ArrayLike) -> tuple[Graph, Indices]:
     graph, clusters = Graph(adjacency), checked_labels(labels)
     if len(clusters) != len(graph.adjacency):
         raise InvalidInputError(f"{len(clusters)} labels, but adjacency has {len(graph.adjacency)} rows")

@@ -21,9 +21,10 @@ import math
 from typing import Any, Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from kinbandits._checks import number_array
+from kinbandits._types import Matrix
 from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError
 from kinbandits.theory.conditions import form_of, magnitude, probability, whole
@@ -44,7 +45,7 @@ def confidence_factor(horizon: int, n_arms: int, delta: float) -> float:
 @overload
 def radius(width: float, factor: float, norm_bound: float, ridge: float) -> float: ...
 @overload
-def radius(width: ArrayLike, factor: float, norm_bound: float, ridge: float) -> NDArray[np.float64]: ...
+def radius(width: ArrayLike, factor: float, norm_bound: float, ridge: float) -> Matrix: ...
 def radius(width: Any, factor: float, norm_bound: float, ridge: float) -> Any:
     """w = (alpha + c sqrt(lambda)) s, Lemma 1: |mean - f*| is at most this, with probability 1 - delta / T.
 
