@@ -42,23 +42,14 @@ def grid() -> Vector:
 
 @dataclass(frozen=True)
 class Precisions:
-    """What was chosen for a data set.
+    """What was chosen for a data set."""
 
-    Attributes:
-        context: precision of k_X.
-        embedding: precision of k'_X, in the embedding of arms.
-        arm: precision of k_Z.
-        ridge: lambda.
-        independent: (context, ridge) of Kernel-UCB-Ind, where they differ.
-        known: precision of the known k_Z over descriptors, where there is one.
-    """
-
-    context: float
-    embedding: float
-    arm: float
-    ridge: float
-    independent: tuple[float, float] | None = None
-    known: float | None = None
+    context: float  # precision of k_X
+    embedding: float  # precision of k'_X, in the embedding of arms
+    arm: float  # precision of k_Z
+    ridge: float  # lambda
+    independent: tuple[float, float] | None = None  # (context, ridge) of Kernel-UCB-Ind, where they differ
+    known: float | None = None  # precision of the known k_Z over descriptors, where there is one
 
 
 def _points(*places: int, **others: Any) -> Precisions:

@@ -29,20 +29,14 @@ LOCAL = ("threads", "sync", "loky")
 
 @dataclass(frozen=True)
 class Engine:
-    """Where tasks run.
+    """Where tasks run."""
 
-    Attributes:
-        scheduler: the address of a dask scheduler (tcp://...), a ``distributed.Client``, or, on this machine,
-            ``"threads"`` (None), ``"loky"`` (processes) or ``"sync"`` (one after the other).
-        jobs: how many at a time on this machine; None: as many as there are processors.
-        work: a folder for what is finished, seen by all workers.
-        show: whether progress is shown.
-    """
-
+    # the address of a dask scheduler (tcp://...), a ``distributed.Client``, or, on this machine, ``"threads"``
+    # (None), ``"loky"`` (processes) or ``"sync"`` (one after the other)
     scheduler: Any
-    jobs: int | None
-    work: Path
-    show: bool = True
+    jobs: int | None  # how many at a time on this machine; None: as many as there are processors
+    work: Path  # a folder for what is finished, seen by all workers
+    show: bool = True  # whether progress is shown
 
     def fold(
         self, name: str, table: Table, leaf: Callable[[Partition], State], merge: Callable[..., State]

@@ -32,24 +32,15 @@ PROBLEMS = {
 
 @dataclass(frozen=True)
 class Checks:
-    """What rows are checked against.
+    """What rows are checked against."""
 
-    Attributes:
-        columns: which hold what.
-        arms: names of the policy's arms.
-        d: numbers in a context.
-        limits: lowest and highest reward, if there are any.
-        since, until: rows of an earlier time, or of that time and later, do not count.
-        propensities: whether they are needed.
-    """
-
-    columns: Columns
-    arms: tuple[str | int, ...]
-    d: int
-    limits: tuple[float, float] | None = None
-    since: float | None = None
+    columns: Columns  # which hold what
+    arms: tuple[str | int, ...]  # names of the policy's arms
+    d: int  # numbers in a context
+    limits: tuple[float, float] | None = None  # lowest and highest reward, if there are any
+    since: float | None = None  # since, until: rows of an earlier time, or of that time and later, do not count
     until: float | None = None
-    propensities: bool = False
+    propensities: bool = False  # whether they are needed
 
     @property
     def timed(self) -> bool:
@@ -61,25 +52,19 @@ class Checks:
 
 @dataclass
 class Rows:
-    """A partition as arrays. Entries of rows that are not good are arbitrary.
-
-    Attributes:
-        state: (n,) `GOOD`, `LEFT_OUT` (without a reward), `OTHER_TIME` (than asked for), or a key of `PROBLEMS`.
-        contexts: (n, d), of the arm played.
-        candidates: per row the names of the candidates, if the log has them; ``index`` is the one played.
-        own: per row the contexts of all candidates, where each had its own.
-        states: of decisions, as ``kinbandits log export`` writes them.
-    """
+    """A partition as arrays. Entries of rows that are not good are arbitrary."""
 
     places: Indices
+    # (n,) `GOOD`, `LEFT_OUT` (without a reward), `OTHER_TIME` (than asked for), or a key of `PROBLEMS`
     state: Indices
     arms: Indices
-    contexts: Matrix
+    contexts: Matrix  # (n, d), of the arm played
     rewards: Vector
     propensities: Vector
+    # per row the names of the candidates, if the log has them; ``index`` is the one played
     candidates: list[Any] | None = None
-    own: list[Any] | None = None
-    states: list[str] | None = None
+    own: list[Any] | None = None  # per row the contexts of all candidates, where each had its own
+    states: list[str] | None = None  # of decisions, as ``kinbandits log export`` writes them
     index: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
 
     @property

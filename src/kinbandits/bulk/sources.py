@@ -19,17 +19,11 @@ _NAME = b"kinbandits.log"
 
 @dataclass(frozen=True)
 class Source:
-    """A log as it was exported.
+    """A log as it was exported."""
 
-    Attributes:
-        first: digest of its first event.
-        head: its last event, as ``kinbandits log verify`` writes it (``seq:digest``).
-        rows: decisions up to there.
-    """
-
-    first: str
-    head: str
-    rows: int
+    first: str  # digest of its first event
+    head: str  # its last event, as ``kinbandits log verify`` writes it (``seq:digest``)
+    rows: int  # decisions up to there
 
     def to_metadata(self) -> dict[bytes, bytes]:
         return {_NAME: json.dumps(asdict(self)).encode()}

@@ -34,20 +34,13 @@ _LOW = "_low"
 
 @dataclass(frozen=True)
 class Plan:
-    """What every worker must know to sum up rows.
+    """What every worker must know to sum up rows."""
 
-    Attributes:
-        settings: of the regression.
-        n_arms: N.
-        arms, contexts: the points.
-        rewards, scale: how rewards are learned.
-    """
-
-    settings: RegressionSettings
-    n_arms: int
-    arms: Indices
+    settings: RegressionSettings  # of the regression
+    n_arms: int  # N
+    arms: Indices  # arms, contexts: the points
     contexts: Matrix
-    rewards: Rewards | None
+    rewards: Rewards | None  # rewards, scale: how rewards are learned
     scale: RewardScale
 
     def model(self) -> Model:

@@ -37,24 +37,16 @@ from kinbandits.terms import Term, as_terms
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Users' own estimates, the graph of items, and the graph of users of each cluster of items.
-
-    Attributes:
-        P, b: per user, (N, d, d) and (N, d).
-        t: rows learned.
-        item_edges: (m, m).
-        item_labels: (m,) cluster of each item; numbers are never used again.
-        user_edges: per cluster of items, (N, N).
-    """
+    """Users' own estimates, the graph of items, and the graph of users of each cluster of items."""
 
     items: Matrix
     confidence: float
-    P: Matrix
+    P: Matrix  # P, b: per user, (N, d, d) and (N, d)
     b: Matrix
-    t: int
-    item_edges: Mask
-    item_labels: Indices
-    user_edges: dict[int, Mask]
+    t: int  # rows learned
+    item_edges: Mask  # (m, m)
+    item_labels: Indices  # (m,) cluster of each item; numbers are never used again
+    user_edges: dict[int, Mask]  # per cluster of items, (N, N)
 
     @classmethod
     def start(cls, n_users: int, items: Matrix, ridge: float, confidence: float) -> Self:

@@ -26,21 +26,13 @@ WEAKEST = 50_000.0  # nM, of the usual scale
 
 @dataclass(frozen=True, eq=False)
 class Peptides:
-    """Measurements of how strongly peptides bind.
+    """Measurements of how strongly peptides bind."""
 
-    Attributes:
-        peptide: (n,) sequences of nine residues.
-        task: (n,) numbers of alleles.
-        reward: (n,) 1 - log(nM) / log(50000), from 0 (does not bind) to 1.
-        allele: (N,) names.
-        pseudosequence: (N,) what describes an allele before anything is measured.
-    """
-
-    peptide: NDArray[Any]
-    task: Indices
-    reward: Vector
-    allele: list[str]
-    pseudosequence: NDArray[Any]
+    peptide: NDArray[Any]  # (n,) sequences of nine residues
+    task: Indices  # (n,) numbers of alleles
+    reward: Vector  # (n,) 1 - log(nM) / log(50000), from 0 (does not bind) to 1
+    allele: list[str]  # (N,) names
+    pseudosequence: NDArray[Any]  # (N,) what describes an allele before anything is measured
 
     @property
     def descriptors(self) -> Matrix:

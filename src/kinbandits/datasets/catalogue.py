@@ -8,30 +8,19 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known about a data set before it is read.
+    """What is known about a data set before it is read."""
 
-    Attributes:
-        name: as in `load`.
-        rows, features, classes: what any copy must have.
-        class_counts: rows of each class.
-        openml: the number of the data set at OpenML.
-        scaling: how the paper's experiments scale the features (`Dataset.features`).
-        horizon: T of the paper's experiments.
-        range: of the published values.
-        note: what it is, in a few words.
-    """
-
-    name: str
-    rows: int
+    name: str  # as in `load`
+    rows: int  # rows, features, classes: what any copy must have
     features: int
     classes: int
-    class_counts: tuple[int, ...]
-    openml: int | None
-    scaling: Literal["raw", "minmax"]
+    class_counts: tuple[int, ...]  # rows of each class
+    openml: int | None  # the number of the data set at OpenML
+    scaling: Literal["raw", "minmax"]  # how the paper's experiments scale the features (`Dataset.features`)
     factor: float
-    horizon: int
-    range: tuple[float, float]
-    note: str
+    horizon: int  # T of the paper's experiments
+    range: tuple[float, float]  # of the published values
+    note: str  # what it is, in a few words
 
 
 _LETTERS: tuple[int, ...] = (789, 766, 736, 805, 768, 775, 773, 734, 755, 747, 739, 761, 792)

@@ -31,33 +31,22 @@ MARGIN = 0.05
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim, checked.
+    """One claim, checked."""
 
-    Attributes:
-        where: data set.
-        says: the claim.
-        source: "paper" for what the paper states, "ours" for a check that we add.
-        claimed: in how many runs the paper says that it holds, in its words.
-        holds, runs: in how many runs it holds here, and of how many.
-        verdict: "reproduced", "not reproduced", "contradicted" or "undecided".
-        difference, low, high: mean paired difference and its 95 % interval (NaN where there are several).
-        p, adjusted: of the claim's own test, and by Holm's method over all claims.
-        details: means.
-    """
-
-    where: str
-    says: str
-    source: str
-    claimed: str
-    holds: int
+    where: str  # data set
+    says: str  # the claim
+    source: str  # "paper" for what the paper states, "ours" for a check that we add
+    claimed: str  # in how many runs the paper says that it holds, in its words
+    holds: int  # holds, runs: in how many runs it holds here, and of how many
     runs: int
-    verdict: str
+    verdict: str  # "reproduced", "not reproduced", "contradicted" or "undecided"
+    # difference, low, high: mean paired difference and its 95 % interval (NaN where there are several)
     difference: float
     low: float
     high: float
-    p: float
+    p: float  # p, adjusted: of the claim's own test, and by Holm's method over all claims
     adjusted: float
-    details: str
+    details: str  # means
 
 
 def check_claims(results: Results) -> list[Claim]:

@@ -26,27 +26,17 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: a figure, a table and text, each of which may be missing.
+    """A part of a page: a figure, a table and text, each of which may be missing."""
 
-    Attributes:
-        name: of the anchor, the figure's files and the CSV file.
-        title: the headline.
-        text: paragraphs, one a line.
-        columns, rows: the table as it is shown.
-        right, small: numbers of columns set flush right (numbers), or small (long text).
-        records: the table in full, for the CSV file; none is written without them.
-        figure: a matplotlib figure.
-    """
-
-    name: str
-    title: str
-    text: str = ""
-    columns: Sequence[str] = ()
+    name: str  # of the anchor, the figure's files and the CSV file
+    title: str  # the headline
+    text: str = ""  # paragraphs, one a line
+    columns: Sequence[str] = ()  # columns, rows: the table as it is shown
     rows: Sequence[Sequence[str]] = ()
-    right: Sequence[int] = ()
+    right: Sequence[int] = ()  # right, small: numbers of columns set flush right (numbers), or small (long text)
     small: Sequence[int] = ()
-    records: Sequence[Mapping[str, Any]] = ()
-    figure: Any = None
+    records: Sequence[Mapping[str, Any]] = ()  # the table in full, for the CSV file; none is written without them
+    figure: Any = None  # a matplotlib figure
     uri: str = field(default="", repr=False)
     files: tuple[str, ...] = ()
 

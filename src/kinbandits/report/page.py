@@ -26,18 +26,12 @@ _PACKAGES = ("numpy", "scipy", "joblib", "threadpoolctl", "scikit-learn", "matpl
 
 @dataclass(frozen=True)
 class Report:
-    """What `write_report` made.
+    """What `write_report` made."""
 
-    Attributes:
-        page: the HTML file.
-        summaries, comparisons: its numbers.
-        extra: sections added by ``extra=``.
-    """
-
-    page: Path
-    summaries: list[Summary]
+    page: Path  # the HTML file
+    summaries: list[Summary]  # summaries, comparisons: its numbers
     comparisons: list[Paired]
-    extra: list[Section]
+    extra: list[Section]  # sections added by ``extra=``
 
 
 def write_report(

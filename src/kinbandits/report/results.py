@@ -98,20 +98,13 @@ class RunGroup:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """Everything a report needs.
+    """Everything a report needs."""
 
-    Attributes:
-        name: of the experiment.
-        groups: by environment.
-        record: the experiment as plain data (settings, seeds).
-        missing: how many cells are not finished.
-        times: side information: seconds and hosts, never part of a result.
-    """
-
-    name: str
-    groups: tuple[RunGroup, ...]
-    record: Mapping[str, Any]
-    missing: int = 0
+    name: str  # of the experiment
+    groups: tuple[RunGroup, ...]  # by environment
+    record: Mapping[str, Any]  # the experiment as plain data (settings, seeds)
+    missing: int = 0  # how many cells are not finished
+    # side information: seconds and hosts, never part of a result
     times: tuple[Mapping[str, Any], ...] = field(default=())
 
     @classmethod
@@ -147,39 +140,24 @@ def _groups(runs: Iterable[Run]) -> tuple[RunGroup, ...]:
 
 @dataclass(frozen=True)
 class Summary:
-    """One method on one environment.
-
-    Attributes:
-        mean, sd: of the final values over seeds (sd NaN for a single seed).
-        low, high: 95 % interval of the mean.
-        best: in how many seeds this method is the best of all; ties count for each.
-        finals: value of each seed.
-        seconds: mean time of a run.
-    """
+    """One method on one environment."""
 
     environment: str
     method: str
     rounds: int
     metric: str
-    mean: float
+    mean: float  # mean, sd: of the final values over seeds (sd NaN for a single seed)
     sd: float
-    low: float
+    low: float  # low, high: 95 % interval of the mean
     high: float
-    best: int
-    finals: tuple[float, ...]
-    seconds: float
+    best: int  # in how many seeds this method is the best of all; ties count for each
+    finals: tuple[float, ...]  # value of each seed
+    seconds: float  # mean time of a run
 
 
 @dataclass(frozen=True)
 class Paired:
-    """Two methods on the same streams; ``difference`` is first minus second.
-
-    Attributes:
-        wins, ties, losses: seeds in which the first is better, equal, worse.
-        t_test: p value of the paired t test; Wilcoxon's signed-rank test in ``wilcoxon`` (NaN where there is too
-            little to tell).
-        adjusted: the t test's p value by Holm's method over all comparisons of the report.
-    """
+    """Two methods on the same streams; ``difference`` is first minus second."""
 
     environment: str
     first: str
@@ -187,12 +165,14 @@ class Paired:
     difference: float
     low: float
     high: float
-    wins: int
+    wins: int  # wins, ties, losses: seeds in which the first is better, equal, worse
     ties: int
     losses: int
+    # p value of the paired t test; Wilcoxon's signed-rank test in ``wilcoxon`` (NaN where there is too little to
+    # tell)
     t_test: float
     wilcoxon: float
-    adjusted: float = float("nan")
+    adjusted: float = float("nan")  # the t test's p value by Holm's method over all comparisons of the report
 
     @property
     def seeds(self) -> int:

@@ -31,18 +31,12 @@ NEXT = "kinbandits paper --quick"
 
 @dataclass(frozen=True, eq=False)
 class Story:
-    """What the demo found.
+    """What the demo found."""
 
-    Attributes:
-        shop: the game.
-        comparison: all runs.
-        lent: what an item that came late is estimated at, and from whose clicks.
-        rows, exact, again: rows learned, seconds of a decision of the exact engine, of a factorisation alone.
-    """
-
-    shop: Shop
-    comparison: Comparison
-    lent: Explanation
+    shop: Shop  # the game
+    comparison: Comparison  # all runs
+    lent: Explanation  # what an item that came late is estimated at, and from whose clicks
+    # rows, exact, again: rows learned, seconds of a decision of the exact engine, of a factorisation alone
     rows: int
     exact: float
     again: float

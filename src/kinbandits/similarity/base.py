@@ -20,17 +20,12 @@ Weighting = Literal["per_arm", "uniform"]
 
 @dataclass(frozen=True)
 class ArmInfo:
-    """What is known of a new arm; each kind of similarity takes one of these (`Similarity.arm_argument`), or none.
+    """What is known of a new arm: a similarity takes one of these (`Similarity.arm_argument`), or none."""
 
-    Attributes:
-        descriptor: for similarities that are a kernel over descriptors.
-        similarity: to each arm in order, for those that are a matrix; one number more for the arm itself.
-        neighbours: numbers of the arms it is linked to, for graphs and clusters.
-    """
-
-    descriptor: ArrayLike | None = None
+    descriptor: ArrayLike | None = None  # for similarities that are a kernel over descriptors
+    # to each arm in order, for those that are a matrix; one number more for the arm itself
     similarity: ArrayLike | None = None
-    neighbours: Sequence[int] | None = None
+    neighbours: Sequence[int] | None = None  # numbers of the arms it is linked to, for graphs and clusters
 
     def without(self, names: Iterable[str | None]) -> ArmInfo:
         return replace(self, **{name: None for name in names if name is not None})

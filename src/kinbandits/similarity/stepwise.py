@@ -40,22 +40,15 @@ _FITS = 12  # the work of a choice at its worst, in cubes of the number of rows
 class SimilarityChoice:
     """What was chosen at a milestone, and why.
 
-    Attributes:
-        rows: how many rows it was chosen from.
-        mu, scale: of the choice; mu = 0 is Independent.
-        candidates: the evidence for each, Independent first.
-        reason: in a sentence.
-        matrix: (N, N).
-
     ``candidates`` is empty for a similarity that is not chosen among several.
     """
 
-    rows: int
-    mu: float
+    rows: int  # how many rows it was chosen from
+    mu: float  # mu, scale: of the choice; mu = 0 is Independent
     scale: float | None
-    candidates: tuple[Evidence, ...]
-    reason: str
-    matrix: Matrix
+    candidates: tuple[Evidence, ...]  # the evidence for each, Independent first
+    reason: str  # in a sentence
+    matrix: Matrix  # (N, N)
 
     @property
     def posterior(self) -> dict[float, float]:
