@@ -54,12 +54,10 @@ class Marks(NamedTuple):
 class History:
     """Rows in growing buffers: appending costs the new rows, not a copy of the old ones (amortised).
 
-    Example:
-        >>> import numpy as np
-        >>> history = History(n_arms=2)
-        >>> history.append(np.array([0, 1, 1]), np.zeros((3, 4)), np.array([1.0, 0.0, 1.0]))
-        >>> len(history), history.counts.tolist()
-        (3, [1, 2])
+    >>> history = History(n_arms=2)
+    >>> history.append(np.array([0, 1, 1]), np.zeros((3, 4)), np.array([1.0, 0.0, 1.0]))
+    >>> len(history), history.counts.tolist()
+    (3, [1, 2])
     """
 
     def __init__(self, n_arms: int) -> None:

@@ -29,11 +29,10 @@ class Term(Value):
 
     An estimated similarity sees the same columns as the kernel.
 
-    Example:
-        >>> import kinbandits as kb
-        >>> kb.Term(kb.Pooled(), kb.Linear()) + kb.Term(kb.Independent(), kb.Linear(), columns=[0])
-        Terms(terms=(Term(similarity=Pooled(), context_kernel=Linear()),
-                     Term(similarity=Independent(), context_kernel=Linear(), columns=(0,))))
+    >>> import kinbandits as kb
+    >>> kb.Term(kb.Pooled(), kb.Linear()) + kb.Term(kb.Independent(), kb.Linear(), columns=[0])
+    Terms(terms=(Term(similarity=Pooled(), context_kernel=Linear()),
+                 Term(similarity=Independent(), context_kernel=Linear(), columns=(0,))))
     """
 
     similarity: Similarity

@@ -53,10 +53,9 @@ class Trace:
         propensity: probability with which the choice was made.
         seconds: time the policy took to choose and to learn.
 
-    Example:
-        >>> trace = Trace.of({"t": [0, 1], "regret": [1.0, 0.0]})
-        >>> trace.cumulative_regret
-        array([1., 1.])
+    >>> trace = Trace.of({"t": [0, 1], "regret": [1.0, 0.0]})
+    >>> trace.cumulative_regret
+    array([1., 1.])
     """
 
     columns: Mapping[str, NDArray[Any]]

@@ -65,17 +65,16 @@ class Fitted:
 def fit(logs: Logs, policy: KMTLUCB, **options: Any) -> KMTLUCB:
     """A policy that has learned all rows of some Parquet files; see `fitted` for the options.
 
-    Example:
-        >>> import tempfile, numpy as np, pyarrow as pa, pyarrow.parquet as pq
-        >>> import kinbandits as kb
-        >>> rng = np.random.default_rng(0)
-        >>> rows = {"arm": rng.choice(["a", "b"], 3000), "x": rng.random(3000), "reward": rng.random(3000)}
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     pq.write_table(pa.table(rows), f"{folder}/log.parquet")
-        ...     untaught = kb.KMTLUCB(arms=["a", "b"], engine=kb.Budgeted(points=32))
-        ...     policy = kb.bulk.fit(folder, untaught, columns=kb.bulk.Columns(context=["x"]), progress=False)
-        >>> policy.n_observations
-        3000
+    >>> import tempfile, numpy as np, pyarrow as pa, pyarrow.parquet as pq
+    >>> import kinbandits as kb
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"arm": rng.choice(["a", "b"], 3000), "x": rng.random(3000), "reward": rng.random(3000)}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pq.write_table(pa.table(rows), f"{folder}/log.parquet")
+    ...     untaught = kb.KMTLUCB(arms=["a", "b"], engine=kb.Budgeted(points=32))
+    ...     policy = kb.bulk.fit(folder, untaught, columns=kb.bulk.Columns(context=["x"]), progress=False)
+    >>> policy.n_observations
+    3000
     """
     return fitted(logs, policy, **options).policy
 

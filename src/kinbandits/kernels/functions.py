@@ -78,7 +78,6 @@ class RBF(Stationary):
             and the authors' scripts have it, is 1 / (2 ell^2): see `RBF.from_precision`.
 
     Example:
-        >>> import numpy as np
         >>> RBF(length_scale=2.0)(np.zeros((1, 1)), np.array([[0.0], [2.0]])).round(4)
         array([[1.    , 0.6065]])
     """
@@ -125,10 +124,8 @@ class RationalQuadratic(Stationary):
     With alpha 1 and the median distance as length scale it is what `KMTLUCB` takes where nothing is said: better
     than the RBF on the paper's data sets, about as good on smooth functions (docs, "Ablation").
 
-    Example:
-        >>> import numpy as np
-        >>> RationalQuadratic(length_scale=2.0)(np.zeros((1, 1)), np.array([[0.0], [2.0]])).round(4)
-        array([[1.    , 0.6667]])
+    >>> RationalQuadratic(length_scale=2.0)(np.zeros((1, 1)), np.array([[0.0], [2.0]])).round(4)
+    array([[1.    , 0.6667]])
     """
 
     alpha: Positive = 1.0
@@ -158,10 +155,8 @@ class Matern(Stationary):
 
     With s = sqrt(2 nu) r: exp(-s), (1 + s) exp(-s), (1 + s + s^2/3) exp(-s).
 
-    Example:
-        >>> import numpy as np
-        >>> Matern(nu=0.5)(np.zeros((1, 1)), np.ones((1, 1))).round(4)
-        array([[0.3679]])
+    >>> Matern(nu=0.5)(np.zeros((1, 1)), np.ones((1, 1))).round(4)
+    array([[0.3679]])
     """
 
     nu: float = 2.5
@@ -190,10 +185,8 @@ class Matern(Stationary):
 class Linear(Kernel):
     """The inner product, k(x, x') = x . x'. With an intercept: ``Linear() + Constant(1.0)``.
 
-    Example:
-        >>> import numpy as np
-        >>> Linear()(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
-        array([[11.]])
+    >>> Linear()(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
+    array([[11.]])
     """
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
@@ -210,10 +203,8 @@ class Linear(Kernel):
 class Constant(Kernel):
     """The same value for every pair: an unknown offset, when added to another kernel.
 
-    Example:
-        >>> import numpy as np
-        >>> Constant(2.0).diag(np.zeros((3, 1)))
-        array([2., 2., 2.])
+    >>> Constant(2.0).diag(np.zeros((3, 1)))
+    array([2., 2., 2.])
     """
 
     value: NotNegative = 1.0
@@ -251,7 +242,6 @@ class ArcCosine(Kernel):
         tangent: the neural tangent kernel, in place of the arc-cosine kernel.
 
     Example:
-        >>> import numpy as np
         >>> ArcCosine()(np.zeros((1, 1)), np.array([[0.0], [1.0]])).round(4)
         array([[1.    , 0.7554]])
     """

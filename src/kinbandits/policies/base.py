@@ -155,11 +155,10 @@ class Policy(Parameters, ContextReader, ABC):
         ``contexts`` is (R, d), one context a round, or (R, k, d), one for each candidate; a table has a round in
         each row. The choices are those that R calls of ``choose`` would have made.
 
-        Example:
-            >>> import kinbandits as kb
-            >>> policy = kb.KMTLUCB(arms=2, tie_break="first")
-            >>> policy.choose_many([[0.1], [0.9]]).arm
-            [0, 0]
+        >>> import kinbandits as kb
+        >>> policy = kb.KMTLUCB(arms=2, tie_break="first")
+        >>> policy.choose_many([[0.1], [0.9]]).arm
+        [0, 0]
         """
         candidates = self._candidates(arms, to_play=True)
         return Decisions(
@@ -207,11 +206,10 @@ class Policy(Parameters, ContextReader, ABC):
 
         ``contexts`` is (R, d) or (R, k, d), as in ``choose_many``. This is what off-policy evaluation needs.
 
-        Example:
-            >>> import kinbandits as kb
-            >>> policy = kb.KMTLUCB(arms=["red", "blue"], epsilon=0.2, tie_break="first")
-            >>> policy.probabilities([[0.2]])
-            array([[0.9, 0.1]])
+        >>> import kinbandits as kb
+        >>> policy = kb.KMTLUCB(arms=["red", "blue"], epsilon=0.2, tie_break="first")
+        >>> policy.probabilities([[0.2]])
+        array([[0.9, 0.1]])
         """
         candidates = self._candidates(arms, to_play=True)
         rounds = self._checked(contexts, candidates, batch=True)
@@ -233,13 +231,12 @@ class Policy(Parameters, ContextReader, ABC):
 
         ``contexts`` is (d,), one round; or (R, d) or (R, k, d), as in ``choose_many``.
 
-        Example:
-            >>> import kinbandits as kb
-            >>> policy = kb.KMTLUCB(arms=2, context_kernel=kb.RBF(), ridge=0.25)
-            >>> policy.observe([0], [[0.0]], [1.0])
-            >>> mean, width = policy.predict([0.0])
-            >>> mean.round(3), width.round(3)
-            (array([0.8, 0. ]), array([0.894, 2.   ]))
+        >>> import kinbandits as kb
+        >>> policy = kb.KMTLUCB(arms=2, context_kernel=kb.RBF(), ridge=0.25)
+        >>> policy.observe([0], [[0.0]], [1.0])
+        >>> mean, width = policy.predict([0.0])
+        >>> mean.round(3), width.round(3)
+        (array([0.8, 0. ]), array([0.894, 2.   ]))
         """
         mean, width = self._predict(self._query(contexts, arms, batch=True))
         if np.ndim(contexts) < 2:
@@ -305,12 +302,11 @@ class Policy(Parameters, ContextReader, ABC):
         tells nothing of the other arms; ``"task"``, that the arm was given besides (``choose(..., task=)``).
         `Adaptive` wants to know.
 
-        Example:
-            >>> import kinbandits as kb
-            >>> policy = kb.KMTLUCB(arms=["a", "b"])
-            >>> policy.observe(["a", "b", "a"], [[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
-            >>> policy.n_observations
-            3
+        >>> import kinbandits as kb
+        >>> policy = kb.KMTLUCB(arms=["a", "b"])
+        >>> policy.observe(["a", "b", "a"], [[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
+        >>> policy.n_observations
+        3
         """
         names = listed("arms", arms)
         values = number_array("rewards", rewards)

@@ -49,10 +49,9 @@ class Parameters:
     def set_params(self, **changes: Any) -> Self:
         """Other settings, inner ones as ``similarity__length_scale``, for a policy that has not begun.
 
-        Example:
-            >>> import kinbandits as kb
-            >>> kb.KMTLUCB(3, similarity=kb.Mixed(0.2)).set_params(similarity__mu=0.7, ridge=0.1).similarity
-            Mixed(mu=0.7)
+        >>> import kinbandits as kb
+        >>> kb.KMTLUCB(3, similarity=kb.Mixed(0.2)).set_params(similarity__mu=0.7, ridge=0.1).similarity
+        Mixed(mu=0.7)
         """
         if self.n_observations or self.n_decisions:
             raise InvalidInputError(

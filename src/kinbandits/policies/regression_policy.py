@@ -115,10 +115,9 @@ class RegressionPolicy(KernelPolicy, ABC):
         ``complete`` works out what was not needed for the choices or not kept (n^3 for every decision score);
         without it the report is free, and holds what the policy remembers.
 
-        Example:
-            >>> import kinbandits as kb
-            >>> print(kb.KMTLUCB(arms=3).similarity_report().reason)
-            Independent: the first choice is made at 30 rows
+        >>> import kinbandits as kb
+        >>> print(kb.KMTLUCB(arms=3).similarity_report().reason)
+        Independent: the first choice is made at 30 rows
         """
         return similarity_report(self.regression, complete)
 
