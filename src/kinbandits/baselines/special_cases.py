@@ -47,11 +47,7 @@ class KernelUCB(KMTLUCB):
     """
 
     def __init__(
-        self,
-        arms: Arms,
-        *,
-        sharing: Literal["independent", "pooled"] = "independent",
-        **settings: Any,
+        self, arms: Arms, *, sharing: Literal["independent", "pooled"] = "independent", **settings: Any
     ) -> None:
         super().__init__(arms, **filled(settings, similarity=_shared(sharing)))
 

@@ -77,11 +77,7 @@ class Engine:
 
         if self.scheduler in (None, *LOCAL):
             callback = _dask("dask.callbacks").Callback
-            with (
-                threadpool_limits(1),
-                callback(posttask=lambda key, *_: seen(key)),
-                self._local() as options,
-            ):
+            with threadpool_limits(1), callback(posttask=lambda key, *_: seen(key)), self._local() as options:
                 root.compute(optimize_graph=False, **options)
             return
         distributed = _dask("distributed")

@@ -93,8 +93,7 @@ def evaluate(
         Path | None, typer.Argument(help="TOML file with the [policy]; without it (tables only) the default.")
     ] = None,
     policy: Annotated[
-        list[Path] | None,
-        typer.Option(help="A TOML file or a saved policy; several are compared with the first."),
+        list[Path] | None, typer.Option(help="A TOML file or a saved policy; several are compared with the first.")
     ] = None,
     train: Annotated[
         float | None,

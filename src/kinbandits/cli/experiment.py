@@ -138,8 +138,7 @@ def paper(
         int | None, typer.Option(help="Runs of each method (default: 10, synthetic 50).", min=1)
     ] = None,
     settings: Annotated[
-        str,
-        typer.Option(help="paper: as published; tuned: this library's; cv: chosen by cross-validation first."),
+        str, typer.Option(help="paper: as published; tuned: this library's; cv: chosen by cross-validation first.")
     ] = "paper",
     streams: Annotated[
         Path | None, typer.Option(help="A file of row numbers (.npz), to compare run by run with others.")

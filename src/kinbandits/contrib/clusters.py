@@ -164,12 +164,7 @@ class CLUB(LinUCB):
     """
 
     def __init__(
-        self,
-        arms: Arms,
-        *,
-        confidence: float = 1.0,
-        graph: ArrayLike | None = None,
-        **settings: Any,
+        self, arms: Arms, *, confidence: float = 1.0, graph: ArrayLike | None = None, **settings: Any
     ) -> None:
         clusters = OnlineClusters(confidence, graph)
         values = {"similarity": clusters, "exploration": LogExploration(), "cold_start": "borrow"}

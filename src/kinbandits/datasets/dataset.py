@@ -34,12 +34,7 @@ class Dataset(Value):
 
     @classmethod
     def of(
-        cls,
-        X: ArrayLike,
-        y: ArrayLike,
-        name: str = "data",
-        order: Sequence[Any] | None = None,
-        **others: Any,
+        cls, X: ArrayLike, y: ArrayLike, name: str = "data", order: Sequence[Any] | None = None, **others: Any
     ) -> Dataset:
         """A data set from features and labels of any kind; classes are the different labels,
         sorted or in ``order``.

@@ -249,12 +249,7 @@ def _squared_errors(
 
 
 def _similarities(
-    method: Method,
-    rows: Plays,
-    train: Indices,
-    n_arms: int,
-    grid: Grid,
-    descriptors: ArrayLike | None,
+    method: Method, rows: Plays, train: Indices, n_arms: int, grid: Grid, descriptors: ArrayLike | None
 ) -> Iterator[Matrix]:
     """The similarity matrices of the grid after the rows of one fold, in the grid's order."""
     if method != "estimated":

@@ -122,10 +122,7 @@ class KMTLUCB(RegressionPolicy):
         all_stay = self.memory is None or self.memory.rows is None
         room = self._engine != "budgeted" or self.n_arms * self._points**2 <= MOST_SUMS
         usual = defaults(
-            learns_similarity=all_stay and room,
-            rewards=as_rewards(rewards),
-            ridge=ridge,
-            exploration=exploration,
+            learns_similarity=all_stay and room, rewards=as_rewards(rewards), ridge=ridge, exploration=exploration
         )
         self.rewards: Rewards | None = usual["rewards"]
         unsaid = usual["similarity"], usual["context_kernel"]

@@ -76,11 +76,7 @@ def load(path: str | PathLike[str], *, context_kernel: object = None, exploratio
 
 
 def from_data(
-    data: dict[str, Any],
-    arrays: dict[str, NDArray[Any]],
-    *,
-    context_kernel: object = None,
-    exploration: Any = None,
+    data: dict[str, Any], arrays: dict[str, NDArray[Any]], *, context_kernel: object = None, exploration: Any = None
 ) -> Any:
     """Rebuild a policy from what `to_data` gave."""
     kind = _kind(data["policy"])

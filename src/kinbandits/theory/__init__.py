@@ -44,12 +44,7 @@ from kinbandits.theory.spectrum import (
     log_g_of_similarity,
     rank_bound,
 )
-from kinbandits.theory.widths import (
-    squared_width_sum_bound,
-    width_lower_bound,
-    width_sum_bound,
-    width_upper_bound,
-)
+from kinbandits.theory.widths import squared_width_sum_bound, width_lower_bound, width_sum_bound, width_upper_bound
 
 __all__ = [
     "cgp_ucb_bound", "cgp_ucb_prior_bound", "cgp_ucb_rate", "check_self_normalised", "confidence_factor",
