@@ -201,7 +201,7 @@ def _settle(figure: Any) -> None:
     if not getattr(figure, "_settled", False):
         figure.set_dpi(_DPI)
         for _ in range(3):
-            figure.draw_without_rendering()
+            figure.get_layout_engine().execute(figure)
         figure.set_layout_engine("none")
         figure._settled = True
 

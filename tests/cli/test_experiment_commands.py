@@ -39,6 +39,18 @@ def call(capsys, tmp_path, monkeypatch):
     return run
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Reports without pictures, where these are not what is tested."""
+
+    def empty(figure, stem, formats):
+        path = stem.with_suffix(".svg")
+        path.write_text("<svg/>")
+        return [path]
+
+    monkeypatch.setattr("kinbandits.report.html.save_figure", empty)
+
+
 def test_run_report_and_resume(call, tmp_path):
     (tmp_path / "news.toml").write_text(NEWS)
     code, out, err = call("run", "news.toml", "--jobs", 1)
@@ -58,7 +70,7 @@ def test_run_report_and_resume(call, tmp_path):
     assert "environments.synthetic-news.horizon was 8, now 9" in err
 
 
-def test_report_as_json(call, tmp_path):
+def test_report_as_json(call, tmp_path, undrawn):
     (tmp_path / "news.toml").write_text(NEWS)
     call("run", "news.toml", "--jobs", 1, "--no-report")
     code, out, err = call("report", "runs/news", "--out", "page", "--json")
@@ -69,7 +81,7 @@ def test_report_as_json(call, tmp_path):
     assert data["comparisons"][0]["wins"] + data["comparisons"][0]["losses"] <= 2
 
 
-def test_paper_says_how_long_and_goes_on(call, tmp_path):
+def test_paper_says_how_long_and_goes_on(call, tmp_path, undrawn):
     words = ["paper", "--data", "synthetic,digits", "--seeds", 1, "--horizon", 6, "--jobs", 1, "--out", "p", *ALONE]
     code, out, err = call(*words)
     assert code == 0, err
@@ -84,7 +96,7 @@ def test_paper_says_how_long_and_goes_on(call, tmp_path):
     assert "seeds was [0], now [0, 1]" in err
 
 
-def test_quick_runs_with_what_is_here(call, tmp_path, monkeypatch):
+def test_quick_runs_with_what_is_here(call, tmp_path, monkeypatch, undrawn):
     monkeypatch.setenv("KINBANDITS_DATA", str(tmp_path / "nothing"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("kinbandits.datasets.fetch", lambda name: pytest.fail("the network was asked"))

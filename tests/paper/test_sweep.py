@@ -101,7 +101,7 @@ def test_nothing_is_cut_off(directory, tmp_path):
     effects, points = list(count_effects(Results.load(directory))), sweep_points(Results.load(directory, SWEEP))
     synthetic = kb.environments.SyntheticNews()
     for figure in (counts_figure(effects), sweep_figure(points), synthetic_figure(synthetic, users=50)):
-        save_figure(figure, tmp_path / "figure", ["png"])
+        save_figure(figure, tmp_path / "figure", [])
         figure.set_dpi(200)
         drawn = figure.get_tightbbox().transformed(figure.dpi_scale_trans)
         assert min(drawn.x0, drawn.y0, figure.bbox.width - drawn.x1, figure.bbox.height - drawn.y1) >= 0.0

@@ -90,6 +90,7 @@ class Median(KernelRule):
         coarse: while it follows the data, round it to a power of 2^(1/4). It then seldom changes, which saves time.
 
     Example:
+        >>> import numpy as np
         >>> Median().fit(np.array([[0.0], [3.0]]))
         RBF(length_scale=3.0)
         >>> Median(kernel=RationalQuadratic(0.5)).fit(np.array([[0.0], [3.0]]))
