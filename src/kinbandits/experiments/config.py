@@ -1,19 +1,4 @@
-"""What an experiment is: environments, methods and seeds, as a TOML file names them.
-
-    name = "news"
-    seeds = 10                       # 0..9; or a list such as [3, 5, 8]; an environment may have its own
-
-    [[environments]]
-    kind = "synthetic-news"          # any kind of kinbandits.environments, with its options
-    horizon = 1000
-
-    [[methods]]
-    name = "independent"
-    similarity = { type = "Independent" }
-
-    [[methods]]
-    name = "estimated"
-    similarity = { type = "Estimated", length_scale = 0.3 }
+"""What an experiment is: environments, methods and seeds, as a TOML file names them (docs/experiments.md has one).
 
 Every combination of environment, method and seed is one `Cell`. A cell's identity is a hash of all that its
 result depends on: the environment, the method's settings, the seed and `FORMAT`.
