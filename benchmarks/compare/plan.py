@@ -124,7 +124,7 @@ class Plan:
                 return (known,)
         grid = PEERS[peer].grid
         if name in CLICKS:  # whose features have one scale: to centre them is to standardise them
-            grid = tuple(s for s in grid if s.get("scaling") != "centred")
+            grid = tuple(s for s in grid if s.get("scaling") != "centred") or grid
         return grid[: self.grid_size]
 
     def left_out(self, name: str) -> dict[str, str]:

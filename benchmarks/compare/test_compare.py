@@ -265,6 +265,7 @@ def test_clicks_and_what_is_only_for_them() -> None:
     e = plan._make("clicks-50-3")
     assert (len(e.arms), e.click_rate, e.horizon) == (50, 0.03, 1000)
     assert {s["scaling"] for s in plan.tried("river", "clicks-50-3")} == {"standard"}
+    assert {s["scaling"] for s in plan.tried("NeuralUCB", "clicks-50-3")} == {"centred"}, "it has no other"
     assert "bayesianbandits-logistic-ts" not in plan.left_out("clicks-50-3")
     if "bayesianbandits-logistic-ts" in HERE:
         assert "0 and 1" in plan.left_out("hidden-0")["bayesianbandits-logistic-ts"]
