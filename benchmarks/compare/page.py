@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ FAMILIES = {  # as the summary names them, with a colour
     "neural": ("neural rivals", "#CC79A7"),
 }
 _OURS, _BASE = "#0072B2", "#999999"
-_MARKERS = "osD^v<>phPX8d"
+_MARKERS = "osD^v<>PXpdH1234"
 
 
 def rows(problem: Standings) -> list[list[str]]:
@@ -309,29 +309,34 @@ def write_figure(path: Path, problems: Sequence[Standings]) -> None:
     figure = Figure(figsize=(4.6 * across, 3.4 * down + 1.6), layout="constrained")
     FigureCanvasAgg(figure)
     axes: Any = figure.subplots(down, across, squeeze=False).ravel()
-    titles = list(dict.fromkeys(x.title for p in problems for x in p.rows))
+    colours = {x.title: _colour(x) for p in problems for x in p.rows}
+    alike = {colour: [t for t in colours if colours[t] == colour] for colour in colours.values()}
+    markers = {t: _MARKERS[alike[c].index(t) % len(_MARKERS)] for t, c in colours.items()} | {DEFAULT: "*"}
     handles = {}
     for axis, problem in zip(axes, problems, strict=False):
-        handles |= _panel(axis, problem, titles)
+        handles |= _panel(axis, problem, markers)
     for axis in axes[len(problems) :]:
         axis.set_visible(False)
-    shown = [handles[t] for t in titles if t in handles]
+    shown = [handles[t] for group in alike.values() for t in group if t in handles]
     figure.legend(handles=shown, loc="outside lower center", ncols=across + 1, frameon=False, fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 
 
-def _panel(axis: Any, problem: Standings, titles: Sequence[str]) -> dict[str, Any]:
+def _colour(x: MethodRow) -> str:
+    if x.title.startswith("kinbandits") or "of ours" in x.title:
+        return _OURS
+    return FAMILIES[PEERS[x.peer].family][1] if x.peer else _BASE
+
+
+def _panel(axis: Any, problem: Standings, markers: Mapping[str, str]) -> dict[str, Any]:
     """The handles for the legend, by title."""
     handles = {}
     for x in problem.rows:
         if x.title in ("UCB1", "Uniform") or x.cpu_ms is None:  # far above all others
             continue
-        ours = x.title.startswith("kinbandits") or "of ours" in x.title
-        colour = _OURS if ours else FAMILIES[PEERS[x.peer].family][1] if x.peer else _BASE
-        marker = "*" if x.title == DEFAULT else _MARKERS[titles.index(x.title) % len(_MARKERS)]
         handles[x.title] = axis.errorbar(
-            x.cpu_ms, x.mean, yerr=0.0 if math.isnan(x.sd) else x.sd, fmt=marker, color=colour,
+            x.cpu_ms, x.mean, yerr=0.0 if math.isnan(x.sd) else x.sd, fmt=markers[x.title], color=_colour(x),
             ms=12 if x.title == DEFAULT else 6, capsize=2, lw=0.8, label=x.title,
         )  # fmt: skip
     axis.set_title(f"{problem.title}, {problem.rounds:,} rounds", fontsize=10)
