@@ -36,6 +36,9 @@ def compare(
     recorded: Annotated[
         Path | None, typer.Option(help="Means of earlier runs (recorded.json), for methods not run again.")
     ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Write the regret of peers into the file of --recorded.")
+    ] = False,
     todo: Annotated[bool, typer.Option("--todo", help="Run nothing; list what is not there yet.")] = False,
     page_only: Annotated[bool, typer.Option("--page-only", help="Run nothing; write what is finished.")] = False,
     first: Annotated[
@@ -60,7 +63,7 @@ def compare(
     from compare.catalogue import PEERS
     from compare.page import COLUMNS, rows, verdicts, write_figure, write_page
     from compare.plan import CLICKS, DATA, OURS, Plan, check_sequence
-    from compare.run import edges_of, missing, read, run
+    from compare.run import edges_of, missing, read, record, run
 
     plan = Plan(
         data=check_sequence(data, ("digits", "hidden-0.5") if quick else (*DATA, *CLICKS)),
@@ -82,6 +85,8 @@ def compare(
     if not page_only:
         run(plan, directory, jobs=jobs, costs=costs, first=first)
     problems = read(plan, directory, recorded)
+    if keep and recorded is not None:
+        record(problems, recorded)
     if not problems:
         print("no problem is finished yet: the page will say so", file=sys.stderr)
     target = page or directory / "comparison.md"
@@ -132,7 +137,7 @@ def compare(
 
 def _told(arguments: Sequence[str]) -> list[str]:
     """The arguments as the page tells them: not where results were kept, nor that nothing was run."""
-    kept = [a for a in arguments if a != "--page-only"]
+    kept = [a for a in arguments if a not in ("--page-only", "--keep")]
     return [a for i, a in enumerate(kept) if a != "--out" and (not i or kept[i - 1] != "--out")]
 
 

@@ -18,12 +18,13 @@ from compare.catalogue import PEERS
 from compare.costs import cost_of
 from compare.edges import Edges, try_edges
 from compare.plan import DEFAULT, INVERSE, TUNED, Plan, setting_name, setting_text, title
+from kinbandits._files import atomic_write
 from kinbandits._types import Vector
 from kinbandits.experiments import CellStore, Experiment, run_experiment
 from kinbandits.experiments.config import Cell, policy_named
 from kinbandits.experiments.storage import load_cell
 
-__all__ = ["MethodRow", "Standings", "edges_of", "missing", "read", "run"]
+__all__ = ["MethodRow", "Standings", "edges_of", "missing", "read", "record", "run"]
 
 FIRST = 50
 """Rounds after which a peer that is not run was timed."""
@@ -231,11 +232,9 @@ def _problem(plan: Plan, name: str, directory: Path, recorded: Sequence[Mapping[
             lines.append(MethodRow(shown, peer, settings, found[method.name], *costs[shown]))
     there = {x.title: x.seeds for x in lines}
     for old in recorded:
-        if there.get(old["title"], 0) < old["seeds"]:
-            lines = [x for x in lines if x.title != old["title"]]
-            told = old["mean"], math.nan if old["sd"] is None else old["sd"], old["seeds"]
-            cost = costs.get(old["title"], (None, None))  # of another day it would not compare
-            lines.append(MethodRow(old["title"], old["peer"], old["settings"], np.empty(0), *cost, told))
+        row = _remembered(old, plan.seeds, costs.get(old["title"], (None, None)))
+        if there.get(row.title, 0) < row.seeds:
+            lines = [*(x for x in lines if x.title != row.title), row]
     left_out = plan.left_out(name)
     for peer, cell in _first_rounds(plan, name).items():
         if (directory / "costs" / f"{cell.id}.json").exists():
@@ -252,6 +251,34 @@ def _problem(plan: Plan, name: str, directory: Path, recorded: Sequence[Mapping[
         left_out,
         (sum(not np.isnan(values).any() for values in grid.values()), len(grid)),
     )
+
+
+def _remembered(old: Mapping[str, Any], seeds: int, cost: tuple[float | None, float | None]) -> MethodRow:
+    """A row of an earlier run, with its cost of today: that of another day would not compare."""
+    if "regret" not in old:
+        told = old["mean"], math.nan if old["sd"] is None else old["sd"], old["seeds"]
+        return MethodRow(old["title"], old["peer"], old["settings"], np.empty(0), *cost, told)
+    regret = np.full(seeds, np.nan)
+    known = np.array(old["regret"][:seeds], dtype=float)
+    regret[: len(known)] = known
+    return MethodRow(old["title"], old["peer"], old["settings"], regret, *cost)
+
+
+def record(problems: Sequence[Standings], path: Path) -> None:
+    """Keep the regret of every seed of what is not our policy, in the place of what was kept before."""
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for problem in problems:
+        rows = {old["title"]: old for old in known.get(problem.name, [])}
+        for x in problem.rows:
+            if not x.recorded and x.title not in (DEFAULT, INVERSE, TUNED):
+                regret = [None if math.isnan(r) else round(float(r), 2) for r in x.regret]
+                rows[x.title] = {"title": x.title, "peer": x.peer, "settings": x.settings, "regret": regret}
+        known[problem.name] = list(rows.values())
+    lines = [
+        f' "{name}": [\n' + ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in rows) + "\n ]"
+        for name, rows in known.items()
+    ]
+    atomic_write(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
 def _ours_text(name: str, tuned: dict[str, Any] | None) -> str:

@@ -18,7 +18,7 @@ from compare.costs import cost_of
 from compare.edges import try_edges
 from compare.page import propensities, rows, summary, verdicts, write_figure, write_page
 from compare.plan import DEFAULT, INVERSE, Plan
-from compare.run import MethodRow, Standings, missing, read, run
+from compare.run import MethodRow, Standings, missing, read, record, run
 from kinbandits.experiments import experiment_of
 from kinbandits.experiments.config import policy_named
 
@@ -258,6 +258,13 @@ def test_settings_and_means_of_earlier_runs(tmp_path) -> None:
     (found,) = read(plan, tmp_path, tmp_path / "recorded.json")
     assert found.rows[0].title == "Old"
     assert found.rows[1].settings == "alpha 0.1, ridge 1.0, centred"
+    # What was run is kept seed by seed, so that later runs are paired with it.
+    record([found], tmp_path / "recorded.json")
+    more = replace(plan, seeds=2)
+    (again,) = read(more, tmp_path / "elsewhere", tmp_path / "recorded.json")
+    assert [x.title for x in again.rows] == [x.title for x in found.rows]
+    assert again.rows[1].regret[0] == pytest.approx(found.rows[1].regret[0], abs=0.01)
+    assert math.isnan(again.rows[1].regret[1])
 
 
 def test_clicks_and_what_is_only_for_them() -> None:
