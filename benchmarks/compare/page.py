@@ -101,8 +101,9 @@ def summary(problems: Sequence[Standings]) -> list[str]:
             cells.append("-" if best is None else f"{best.mean:.0f} ({best.title}{few})")
         cells.append("-" if ours.cpu_ms is None else f"{ours.cpu_ms:.2f}")
         rows_.append(cells)
-        better = [_better(ours, x) for x in problem.rows if x.peer and ours.mean_difference(x) > 0.0]
-        lost += [f"- {problem.title}: {'; '.join(better)}"] * bool(better)
+        better = [x for x in problem.rows if x.peer and ours.mean_difference(x) > 0.0]
+        if better:
+            lost.append(f"- {problem.title}: {_better(ours, better)}")
     if not rows_:
         return []
     told = [f"Our default, with nothing set, is beaten on none of the {len(rows_)} problems below."]
@@ -112,9 +113,9 @@ def summary(problems: Sequence[Standings]) -> list[str]:
             "the seeds that both have:",
             "",
             *lost,
+            "",
+            "Rivals have the best settings of a small grid, chosen on one or two of the seeds that are scored.",
         ]
-        if any("1 seed," in x for x in lost):
-            told += ["", "A single seed is the one on which the settings of the rival were chosen."]
     if not_run:
         told += ["", f"Not yet run with today's default: {', '.join(not_run)}."]
     columns = (
@@ -131,11 +132,13 @@ def _seeds(n: int) -> str:
     return f"{n} seed{'s' * (n > 1)}"
 
 
-def _better(ours: MethodRow, rival: MethodRow) -> str:
-    """A rival that is better, with what the two had on the same seeds."""
-    won, of = ours.wins_against(rival)
+def _better(ours: MethodRow, rivals: Sequence[MethodRow]) -> str:
+    """The best of those that are better, with what the two had on the same seeds; and the others."""
+    best, *others = sorted(rivals, key=ours.mean_difference, reverse=True)
+    won, of = ours.wins_against(best)
     paired = f" ({_seeds(of)}, ours lower in {won})" if of else ""
-    return f"{rival.title} {rival.mean:.1f} against {rival.mean + ours.mean_difference(rival):.1f}{paired}"
+    told = f"{best.title} {best.mean:.1f} against {best.mean + ours.mean_difference(best):.1f}{paired}"
+    return told + (f"; also {', '.join(x.title for x in others)}" if others else "")
 
 
 def propensities(problems: Sequence[Standings]) -> list[str]:
