@@ -15,7 +15,9 @@ from commands import Clock, Run, fill
 import kinbandits as kb
 from kinbandits.service import exchange
 from kinbandits.service.config import load_settings
+from kinbandits.service.dashboard import Pages
 from kinbandits.service.engine import Engine
+from kinbandits.service.metrics import Metrics
 from kinbandits.service.requests import Decide, Reward, Void
 from kinbandits.service.store import open_store
 
@@ -227,3 +229,17 @@ def test_addresses_that_cannot_be(tmp_path: Path, config: Path, run: Run) -> Non
     said = run("serve", config, "--store", tmp_path / "log.sqlite3", "--port", 99999, code=1)
     assert "--port must be between 0 and 65535" in said
     assert not list(tmp_path.glob("*sqlite3*"))
+
+
+def test_imported_decisions_have_no_estimated_regret(tmp_path: Path, config: Path, run: Run) -> None:
+    (tmp_path / "old.csv").write_text("arm,reward,context\na,1,0.5\nb,0,0.25\n")
+    run("log", "import", tmp_path / "log.sqlite3", tmp_path / "old.csv", "--config", config)
+    engine = Engine(open_store(str(tmp_path / "log.sqlite3")), load_settings(config))
+    engine.start()
+    engine.ask(Decide([0.5]))
+    assert engine.wait_for(5)
+    shown = Pages(engine, Metrics(engine)).panel("regret")
+    engine.stop()
+    engine.store.close()
+    assert "2 decisions were imported" in shown
+    assert engine.learner.state.curve.column("decisions") == [1.0]

@@ -51,7 +51,7 @@ class State:
     Attributes:
         states: how many decisions are open, rewarded, defaulted, late, void.
         arms: per arm: pulls, rewards, reward (sum), reward2 (sum of squares), last (time), retired.
-        curve: over all decisions.
+        curve: over all decisions with estimates (not those that were imported).
         timeline: the recent past, in buckets of time.
         delays: how many rewards came within each of `DELAY_EDGES` seconds, and later.
         learned: rows the model was given.
@@ -119,8 +119,6 @@ class State:
             lowest = body["mean"] - (body["score"] - body["mean"])
             regret = max(0.0, body["best_mean"] - body["mean"])
             self.curve.decision(regret, max(regret, body["best_score"] - lowest), body["width"])
-        else:
-            self.curve.decision(0.0, 0.0, 0.0)
 
     @property
     def n_decisions(self) -> int:

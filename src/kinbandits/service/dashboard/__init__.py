@@ -149,7 +149,9 @@ class Pages:
         most = list(itertools.accumulate(column("regret_most")))
         curve = charts.Line("estimated (band: at most)", estimated, 3, estimated, most)
         title = "Estimated regret, summed up"
-        return {"chart": Markup(charts.lines(x, [curve], title=title, x_label="decisions", y_label="regret"))}
+        chart = charts.lines(x, [curve], title=title, x_label="decisions", y_label="regret")
+        left_out = self.engine.learner.state.n_decisions - int(sum(column("decisions")))
+        return {"chart": Markup(chart), "left_out": left_out}
 
     def _widths(self) -> dict[str, Any]:
         x, column = self._curve()
