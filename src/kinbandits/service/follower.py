@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kinbandits.service")
 
 _POLL = 0.25  # seconds to wait for news at most
-_LEISURE = 0.01  # between two looks at decisions, which are only counted
+_LEISURE = 0.01  # seconds between two looks at decisions, which are only counted
 _SLICE = 0.05  # seconds that a slice should take
 _MOST_IN_SLICE = 2000  # events
 _PART = 16  # events after which a new model may be published
@@ -152,6 +152,7 @@ class Follower:
             if not events and seconds:
                 self._publish_if_due(True)
                 self._store.wait(seconds)
+                self._stopping.wait(_LEISURE)  # more may come, and are read together
                 events = self._store.read(seq, n)
             if events:
                 with self._news:

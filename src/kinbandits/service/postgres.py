@@ -157,11 +157,9 @@ class PostgresStore(Store):
             raise StoreUnavailableError(f"the connection to {self.url} was lost, or is closed")
         try:
             with self._deadlines.within(writer, self._patience):
-                self._write("BEGIN")
-                self._write("SELECT pg_advisory_xact_lock(?, 0)", (_FAMILY,))
+                writer.execute(f"BEGIN; SELECT pg_advisory_xact_lock({_FAMILY}, 0)")  # at once: others wait
                 yield
-                self._write(f"NOTIFY {_CHANNEL}")
-                self._write("COMMIT")
+                writer.execute(f"NOTIFY {_CHANNEL}; COMMIT")
         except _AWAY as error:
             # The connection is gone: nobody knows whether the commit was. Asking again settles it.
             writer.close()
