@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the service needs the extra: pip install 'kinbandits[serve]'")
 
 from commands import TOML, Run
+from harness import Service
 from postgres_server import Server, binaries
 
 with warnings.catch_warnings():  # newer Starlettes would rather have httpx2; httpx does
@@ -69,6 +70,15 @@ def open_log(store_url: str) -> Iterator[Callable[..., Store]]:
 @pytest.fixture
 def store(open_log: Callable[..., Store]) -> Store:
     return open_log()
+
+
+@pytest.fixture(scope="module")
+def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A running service with the module's SETTINGS."""
+    folder = tmp_path_factory.mktemp("service")
+    service = Service(str(folder / "log.sqlite3"), request.module.SETTINGS, folder)
+    yield service
+    service.stop()
 
 
 @pytest.fixture

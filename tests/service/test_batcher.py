@@ -54,7 +54,7 @@ def test_one_alone_is_handed_in_at_once_and_company_comes_back_together(monkeypa
             (task,) = ask(1)
             await settle()
             assert engine.answer() == 1
-            assert await task == b'{"id": "x"}'
+            assert await task == b'{"id":"x"}'
         first = ask(4)
         await settle()
         assert len(engine.open) == 1  # the first does not wait for those that nobody expects
@@ -91,11 +91,11 @@ def test_a_request_given_up_holds_nobody() -> None:
         await settle()
         await asyncio.sleep(0.05)
         engine.answer()
-        assert await asyncio.wait_for(tasks[1], 1.0) == b'{"id": "x"}'
+        assert await asyncio.wait_for(tasks[1], 1.0) == b'{"id":"x"}'
         other = asyncio.ensure_future(batch.ask(Decide([0.0])))
         await asyncio.sleep(0.05)
         engine.answer()
-        assert await asyncio.wait_for(other, 1.0) == b'{"id": "x"}'
+        assert await asyncio.wait_for(other, 1.0) == b'{"id":"x"}'
 
     asyncio.run(play())
 
@@ -142,7 +142,7 @@ def test_a_request_that_cannot_be_handed_in_holds_nobody() -> None:
         good = asyncio.ensure_future(batch.ask(Decide([0.0])))
         await asyncio.sleep(0.05)
         engine.answer()
-        assert await asyncio.wait_for(good, 1.0) == b'{"id": "x"}'
+        assert await asyncio.wait_for(good, 1.0) == b'{"id":"x"}'
 
     asyncio.run(play())
 

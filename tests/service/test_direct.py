@@ -6,14 +6,22 @@ import http.client
 import json
 import re
 import socket
-from collections.abc import Iterator
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-from harness import Service
+from harness import Service, Wire, free_port, until
 from test_app import SETTINGS, serving, wait_ready
+
+from kinbandits.service.app import create_app
+from kinbandits.service.config import Settings
+from kinbandits.service.connections import Server
+from kinbandits.service.engine import Engine
+from kinbandits.service.server import server_config
+from kinbandits.service.store import open_store
+from kinbandits.service.tokens import first_token
 
 REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/v1/decisions", {"json": {"context": [0.1, 0.2]}}),
@@ -35,14 +43,6 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/v1/decisions/0-000000000001/reward", {"json": {"reward": 0.5}}),
 ]
 BODY = b'{"context": [0.1, 0.2]}'
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("direct")
-    service = Service(str(folder / "log.sqlite3"), SETTINGS, folder)
-    yield service
-    service.stop()
 
 
 def routed(path: Path) -> list[tuple[int, bytes, dict[str, str]]]:
@@ -116,7 +116,7 @@ def test_bodies_in_pieces_in_chunks_and_announced(service: Service) -> None:
     announced = head(service, line, f"Content-Length: {len(BODY)}", "Expect: 100-continue")
     old = head(service, "POST /v1/decisions HTTP/1.0", f"Content-Length: {len(BODY)}")
     for parts in ((chunked,), (announced, BODY), (old + BODY,)):
-        assert raw(service, *parts, answers=1) == [(200, b'{"id": ')]
+        assert raw(service, *parts, answers=1) == [(200, b'{"id":"')]
     close = head(service, line, f"Content-Length: {len(BODY)}", "Connection: close") + BODY
     with socket.create_connection(("127.0.0.1", service.port), timeout=10.0) as wire:
         wire.sendall(close)
@@ -146,6 +146,68 @@ def test_who_is_refused_at_the_door_is_told_why(service: Service) -> None:
     assert raw(service, decide(f"Authorization: Bearer {service.token}"), answers=1)[0][0] == 200
     twice = decide("Authorization: Bearer kb_no", f"Authorization: Bearer {service.token}")
     assert raw(service, twice, answers=1)[0][0] == 401  # the first counts, by the long way
+
+
+def test_the_same_head_again_means_the_same(service: Service) -> None:
+    """A head that was understood is not parsed again: whatever comes after it, and whoever may come in no more."""
+    line = "POST /v1/decisions HTTP/1.1"
+    known = head(service, line, f"Content-Length: {len(BODY)}")
+    wrong, other = b"{" + BODY[1:-1] + b" ", BODY.replace(b"0.1", b"0.7")
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10.0) as wire:
+
+        def ask(*parts: bytes) -> tuple[int, Any]:
+            for part in parts:
+                wire.sendall(part)
+                time.sleep(0.02)
+            found = b""
+            while b"\r\n\r\n" not in found or not found.endswith(b"}"):
+                found += wire.recv(65536)
+            return int(found[9:12]), json.loads(found.partition(b"\r\n\r\n")[2])
+
+        first = [ask(known + body) for body in (BODY, BODY, BODY, other)]
+        assert [status for status, _ in first] == [200] * 4
+        assert len({answer["id"] for _, answer in first}) == 4
+        assert ask(known + wrong)[0] == 400
+        assert ask(known, BODY)[0] == 200
+        assert ask(known + BODY[:5], BODY[5:9], BODY[9:])[0] == 200
+        assert ask(b"\r\n" + known + BODY)[0] == 200
+        wire.sendall(known + BODY[:5])
+        time.sleep(0.02)
+        wire.sendall(BODY[5:] + known + BODY)  # one more is sent ahead
+        found = b""
+        while found.count(b'"propensity"') < 2:
+            found += wire.recv(65536)
+        longer = head(service, line, f"Content-Length: {len(BODY) + 1}")
+        for _ in range(3):
+            assert ask(longer + BODY + b" ")[0] == 200
+        assert ask(known.replace(service.token.encode(), b"kb_no") + BODY)[0] == 401
+        with Wire(service.port, service.token) as admin:
+            made = admin.call("POST", "/v1/tokens", {"name": "short", "roles": ["decide"]})[1]["token"]
+            mine = known.replace(service.token.encode(), made.encode())
+            assert [ask(mine + BODY)[0] for _ in range(3)] == [200] * 3
+            assert admin.call("DELETE", "/v1/tokens/short")[0] == 200
+            assert ask(mine + BODY)[0] == 401
+
+
+def test_the_server_lets_calls_take_the_short_way(tmp_path: Path) -> None:
+    """uvicorn wraps an application in others if it is let to; then all would go the long way, and nobody notice."""
+    store, port = open_store(str(tmp_path / "log.sqlite3")), free_port()
+    token = first_token(store)
+    assert token is not None
+    app = create_app(Engine(store, Settings.model_validate(SETTINGS)))
+    server = Server(server_config(app, "127.0.0.1", port))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    until(lambda: server.started)
+    with Wire(port, token) as wire:
+        until(lambda: wire.call("GET", "/readyz")[0] == 200)
+        assert wire.call("GET", "/v1/policy")[0] == 200
+        assert not app.heads
+        asked = [wire.call("POST", "/v1/decisions", {"context": [0.1, 0.2]}) for _ in range(4)]
+    assert [status for status, _ in asked] == [200] * 4
+    server.should_exit = True
+    thread.join(20.0)
+    assert len(app.heads) == 1
 
 
 def test_which_calls_take_the_short_way(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,12 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import Clock
+from hypothesis import given
+from hypothesis import strategies as st
 
 import kinbandits as kb
 from kinbandits.policies import defaults as usual
 from kinbandits.service.config import ServiceSettings, Settings, load_settings
 from kinbandits.service.engine import Engine
-from kinbandits.service.events import uniform_draws
+from kinbandits.service.events import to_text, uniform_draws
 from kinbandits.service.problems import Problem
 from kinbandits.service.requests import AddArm, AddToken, Decide, Request, RetireArm, RevokeToken, Reward, Void
 from kinbandits.service.store import Store, Transaction, open_store
@@ -180,7 +183,7 @@ def test_propensities_are_what_is_played(store: Store) -> None:
     for arm in "abc":  # three ties, so a third each; the floor changes nothing about that
         assert arms.count(arm) / 3000 == pytest.approx(1 / 3, abs=0.04)
     assert {round(a["propensity"], 12) for a in answers} == {round(1 / 3, 12)}
-    draws = np.array([uniform_draws(0, a["id"]) for a in answers])
+    draws = uniform_draws(0, [a["id"] for a in answers])
     assert abs(draws.mean() - 0.5) < 0.02
     assert len(np.unique(draws)) == 6000
     engine.stop()
@@ -380,3 +383,28 @@ def test_inverse_gap_is_served_with_its_own_propensities(tmp_path: Path) -> None
     assert 0.0 < min(chances) < 1 / 3 < max(chances) < 1.0
     engine.stop()
     store.close()
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=5),
+        st.floats(allow_nan=False, allow_infinity=False)
+        | st.sampled_from([1e-4, 9.9e-5, -1e-5, 1e-7, 1e16, 1e15, -0.0, 0.1 + 0.2, 5e-324, 1e22])
+        | st.integers(-(2**60), 2**60)
+        | st.text(max_size=5)
+        | st.none()
+        | st.booleans()
+        | st.lists(st.floats(-10, 10), max_size=3)
+        | st.dictionaries(st.text(max_size=2), st.integers(0, 9), max_size=3),
+        max_size=6,
+    )
+)
+def test_the_one_spelling_of_a_body(body: dict[str, Any]) -> None:
+    wanted = json.dumps(body, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    assert to_text(body) == wanted
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_body_has_no_nan(value: float) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        to_text({"mean": value})

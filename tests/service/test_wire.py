@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,6 @@ SETTINGS: dict[str, Any] = {"policy": {"arms": ["a", "b"], "epsilon": 0.5}, "ser
 PATHS = ["/", "/login", "/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/policy", "/v1/arms", "/v1/tokens"]
 PATHS += ["/v1/similarity", "/v1/decisions/0-000000000001", "/v1/decisions/0-000000000001/explanation"]
 PATHS += ["/view/arms", "/view/explain", "/static/style.css", "/nothing"]
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("wire")
-    service = Service(str(folder / "log.sqlite3"), SETTINGS, folder)
-    yield service
-    service.stop()
 
 
 def raw(service: Service, line: str, *headers: str, body: bytes = b"") -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
+
+from pydantic_core import to_json
 
 from kinbandits.service.engine import Engine
 from kinbandits.service.problems import unavailable
@@ -40,7 +41,7 @@ class Batcher:
         """The engine's answer, as JSON."""
         request.future = future = asyncio.get_running_loop().create_future()
         self.put(request)
-        return json.dumps(await future).encode()
+        return to_json(await future)
 
     def put(self, request: Request) -> None:
         """Ask; the request's future will be answered on this event loop."""

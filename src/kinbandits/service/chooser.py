@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -48,27 +48,25 @@ def check(request: Decide, serving: Serving, n_features: int | None, max_candida
 
 def choose(requests: Sequence[Decide], ids: Sequence[str], serving: Serving) -> list[Body | Problem]:
     """The body of a decision event for each request, or why there is none."""
-    groups: dict[Any, list[int]] = defaultdict(list)
-    begins, last = 0, None
-    for i, request in enumerate(requests):
-        rows = request.context if isinstance(request.context[0], list) else [request.context]
-        alike = None if request.arms is None else tuple(request.arms), len(rows), len(rows[0])
-        begins, last = begins if alike == last else i, alike  # a schedule counts the decisions of one call
-        groups[alike, begins].append(i)
-    bodies: list[Body | Problem] = [Problem(500, "internal", "not chosen")] * len(requests)
-    for members in groups.values():
+    bodies: list[Body | Problem] = []
+    for _, group in groupby(requests, _kind):  # those that follow each other: a schedule counts decisions
+        alike = list(group)
+        some = ids[len(bodies) : len(bodies) + len(alike)]
         try:
-            chosen = _choose_alike([requests[i] for i in members], [ids[i] for i in members], serving)
+            bodies += _choose_alike(alike, some, serving)
         except KinbanditsError:
-            for i in members:  # find the one that does not fit
-                try:
-                    bodies[i] = _choose_alike([requests[i]], [ids[i]], serving)[0]
-                except KinbanditsError:
-                    bodies[i] = Problem(409, "refused", "the policy cannot choose for this context and these arms")
-        else:
-            for i, body in zip(members, chosen, strict=True):
-                bodies[i] = body
+            if len(alike) > 1:  # find the one that does not fit
+                bodies += [choose([one], [i], serving)[0] for one, i in zip(alike, some, strict=True)]
+            else:
+                bodies.append(Problem(409, "refused", "the policy cannot choose for this context and these arms"))
     return bodies
+
+
+def _kind(request: Decide) -> Any:
+    """Requests of one kind can be one call."""
+    first = request.context[0]
+    shape = (len(request.context), len(first)) if isinstance(first, list) else len(request.context)
+    return request.arms, shape
 
 
 def _choose_alike(requests: Sequence[Decide], ids: Sequence[str], serving: Serving) -> list[Body]:
@@ -77,7 +75,7 @@ def _choose_alike(requests: Sequence[Decide], ids: Sequence[str], serving: Servi
     contexts = np.array([r.context for r in requests], dtype=np.float64)
     if contexts.ndim == 2:
         contexts = contexts[:, None, :]
-    draws = [uniform_draws(policy.seed or 0, i) for i in ids]
+    draws = uniform_draws(policy.seed or 0, ids)
     decisions = policy.propose(contexts, arms, uniform=draws, first_round=number_of(ids[0])[1] - 1)
     scores = decisions.scores
     means, widths = decisions.prediction
@@ -96,18 +94,18 @@ def _choose_alike(requests: Sequence[Decide], ids: Sequence[str], serving: Servi
     )
     candidates = policy.active_arms if arms is None else arms
     return [
-        {
-            "context": request.context,
-            "candidates": candidates,
+        {  # in the order of `to_text`
             "arm": arm,
-            "index": i,
-            "mean": mean,
-            "width": width,
-            "score": score,
-            "propensity": propensity,
             "best_mean": best_mean,
             "best_score": best_score,
+            "candidates": candidates,
+            "context": request.context,
+            "index": i,
+            "mean": mean,
             "model": serving.seq,
+            "propensity": propensity,
+            "score": score,
+            "width": width,
         }
         for request, (arm, i, mean, width, score, propensity, best_mean, best_score) in zip(
             requests, columns, strict=True

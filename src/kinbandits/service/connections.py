@@ -4,14 +4,15 @@ that come most."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from kinbandits.service.direct import Call
+from kinbandits.service.direct import Call, Head
 
 _TO_ARRIVE = 20.0  # seconds from the first byte of a request, or a new connection, to its last
+_HEADS = 1000  # that are remembered: of each client some, for bodies of each length
 _FILES = 65_536  # connections and files that the process asks to be allowed
 
 
@@ -21,15 +22,68 @@ class Connection(HttpToolsProtocol):
     began: float | None = None  # the request that is on its way
     call: Call | None = None  # the request, if it was taken; also uvicorn's ``cycle`` then
     idle: float | None = None  # since when there is none, where no timer of its own waits for the next
+    _missing = 0  # bytes of the body of a call that is not parsed
+    _told: ClassVar[list[tuple[bytes, bytes]]] = []  # headers that uvicorn gives
+    _date: ClassVar[bytes] = b""  # and as they are sent
+    _begun: Any = None  # of those that were sent ahead, the last one begun
 
     def __init__(self, *settings: Any, **more: Any) -> None:
         super().__init__(*settings, **more)
         self._direct = getattr(self.app, "direct", None)
+        self._heads: dict[bytes, Head] = getattr(self.app, "heads", {})
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected."""
         super().connection_made(transport)
         self.began = self.loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come. A head that came before, in the same bytes, is not parsed again."""
+        if self._missing:
+            self._complete(data)
+            return
+        if self.began is not None or not self.cycle.response_complete:  # not between two requests
+            super().data_received(data)
+            return
+        head, _, body = data.partition(b"\r\n\r\n")
+        known, before = self._heads.get(head), self.call
+        if known is not None and len(body) <= known.length and (call := known.again(self)) is not None:
+            self._unset_keepalive_if_required()
+            self.call = self.cycle = call  # type: ignore[assignment]
+            self.began, self.idle, self._missing = self.loop.time(), None, known.length
+            self._complete(body)
+            return
+        super().data_received(data)
+        found = self.call
+        if found is None or found is before or not found.lasting or len(found.body) != len(body):
+            return  # not taken, or more than one
+        if head.count(b"\n") == head.count(b"\r\n"):  # else it may have ended elsewhere
+            if len(self._heads) >= _HEADS:
+                self._heads.clear()
+            self._heads[head] = found.head
+
+    def _complete(self, data: bytes) -> None:
+        """A part of the body of a call that was not parsed, or all of it."""
+        assert self.call is not None
+        part, rest = data[: self._missing], data[self._missing :]
+        self.call.body += part
+        self._missing -= len(part)
+        if not self._missing:
+            self.began = None
+            self.call.run()
+        if rest:
+            super().data_received(rest)
+
+    def on_response_complete(self) -> None:
+        """A request is answered; the next one that was sent ahead is begun."""
+        self._begun = self.pipeline[-1][0] if self.pipeline else None
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone; a request that was sent ahead and is being answered need not be."""
+        super().connection_lost(exc)
+        if self._begun is not None:
+            self._begun.disconnected = True
 
     def on_message_begin(self) -> None:
         """The first byte of a request has come."""
@@ -73,10 +127,12 @@ class Connection(HttpToolsProtocol):
         """Answer a `Call`."""
         if self.transport.is_closing():
             return
-        known = b"".join([b"%b: %b\r\n" % header for header in self.server_state.default_headers])
+        found = self.server_state.default_headers  # another list every second
+        if found is not Connection._told:
+            Connection._told, Connection._date = found, b"".join([b"%b: %b\r\n" % header for header in found])
         end = b"" if keep_alive else b"connection: close\r\n"
         length = b"content-length: %d\r\n" % len(body)
-        self.transport.write(b"".join((STATUS_LINE[status], known, headers, length, end, b"\r\n", body)))
+        self.transport.write(b"".join((STATUS_LINE[status], self._date, headers, length, end, b"\r\n", body)))
         if not keep_alive:
             self.transport.close()
         if self.pipeline or not keep_alive:

@@ -8,11 +8,12 @@ is refused at the door, or is odd, goes the long way, which says why.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic_core import to_json
 
 from kinbandits.service import messages as s
 from kinbandits.service.batcher import Batcher
@@ -25,7 +26,7 @@ from kinbandits.service.routes.decisions import DECIDE, REWARD
 if TYPE_CHECKING:
     from kinbandits.service.connections import Connection
 
-_DECIDE = DECIDE.encode()
+_DECIDE, _DECIDING = DECIDE.encode(), f"POST {DECIDE}"
 _REWARD = re.compile(f"/v1/decisions/({s.ID.strip('^$')})/reward".encode())
 _PLAIN = b"".join(b"%b: %b\r\n" % header for header in JSON_HEADERS)
 
@@ -40,6 +41,23 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
+class Head(NamedTuple):
+    """The head of a call that came whole, as it was understood: the same bytes again mean the same."""
+
+    direct: Direct
+    headers: Mapping[bytes, bytes]
+    kind: str
+    length: int
+
+    def again(self, connection: Connection) -> Call | None:
+        """A call with this head; None if it must go the long way."""
+        try:
+            self.direct.guard.admit("POST", DECIDE, self.headers)
+        except Problem:
+            return None
+        return Call(self, connection, _DECIDING, None, True)
+
+
 class Direct:
     """Takes requests for one policy."""
 
@@ -49,7 +67,7 @@ class Direct:
     def take(self, connection: Connection, method: bytes, url: bytes, keep_alive: bool) -> Call | None:
         """The call of which the head has come; None if it must go the long way."""
         if method == b"POST" and url == _DECIDE:
-            name, identifier = f"POST {DECIDE}", None
+            name, identifier = _DECIDING, None
         elif method == b"PUT" and (found := _REWARD.fullmatch(url)) is not None:
             name, identifier = f"PUT {REWARD}", found[1].decode()
         else:
@@ -62,35 +80,43 @@ class Direct:
         except Problem:
             return None
         kind = headers.get(b"content-type", b"").decode("latin-1")
-        return Call(self, connection, name, identifier, kind, keep_alive)
+        head = Head(self, headers, kind, int(headers[b"content-length"]))
+        return Call(head, connection, name, identifier, keep_alive)
 
     def read(self, call: Call) -> Request:
         """What is asked of the engine; the call is its future."""
         if call.identifier is not None:
-            reward = s.parse(s.RewardRequest, call.kind, bytes(call.body)).reward
+            reward = s.parse(s.RewardRequest, call.head.kind, call.body).reward
             return Reward(call.identifier, reward, future=call)
-        body = s.parse(s.DecisionRequest, call.kind, bytes(call.body))
+        body = s.parse(s.DecisionRequest, call.head.kind, call.body)
         return Decide(*body.asked(self.features), body.key, future=call)
 
 
 class Call:
     """One request on its connection: to the server what it expects of a request, to the engine a future."""
 
+    message_event = _NOTHING
+    response_complete = disconnected = False
+    _told: Callable[[Call], None] | None = None
+
     def __init__(
-        self, direct: Direct, connection: Connection, name: str, identifier: str | None, kind: str, keep_alive: bool
+        self, head: Head, connection: Connection, name: str, identifier: str | None, keep_alive: bool
     ) -> None:
-        self.name, self.identifier, self.kind, self.keep_alive = name, identifier, kind, keep_alive
-        self.body = bytearray()
-        self.response_complete = self.disconnected = False
-        self.message_event = _NOTHING
-        self._direct, self._connection = direct, connection
+        self.head, self.name, self.identifier, self.keep_alive = head, name, identifier, keep_alive
+        self.body = b""
+        self._connection = connection
         self._started = time.perf_counter()
-        self._told: Callable[[Call], None] = lambda call: None
+
+    @property
+    def lasting(self) -> bool:
+        """Whether calls with the same head may follow on this connection."""
+        return self.identifier is None and self.keep_alive
 
     def run(self) -> None:
         """All of it has come."""
+        direct = self.head.direct
         try:
-            self._direct.batcher.put(self._direct.read(self))
+            direct.batcher.put(direct.read(self))
         except Exception as error:
             self.set_exception(error)
 
@@ -110,13 +136,13 @@ class Call:
 
     def set_result(self, answer: Answer) -> None:
         """The engine's answer."""
-        self._respond(200, _PLAIN, json.dumps(answer).encode())
+        self._respond(200, _PLAIN, to_json(answer))
 
     def set_exception(self, error: Exception) -> None:
         """Why there is none."""
         problem, more = problem_of(error), b""
         if problem is not error and problem.status == 500:
-            self._direct.guard.failed(error, self.name)
+            self.head.direct.guard.failed(error, self.name)
         for name, value in problem_headers(problem).items():
             more += f"{name}: {value}\r\n".encode()
         self._respond(problem.status, _PLAIN + more, problem_body(problem))
@@ -124,5 +150,6 @@ class Call:
     def _respond(self, status: int, headers: bytes, body: bytes) -> None:
         self.response_complete = True
         self._connection.respond(status, headers, body, self.keep_alive)
-        self._direct.guard.observe(self.name, status, time.perf_counter() - self._started)
-        self._told(self)
+        self.head.direct.guard.observe(self.name, status, time.perf_counter() - self._started)
+        if self._told is not None:
+            self._told(self)

@@ -20,8 +20,8 @@ from kinbandits.service.clock import SteadyClock
 from kinbandits.service.config import Settings
 from kinbandits.service.follower import Follower
 from kinbandits.service.learner import Learner, Serving, follow
-from kinbandits.service.problems import Problem, unavailable
-from kinbandits.service.requests import Answer, AnyFuture, Decide, Request, deliver
+from kinbandits.service.problems import unavailable
+from kinbandits.service.requests import Answer, AnyFuture, Request, deliver
 from kinbandits.service.sequencer import Sequencer
 from kinbandits.service.shadow import Shadow, shadows_of
 from kinbandits.service.store import Store
@@ -157,17 +157,10 @@ class Engine:
 
     def submit_all(self, requests: Sequence[Request]) -> None:
         """Ask; each request's future is answered when the answer is on disk."""
-        refused: list[tuple[Request, Problem]] = []
         if not self._accepting:
-            refused = [(r, unavailable("the service is not taking requests now")) for r in requests]
-        else:
-            decides = (r for r in requests if isinstance(r, Decide))
-            refused = [(r, problem) for r in decides if (problem := self.sequencer.refusal(r)) is not None]
-        unfit = {request for request, _ in refused}
-        fit = [r for r in requests if r not in unfit]
-        if fit:
-            self.sequencer.put(fit)
-        deliver(refused)
+            deliver([(r, unavailable("the service is not taking requests now")) for r in requests])
+            return
+        self.sequencer.put(requests)
         if self.failure is not None:  # it failed in between
             self.sequencer.drain(unavailable("the service has failed and is ending"))
 

@@ -85,6 +85,7 @@ class Guard:
         self.max_body, self.rate, self.burst = max_body, rate, burst
         self.observe, self.failed = observe, failed
         self.direct: Any = None  # takes some calls from the connection: see `direct`
+        self.heads: dict[bytes, Any] = {}  # of such calls
         self._buckets: dict[str, Bucket] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

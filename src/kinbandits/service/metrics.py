@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_left
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
+from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kinbandits.service.engine import Engine
@@ -64,35 +66,39 @@ class EngineCollector(Collector):
         yield values
 
 
-class Metrics:
+class Metrics(Collector):
     """The registry of one app."""
 
     def __init__(self, engine: Engine) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(EngineCollector(engine))
-        self._requests = Counter(
-            "kinbandits_http_requests", "Requests by route and status.", ["route", "status"], registry=self.registry
-        )
-        self._latency = Histogram(
-            "kinbandits_http_seconds",
-            "Time to answer, by route.",
-            ["route"],
-            buckets=_LATENCY,
-            registry=self.registry,
-        )
-        self._of: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+        self.registry.register(self)
+        self._answers: Counter[tuple[str, int]] = Counter()  # by route and status
+        self._buckets: dict[str, list[int]] = defaultdict(lambda: [0] * (len(_LATENCY) + 1))  # by route
+        self._seconds: dict[str, float] = defaultdict(float)
         self._recent: deque[float] = deque(maxlen=2000)  # seconds of the last decisions
 
     def observe(self, route: str, status: int, seconds: float) -> None:
         """A request was answered."""
-        found = self._of.get((route, status))
-        if found is None:  # finding a counter by its labels costs more than counting
-            found = self._of[route, status] = self._requests.labels(route, str(status)), self._latency.labels(route)
-        requests, latency = found
-        requests.inc()
-        latency.observe(seconds)
+        self._answers[route, status] += 1
+        self._buckets[route][bisect_left(_LATENCY, seconds)] += 1
+        self._seconds[route] += seconds
         if route == DECIDING and status == 200:
             self._recent.append(seconds)
+
+    def collect(self) -> Iterable[Metric]:
+        """What was observed."""
+        requests = CounterMetricFamily(
+            "kinbandits_http_requests", "Requests by route and status.", labels=["route", "status"]
+        )
+        for (route, status), n in self._answers.copy().items():
+            requests.add_metric([route, str(status)], n)
+        yield requests
+        latency = HistogramMetricFamily("kinbandits_http_seconds", "Time to answer, by route.", labels=["route"])
+        ends = [*map(str, _LATENCY), "+Inf"]
+        for route, counts in self._buckets.copy().items():
+            latency.add_metric([route], list(zip(ends, accumulate(counts), strict=True)), self._seconds[route])
+        yield latency
 
     def latency(self) -> tuple[float, float] | None:
         """Median and 99 % quantile of the last decisions, in seconds; None if there were none."""

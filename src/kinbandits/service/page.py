@@ -33,7 +33,6 @@ from kinbandits.service.rules import LARGEST, check_arms, check_reward
 from kinbandits.service.store import Token, Transaction
 
 Chosen = tuple[str, dict[str, Any]] | Problem
-_ANSWER = ("arm", "index", "mean", "width", "score", "propensity")
 
 
 class Page:
@@ -258,4 +257,12 @@ class Page:
 
 def answer(identifier: str, body: dict[str, Any]) -> dict[str, Any]:
     """What the one who asked for a decision is told."""
-    return {"id": identifier, **{name: body[name] for name in _ANSWER}}
+    return {
+        "id": identifier,
+        "arm": body["arm"],
+        "index": body["index"],
+        "mean": body["mean"],
+        "width": body["width"],
+        "score": body["score"],
+        "propensity": body["propensity"],
+    }

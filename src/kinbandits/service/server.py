@@ -16,6 +16,7 @@ from kinbandits.service.app import create_app
 from kinbandits.service.config import Settings
 from kinbandits.service.connections import Connection, Server, allow_many_files
 from kinbandits.service.engine import Engine
+from kinbandits.service.guard import Guard
 from kinbandits.service.several import Several
 from kinbandits.service.store import Store
 
@@ -75,19 +76,7 @@ def run(
     app = apps[""] if "" in apps else Several(apps, engines)
     gc.freeze()  # what is there now stays; and what requests leave behind is mostly not garbage in circles
     gc.set_threshold(20_000, 20, 20)
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        http=Connection,
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=3,
-        proxy_headers=False,  # the application sees to them where they matter
-    )
-    server = Server(config)
+    server = Server(server_config(app, host, port))
 
     def end(message: str) -> None:
         server.should_exit = True
@@ -98,6 +87,22 @@ def run(
     for name, engine in engines.items():
         if engine.failure is not None:
             raise ServiceFailedError(f"{name}: {engine.failure}" if name else engine.failure)
+
+
+def server_config(app: Guard | Several, host: str, port: int) -> uvicorn.Config:
+    """How uvicorn serves it."""
+    return uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=Connection,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=3,
+        proxy_headers=False,  # the application sees to them where they matter; and it would hide ``app.direct``
+    )
 
 
 def _engines(stores: Store | Mapping[str, Store], settings: Settings | Mapping[str, Settings]) -> dict[str, Engine]:

@@ -24,6 +24,7 @@ class Several:
 
     def __init__(self, apps: Mapping[str, ASGIApp], engines: Mapping[str, Engine]) -> None:
         self._apps, self._engines = apps, engines
+        self.heads: dict[bytes, Any] = {}  # as `Guard.heads`
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the life of the process."""

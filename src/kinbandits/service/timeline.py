@@ -13,6 +13,7 @@ from typing import Any
 
 RANGES = {"1h": 3600.0, "6h": 21_600.0, "24h": 86_400.0, "7d": 604_800.0, "30d": 2_592_000.0}
 POINTS = 120  # buckets of a range
+_SHORTEST = min(RANGES.values()) / POINTS  # seconds of a bucket; those of the other ranges are multiples of it
 
 
 @dataclass
@@ -65,6 +66,7 @@ class Timeline:
     def __init__(self) -> None:
         self.binary = True  # whether all rewards so far are 0 or 1
         self._buckets: dict[str, dict[int, Bucket]] = {name: {} for name in RANGES}
+        self._now: tuple[float, list[Bucket]] = (-math.inf, [])  # the last that was asked for
 
     def decision(self, at: float, arm: str) -> None:
         """A decision was made."""
@@ -93,6 +95,9 @@ class Timeline:
         return [((i + 0.5) * width - now, b) for i, b in found if i * width >= now - RANGES[name] - width]
 
     def _at(self, at: float) -> list[Bucket]:
+        now, found = self._now
+        if at // _SHORTEST == now:
+            return found
         found = []
         for name, seconds in RANGES.items():
             buckets, index = self._buckets[name], int(at // (seconds / POINTS))
@@ -103,6 +108,7 @@ class Timeline:
                         del buckets[old]
             if index in buckets:
                 found.append(buckets[index])
+        self._now = at // _SHORTEST, found
         return found
 
     def to_data(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -104,11 +105,10 @@ class Transaction:
     def _insert(self, table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Some rows with one statement: between two, other threads may take their turn, which takes them long."""
         for size in (_TOGETHER, 1):
-            marks = ", ".join([f"({', '.join('?' * (columns.count(',') + 1))})"] * size)
-            together = len(rows) // size * size
-            flat = [tuple(chain.from_iterable(rows[i : i + size])) for i in range(0, together, size)]
-            self._store._write_many(f"INSERT INTO {table} ({columns}) VALUES {marks}", flat)
-            rows = rows[together:]
+            if together := len(rows) // size * size:
+                flat = [tuple(chain.from_iterable(rows[i : i + size])) for i in range(0, together, size)]
+                self._store._write_many(_insert(table, columns, size), flat)
+                rows = rows[together:]
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to a counter of things that are not events."""
@@ -172,6 +172,12 @@ class Transaction:
             return {}
         sql = f"{RECORD} WHERE {column} IN ({self._store._each})"
         return {r.id: r for r in map(record_of_row, self._store._write(sql, (json.dumps(wanted),)))}
+
+
+@cache
+def _insert(table: str, columns: str, size: int) -> str:
+    marks = ", ".join([f"({', '.join('?' * (columns.count(',') + 1))})"] * size)
+    return f"INSERT INTO {table} ({columns}) VALUES {marks}"
 
 
 def event_of_row(row: tuple[Any, ...]) -> Event:
