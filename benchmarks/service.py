@@ -1,6 +1,7 @@
 """How fast the decision service is: durable decisions against a bare ASGI application that does nothing.
 
     python benchmarks/service.py [--seconds 5] [--restart-events 10000]
+    python benchmarks/service.py --postgres
 
 Needs wrk. Prints ratios, with the floor of this machine (no-op requests and flushes per second) beside them:
 seconds alone mean nothing on another machine. All on 127.0.0.1.
@@ -9,6 +10,7 @@ seconds alone mean nothing on another machine. All on 127.0.0.1.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +213,56 @@ def check_answer(url: str, service: Service) -> None:
     np.testing.assert_allclose([answer["mean"], answer["width"]], [mean[arm], width[arm]], rtol=1e-6)
 
 
+def two_processes(folder: Path, seconds: int, rounds: int = 3) -> dict[str, float]:
+    """PostgreSQL: decisions of one process with 32 connections, and of two with 16 each.
+
+    With the microseconds of processor time a decision, of both processes together, and of PostgreSQL.
+    """
+    from postgres_server import Server
+
+    server = Server()
+    try:
+        url = server.new_database()
+        fill(url, observations=0, decisions=1)
+        services = [Service(url, SETTINGS, folder) for _ in range(2)]
+        pids = [service.process.pid or 0 for service in services]
+        runs = []
+        for _ in range(rounds):
+            for some in (services[:1], services):
+                before = sum(map(processor, pids)), sum(map(processor, of_postgres()))
+
+                def ask(service: Service, n: int = 32 // len(some)) -> float:
+                    return wrk(service.port, "/v1/decisions", service.token, n, seconds)["rate"]
+
+                with ThreadPoolExecutor() as pool:
+                    rate = sum(pool.map(ask, some))
+                after = sum(map(processor, pids)), sum(map(processor, of_postgres()))
+                runs.append((rate, *(1e6 * (b - a) / (rate * seconds) for a, b in zip(before, after, strict=True))))
+        for service in services:
+            service.stop()
+    finally:
+        server.remove()
+    one, two = np.median(runs[::2], axis=0), np.median(runs[1::2], axis=0)
+    names = ("decisions/s", "service CPU us", "PostgreSQL CPU us")
+    ratio = float(np.median([b[0] / a[0] for a, b in zip(runs[::2], runs[1::2], strict=True)]))
+    told = {
+        f"{k} {name}": float(v)
+        for k, found in (("one:", one), ("two:", two))
+        for name, v in zip(names, found, strict=True)
+    }
+    return {"ratio": ratio, **told}
+
+
+def of_postgres() -> list[int]:
+    """The processes of PostgreSQL on this machine."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if "(postgres)" in stat.read_text():
+                found.append(int(stat.parent.name))
+    return found
+
+
 def restart(folder: Path, events: int, observations: int) -> dict[str, float]:
     """From SIGKILL to the first decision answered, of a command that imports everything anew."""
     url = str(folder / "restart.sqlite3")
@@ -270,11 +323,15 @@ def main() -> None:
     parser.add_argument("--restart-events", type=int, default=10_000)
     parser.add_argument("--observations", type=int, default=1000, help="rows of the model at restart")
     parser.add_argument("--first-rows", type=int, default=100_000, help="rows of a first start; 0 leaves it out")
+    parser.add_argument("--postgres", action="store_true", help="only: one process and two, with PostgreSQL")
     arguments = parser.parse_args()
     if shutil.which("wrk") is None:
         raise SystemExit("This benchmark needs wrk (Debian: apt install wrk).")
     with tempfile.TemporaryDirectory(prefix="kinbandits-bench-") as name:
         folder = Path(name)
+        if arguments.postgres:
+            print(json.dumps(two_processes(folder, arguments.seconds), indent=2))
+            return
         rates = {rows: throughput(folder, arguments.seconds, rows) for rows in arguments.rows}
         again = restart(folder, arguments.restart_events, arguments.observations)
         first = first_start(folder, arguments.first_rows) if arguments.first_rows else None

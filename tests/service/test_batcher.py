@@ -13,7 +13,7 @@ from kinbandits.service import batcher
 from kinbandits.service.batcher import Batcher
 from kinbandits.service.config import Settings
 from kinbandits.service.engine import Engine
-from kinbandits.service.requests import Decide, Request, deliver
+from kinbandits.service.requests import Answer, Decide, Request, deliver
 from kinbandits.service.store import open_store
 
 
@@ -47,14 +47,14 @@ def test_one_alone_is_handed_in_at_once_and_company_comes_back_together(monkeypa
         engine = Answering()
         batch = Batcher(engine)  # type: ignore[arg-type]
 
-        def ask(n: int) -> list[asyncio.Task[bytes]]:
+        def ask(n: int) -> list[asyncio.Task[Answer]]:
             return [asyncio.ensure_future(batch.ask(Decide([0.0]))) for _ in range(n)]
 
         for _ in range(3):  # alone: no waiting
             (task,) = ask(1)
             await settle()
             assert engine.answer() == 1
-            assert await task == b'{"id":"x"}'
+            assert await task == {"id": "x"}
         first = ask(4)
         await settle()
         assert len(engine.open) == 1  # the first does not wait for those that nobody expects
@@ -91,11 +91,11 @@ def test_a_request_given_up_holds_nobody() -> None:
         await settle()
         await asyncio.sleep(0.05)
         engine.answer()
-        assert await asyncio.wait_for(tasks[1], 1.0) == b'{"id":"x"}'
+        assert await asyncio.wait_for(tasks[1], 1.0) == {"id": "x"}
         other = asyncio.ensure_future(batch.ask(Decide([0.0])))
         await asyncio.sleep(0.05)
         engine.answer()
-        assert await asyncio.wait_for(other, 1.0) == b'{"id":"x"}'
+        assert await asyncio.wait_for(other, 1.0) == {"id": "x"}
 
     asyncio.run(play())
 
@@ -142,7 +142,7 @@ def test_a_request_that_cannot_be_handed_in_holds_nobody() -> None:
         good = asyncio.ensure_future(batch.ask(Decide([0.0])))
         await asyncio.sleep(0.05)
         engine.answer()
-        assert await asyncio.wait_for(good, 1.0) == b'{"id":"x"}'
+        assert await asyncio.wait_for(good, 1.0) == {"id": "x"}
 
     asyncio.run(play())
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from pydantic_core import to_json
-
 from kinbandits.service.engine import Engine
 from kinbandits.service.problems import unavailable
-from kinbandits.service.requests import Request
+from kinbandits.service.requests import Answer, Request
 
 _MOST_WAITING = 20_000
 _MOST_EXPECTED = 256  # requests that are awaited at most
@@ -37,11 +35,12 @@ class Batcher:
         self._misses = 0  # waits in a row for requests that did not come
         self._skip = 0  # times that nothing is awaited
 
-    async def ask(self, request: Request) -> bytes:
-        """The engine's answer, as JSON."""
-        request.future = future = asyncio.get_running_loop().create_future()
+    async def ask(self, request: Request) -> Answer:
+        """The engine's answer."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        request.future = future
         self.put(request)
-        return to_json(await future)
+        return await future
 
     def put(self, request: Request) -> None:
         """Ask; the request's future will be answered on this event loop."""

@@ -9,6 +9,8 @@ from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import from_json
+
 from kinbandits.errors import FormatError, KinbanditsError
 from kinbandits.service.events import Draft, Event, Record, digest, outcome_of, to_text
 
@@ -183,13 +185,13 @@ def _insert(table: str, columns: str, size: int) -> str:
 def event_of_row(row: tuple[Any, ...]) -> Event:
     """As `EVENT` selects it."""
     seq, kind, decision, at, body, mark = row
-    return Event(seq, kind, decision, at, json.loads(body), mark)
+    return Event(seq, kind, decision, at, from_json(body), mark)
 
 
 def record_of_row(row: tuple[Any, ...]) -> Record:
     """As `RECORD` selects it."""
     identifier, seq, at, body, state, reward, key, request = row
-    return Record(identifier, seq, at, json.loads(body), state, reward, key, request)
+    return Record(identifier, seq, at, from_json(body), state, reward, key, request)
 
 
 def token_of_row(row: tuple[Any, ...]) -> Token:

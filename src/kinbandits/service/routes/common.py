@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import Response
 from pydantic import BaseModel
+from pydantic_core import to_json
 from starlette.requests import ClientDisconnect
 
 from kinbandits.service import messages as s
@@ -30,7 +31,7 @@ async def read_body(request: Request, model: type[s.Model]) -> s.Model:
 
 async def ask(batcher: Batcher, request: EngineRequest) -> Response:
     """The engine's answer as an HTTP answer."""
-    return Response(await batcher.ask(request), media_type=JSON)
+    return Response(to_json(await batcher.ask(request)), media_type=JSON)
 
 
 def reply(found: BaseModel | Sequence[Any]) -> Response:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query, Request
 from fastapi.responses import Response
+from pydantic_core import to_json
 
 from kinbandits.service import messages as s
 from kinbandits.service.batcher import Batcher
@@ -18,7 +18,7 @@ from kinbandits.service.events import Record
 from kinbandits.service.features import Feature
 from kinbandits.service.openapi import operation
 from kinbandits.service.problems import Problem, unknown_decision
-from kinbandits.service.requests import Correct, Decide, Reward, Void
+from kinbandits.service.requests import Answer, Correct, Decide, Reward, Void
 from kinbandits.service.requests import Request as EngineRequest
 from kinbandits.service.routes.common import JSON, ask, by, read_body, reply
 
@@ -118,16 +118,16 @@ async def _ask_all(batcher: Batcher, requests: Sequence[EngineRequest | Problem]
     found = await asyncio.gather(*(_ask_one(batcher, r) for r in requests), return_exceptions=True)
     answers = []
     for one in found:
-        if isinstance(one, bytes):
-            answers.append({"status": 200, "result": json.loads(one)})
+        if isinstance(one, dict):
+            answers.append({"status": 200, "result": one})
         elif isinstance(one, Problem):
             answers.append({"status": one.status, "code": one.code, "detail": one.detail})
         else:
             raise one
-    return Response(json.dumps({"answers": answers}), media_type=JSON)
+    return Response(to_json({"answers": answers}), media_type=JSON)
 
 
-async def _ask_one(batcher: Batcher, request: EngineRequest | Problem) -> bytes:
+async def _ask_one(batcher: Batcher, request: EngineRequest | Problem) -> Answer:
     if isinstance(request, Problem):
         raise request
     return await batcher.ask(request)
