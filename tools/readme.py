@@ -33,13 +33,15 @@ PROBLEMS = {
     "Hidden descriptors, similarity 0": "unrelated arms",
     "Hidden descriptors, similarity 0.5": "related",
     "Hidden descriptors, similarity 0.9": "closely related",
+    "Clicks, 12 arms, 13 %": "clicks, 12 arms",
+    "Clicks, 50 arms, 13 %": "clicks, 50 arms",
 }
 HOME = "https://github.com/kinbandits/kinbandits/blob/main/"
 METHODS = {
     "kinbandits default": "**kinbandits**, nothing set",
     "contextualbandits LinUCB": "Lin-UCB (contextualbandits)",
     "bayesianbandits UCB": "bayesianbandits, UCB",
-    "Vowpal Wabbit": "Vowpal Wabbit, SquareCB",
+    "Vowpal Wabbit": "Vowpal Wabbit",
 }
 
 

@@ -109,12 +109,12 @@ def summary(problems: Sequence[Standings]) -> list[str]:
     told = [f"Our default, with nothing set, is beaten on none of the {len(rows_)} problems below."]
     if lost:
         told = [
-            f"Our default, with nothing set, is beaten on {len(lost)} of {len(rows_)} problems, in the mean over",
-            "the seeds that both have:",
+            f"Our default, with nothing set, is beaten on {len(lost)} of {len(rows_)} problems:",
             "",
             *lost,
             "",
-            "Rivals have the best settings of a small grid, chosen on one or two of the seeds that are scored.",
+            "Means are over the seeds that both have. Rivals have the best settings of a small grid, chosen on one",
+            "or two of these seeds.",
         ]
     if not_run:
         told += ["", f"Not yet run with today's default: {', '.join(not_run)}."]

@@ -221,7 +221,7 @@ def test_numbers_of_the_page() -> None:
 
 def test_the_page_says_first_where_we_are_beaten() -> None:
     told = "\n".join(summary([problem()]))
-    assert told.startswith("Our default, with nothing set, is beaten on 1 of 1 problems, in the mean over")
+    assert told.startswith("Our default, with nothing set, is beaten on 1 of 1 problems:")
     assert "- Digits: Fast 8.0 against 20.0 (3 seeds, ours lower in 0)" in told
     assert "Slow" not in told.partition("Final regret")[0], "on the seeds that both have it is no better"
     assert "| Digits | 100 | 20 | 8 (Fast) | - | - | - | 0.50 |" in told
