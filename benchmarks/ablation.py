@@ -182,7 +182,7 @@ METHODS: dict[str, Callable[[Any], dict[str, Any]]] = {
     },
     "posterior sampling": lambda e: {
         "similarity": kb.Independent(),
-        "exploration": kb.Thompson(scale=0.5),
+        "exploration": kb.Thompson(),
     },
     "principal components": lambda e: {
         "similarity": kb.Independent(),

@@ -270,3 +270,34 @@ def test_a_coarse_median_seldom_changes() -> None:
         assert abs(np.log2(fitted[n].length_scale / kb.RBF.median(rows[:n]).length_scale)) <= 0.126
     assert fitted[60] == fitted[80] == kb.RBF.median(rows[:60])
     assert Median(coarse=True).fit(rows[19::-1]) == fitted[20]  # in any order
+
+
+def test_features_of_very_different_widths_are_each_measured_in_their_own() -> None:
+    """The unit of a feature then does not matter; where widths are alike nothing changes."""
+    X = np.random.default_rng(0).normal(size=(80, 3)) * [1.0, 5000.0, 0.3]
+    rule = Median(coarse=True, uneven=100.0)
+    other_units = X * [4.0, 1.0, 2.0**-20]
+    np.testing.assert_allclose(rule.fit(X)(X, X), rule.fit(other_units)(other_units, other_units), rtol=1e-9)
+    usual = rule.fit(X)(X, X)[~np.eye(80, dtype=bool)]
+    assert 0.4 < np.median(usual) < 0.8  # as for an RBF at its median distance, exp(-1/2)
+    even, plain = X / [1.0, 5000.0, 0.3] * [1.0, 90.0, 1.0], Median(coarse=True)
+    for n in (0, 1, 2, 30, 60):
+        assert rule.fit(even[:n]) == plain.fit(even[:n])
+    constant = np.column_stack([X[:, :2], np.ones(80)])
+    assert np.isfinite(rule.fit(constant)(constant, constant)).all()
+    with pytest.raises(ValueError, match="uneven must be"):
+        Median(uneven=0.0)
+
+
+@pytest.mark.parametrize("engine", ["naive", "exact", kb.Budgeted(points=64)])
+def test_the_default_learns_from_features_in_their_own_units(engine: object) -> None:
+    """Years beside cents: what the small feature says is learned, by every engine."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(150, 2)) * [1.0, 5000.0]
+    policy, hits = kb.KMTLUCB(2, engine=engine, seed=0), 0  # type: ignore[arg-type]
+    for x in X:
+        decision = policy.choose(x)
+        right = decision.arm == int(x[0] > 0.0)
+        policy.update(decision, float(right))
+        hits += right
+    assert hits > 120

@@ -49,6 +49,16 @@ def dense_posterior(policy: kb.KMTLUCB, x: np.ndarray) -> tuple[np.ndarray, np.n
     return k.T @ M @ rows.rewards, K_arm - k.T @ M @ k
 
 
+@pytest.mark.parametrize(("rewards", "deviations"), [(None, 1.0), (kb.rewards.Standardized(), 2.0)])
+def test_draws_are_one_posterior_deviation_wide(rewards: kb.rewards.Rewards | None, deviations: float) -> None:
+    """A unit that is learned is two deviations of the arms' functions."""
+    policy, x = taught("exact", rewards=rewards), np.array([0.2, -0.3, 0.5])
+    posterior = policy.predict(x).mean, policy.covariance(x)
+    wanted = Thompson(scale=1.0 / deviations).shares(*posterior)
+    assert policy.probabilities(x[None, None])[0] == pytest.approx(wanted)
+    assert Thompson(scale=2.0 / deviations).shares(*posterior) != pytest.approx(wanted, abs=0.01)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_draws_have_the_posteriors_covariance_across_arms(engine: str) -> None:
     """Each entry of the sample covariance within 5 standard errors, and the arms are far from independent."""

@@ -42,6 +42,7 @@ from kinbandits._value import Value, as_int, positive
 from kinbandits._work import Work, finished
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History, golden
+from kinbandits.rewards import UNITS
 from kinbandits.similarity import milestones, takes_force
 from kinbandits.terms import Terms
 
@@ -49,10 +50,7 @@ __all__ = ["LearnedRidge", "Noise"]
 
 FEW = 15.0  # rows an arm at which half of the evidence counts
 SHARE = 20.0  # rows an arm for each unit of ridge
-UNITS = 2.0  # deviations of the signal in a unit
-SQUARED = (
-    4  # times; the power of a kernel, 16, that stands for rougher functions: of an RBF a quarter of its length
-)
+SQUARED = 4  # times: K^16 stands for rougher functions, of an RBF those of a quarter of its length
 MARGIN = 5.0  # nats by which rougher functions must win
 ROWS = 300  # of an arm that are looked at, at most
 SPREAD = 300  # rows from which on what was learned takes force later: the work is spread over the rows between

@@ -21,6 +21,7 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 __all__ = ["OneOfN", "Range", "RewardScale", "Rewards", "Running", "Standardized", "as_rewards"]
 
 SETTLED_ROWS = 60  # as many as the default context kernel takes to settle
+UNITS = 2.0  # deviations of what contexts and arms explain in a unit that is learned
 
 
 class Rewards(Value, ABC):
@@ -76,6 +77,9 @@ class Standardized(Rewards):
     learned.
     """
 
+    def scale(self) -> RewardScale:
+        return RewardScale(deviations=UNITS)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OneOfN(Rewards):
@@ -106,6 +110,7 @@ class RewardScale:
 
     Attributes:
         offset, scale: see above.
+        deviations: of the arms' functions in a unit of ``scale``.
         limits: (lowest, highest) that are accepted, where the range was stated.
         seen: all rewards so far, while the scale still follows them; None once it is settled.
     """
@@ -114,6 +119,7 @@ class RewardScale:
     scale: float = 1.0
     limits: tuple[float, float] | None = None
     seen: tuple[float, ...] | None = None
+    deviations: float = 1.0
 
     def grown(self, rewards: Vector) -> RewardScale:
         """After these rewards too. One outside the stated range is refused."""

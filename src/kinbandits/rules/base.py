@@ -56,6 +56,11 @@ class Answer:
         """Who has the largest mean + exploration * width, (R, k). Engines can tell without every number."""
         return self._regression.leaders(self._query, exploration, tolerance)
 
+    @property
+    def deviations(self) -> float:
+        """How many deviations of the arms' functions a unit of that scale is."""
+        return self._scale.deviations
+
     def learned(self, reward: float) -> float:
         """A reward in its own units, on the scale of learning."""
         return (reward - self._scale.offset) / self._scale.scale

@@ -33,7 +33,8 @@ class Thompson(Rule):
     """Play each candidate with the probability that it is the best one: Thompson's rule, as ``exploration=``.
 
     Draws are joint: candidates that are kin rise and fall together. The posterior is that of a Gaussian process
-    with noise variance ``ridge``, so that the deviation of a draw is scale * sqrt(ridge) * width.
+    with noise variance ``ridge``, so that the deviation of a draw is scale * sqrt(ridge) * width, and half of it
+    where the unit of rewards is learned, which is two deviations.
 
     Args:
         samples: joint draws from which the probabilities are counted; an even number, as they come in pairs +z, -z.
@@ -59,7 +60,8 @@ class Thompson(Rule):
 
     def leaders(self, answer: Answer, exploration: Vector, tolerance: float) -> Matrix:
         mean = answer.prediction.mean
-        shares = [self.shares(mean[r], answer.covariance(r)) for r in range(answer.shape[0])]
+        rule = self.replace(scale=self.scale / answer.deviations)
+        shares = [rule.shares(mean[r], answer.covariance(r)) for r in range(answer.shape[0])]
         return np.array(shares).reshape(answer.shape)
 
     def draws(self, mean: Vector, covariance: Matrix) -> Matrix:
