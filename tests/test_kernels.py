@@ -275,12 +275,12 @@ def test_a_coarse_median_seldom_changes() -> None:
 def test_features_of_very_different_widths_are_each_measured_in_their_own() -> None:
     """The unit of a feature then does not matter; where widths are alike nothing changes."""
     X = np.random.default_rng(0).normal(size=(80, 3)) * [1.0, 5000.0, 0.3]
-    rule = Median(coarse=True, uneven=100.0)
+    rule = Median(coarse=True, uneven=30.0)
     other_units = X * [4.0, 1.0, 2.0**-20]
     np.testing.assert_allclose(rule.fit(X)(X, X), rule.fit(other_units)(other_units, other_units), rtol=1e-9)
     usual = rule.fit(X)(X, X)[~np.eye(80, dtype=bool)]
     assert 0.4 < np.median(usual) < 0.8  # as for an RBF at its median distance, exp(-1/2)
-    even, plain = X / [1.0, 5000.0, 0.3] * [1.0, 90.0, 1.0], Median(coarse=True)
+    even, plain = X / [1.0, 5000.0, 0.3] * [1.0, 9.0, 1.0], Median(coarse=True)
     for n in (0, 1, 2, 30, 60):
         assert rule.fit(even[:n]) == plain.fit(even[:n])
     constant = np.column_stack([X[:, :2], np.ones(80)])

@@ -102,7 +102,7 @@ class Median(KernelRule):
         RationalQuadratic(length_scale=1.5)
         >>> Median(coarse=True).fit(np.array([[0.0], [3.0]]))
         RBF(length_scale=2.82...)
-        >>> Median(uneven=100.0).fit(np.array([[0.0, 0.0], [1.0, 5000.0]] * 5)).length_scale
+        >>> Median(uneven=30.0).fit(np.array([[0.0, 0.0], [1.0, 5000.0]] * 5)).length_scale
         (1.57..., 6463.5...)
     """
 
@@ -140,8 +140,12 @@ class Median(KernelRule):
         self.kernel.check_features(n_features)
 
 
-DEFAULT_KERNEL = Median(kernel=RationalQuadratic(alpha=1.0), coarse=True, uneven=100.0)
-"""Where nothing else is said. Why this one: see the ablation page of the documentation."""
+DEFAULT_KERNEL = Median(kernel=RationalQuadratic(alpha=1.0), coarse=True, uneven=30.0)
+"""Where nothing else is said. Why this one: see the ablation page of the documentation.
+
+Widths 30 times apart: the usual feature is then a thousandth of a squared distance, and nothing is learned from it.
+Those of principal components are 2 to 7 times apart, and mean something: there own widths cost up to 45 %.
+"""
 
 
 def uneven_widths(X: Matrix, uneven: float) -> Vector | None:

@@ -132,7 +132,7 @@ class Known(Similarity):
         rows = rows[:, None] if rows.ndim == 1 else rows
         if rows.ndim != 2 or not rows.size:
             raise InvalidInputError(f"descriptors must be (arms, features), got shape {rows.shape}")
-        found = as_kernel_or_rule(Median(uneven=100.0) if kernel is None else kernel)
+        found = as_kernel_or_rule(Median(uneven=30.0) if kernel is None else kernel)
         fitted = found.fit(rows) if isinstance(found, KernelRule) else found
         fitted.check_features(rows.shape[1])
         self._set(descriptors=frozen_array(rows), kernel=fitted)
