@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kinbandits._files import atomic_write, locked
+from kinbandits._value import one_of
 from kinbandits._version import __version__
 from kinbandits.bulk.fold import Engine
 from kinbandits.bulk.table import PARTITION_ROWS, Columns, Table
@@ -54,8 +55,7 @@ class Job:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        if self.bad not in ("refuse", "skip"):
-            raise InvalidInputError(f'bad must be "refuse" or "skip", got {self.bad!r}')
+        one_of("bad", self.bad, "refuse", "skip")
 
     def table(self, logs: Logs | Table) -> Table:
         return logs if isinstance(logs, Table) else Table.of(logs, self.partition_rows)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._types import Matrix
-from kinbandits._value import Value
+from kinbandits._value import Value, one_of
 from kinbandits.datasets.catalogue import CATALOGUE
 from kinbandits.errors import InvalidInputError
 
@@ -91,8 +91,7 @@ class Dataset(Value):
                 constant column to 0; ``"paper"``, what the paper's experiments use: MNIST divided by 255,
                 Letter and Segment ``"minmax"``, all others (and your own data) ``"raw"``.
         """
-        if scaling not in ("paper", "raw", "minmax"):
-            raise InvalidInputError(f'scaling must be "paper", "raw" or "minmax", got {scaling!r}')
+        one_of("scaling", scaling, "paper", "raw", "minmax")
         entry = CATALOGUE.get(self.name)
         chosen = self.X if rows is None else self.X[np.asarray(rows, dtype=np.intp)]
         values = chosen.astype(np.float64)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._renamed import told_new_spelling
 from kinbandits._types import Indices, Mask, Matrix, Vector
-from kinbandits._value import positive
+from kinbandits._value import one_of, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import GIVEN, History
 from kinbandits.memory import Memory, as_memory
@@ -131,8 +131,8 @@ class KMTLUCB(RegressionPolicy):
         self.ridge = ridge if isinstance(ridge, LearnedRidge) else positive("ridge", ridge)
         self.exploration = usual["exploration"]
         self._rule = as_rule(self.exploration)
-        _one_of("weighting", weighting, ("per_arm", "uniform"))
-        _one_of("cold_start", cold_start, ("explore", "borrow", "auto"))
+        one_of("weighting", weighting, "per_arm", "uniform")
+        one_of("cold_start", cold_start, "explore", "borrow", "auto")
         self.weighting, self.cold_start = weighting, cold_start
         self._scale = RewardScale() if self.rewards is None else self.rewards.scale()
         learns = isinstance(self.ridge, LearnedRidge) or isinstance(self.rewards, Standardized)
@@ -389,8 +389,3 @@ class KMTLUCB(RegressionPolicy):
     @property
     def _features_seen(self) -> int | None:
         return self.regression.n_features
-
-
-def _one_of(name: str, value: object, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")

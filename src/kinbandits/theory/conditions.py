@@ -28,13 +28,6 @@ def probability(name: str, value: float) -> float:
     return number
 
 
-def form_of(form: str, allowed: tuple[str, ...] = ("printed", "derived")) -> str:
-    """``form``, refused unless it is one of ``allowed``."""
-    if form not in allowed:
-        raise InvalidInputError(f"form must be one of {', '.join(map(repr, allowed))}; got {form!r}")
-    return form
-
-
 def kernel_matrix(name: str, values: Any) -> Matrix:
     """A symmetric matrix (positive semidefiniteness is seen from its eigenvalues, see `spectrum_of`)."""
     K = number_array(name, values)

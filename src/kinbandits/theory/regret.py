@@ -25,9 +25,9 @@ from numpy.typing import ArrayLike
 
 from kinbandits._checks import number_array
 from kinbandits._types import Matrix
-from kinbandits._value import positive, real
+from kinbandits._value import one_of, positive, real
 from kinbandits.errors import InvalidInputError
-from kinbandits.theory.conditions import form_of, magnitude, probability, whole
+from kinbandits.theory.conditions import magnitude, probability, whole
 
 Form = Literal["printed", "derived"]
 
@@ -98,7 +98,7 @@ def regret_bound(
     T, N, p = whole("horizon", horizon, 1), whole("n_arms", n_arms, 1), probability("delta", delta)
     lam, c = positive("ridge", ridge), positive("norm_bound", norm_bound, zero=True)
     m, gain = magnitude(kernel_bound, lam), positive("log_g", log_g, zero=True)
-    if form_of(form) == "printed":
+    if one_of("form", form, "printed", "derived") == "printed":
         stages, tries, extra = math.ceil(math.log(T)), math.log(T) + 1, 0.0
     else:
         stages = n_stages(T)
@@ -161,8 +161,8 @@ def lin_ucb_rate(
     (20.0, 60.0)
     """
     T, d, N = whole("horizon", horizon, 1), whole("n_features", n_features, 1), whole("n_arms", n_arms, 1)
-    if sharing not in (None, "pooled", "independent"):
-        raise InvalidInputError(f'sharing must be "pooled" or "independent", got {sharing!r}')
+    if sharing is not None:
+        one_of("sharing", sharing, "pooled", "independent")
     return math.sqrt((1 if sharing == "pooled" else N) * d * T)
 
 

@@ -21,9 +21,9 @@ from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import positive
+from kinbandits._value import one_of, positive
 from kinbandits.errors import InvalidInputError
-from kinbandits.theory.conditions import form_of, kernel_matrix, magnitude, probability, spectrum_of, whole
+from kinbandits.theory.conditions import kernel_matrix, magnitude, probability, spectrum_of, whole
 from kinbandits.theory.spectrum import log_g, log_g_of_similarity
 
 RadiusForm = Literal["sum", "tight"]
@@ -44,7 +44,7 @@ def self_normalised_factor(
     gain, lam = positive("log_g", log_g, zero=True), positive("ridge", ridge)
     sigma, B = positive("noise", noise, zero=True), positive("norm_bound", norm_bound, zero=True)
     spread = sigma**2 * (gain - 2.0 * math.log(probability("delta", delta)))
-    if form_of(form, ("sum", "tight")) == "sum":
+    if one_of("form", form, "sum", "tight") == "sum":
         return math.sqrt(spread) + math.sqrt(lam) * B
     return math.sqrt(spread + lam * B**2)
 

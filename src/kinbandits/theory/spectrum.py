@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import number_array
 from kinbandits._types import Matrix
-from kinbandits._value import positive, real
+from kinbandits._value import one_of, positive, real
 from kinbandits.errors import InvalidInputError
-from kinbandits.theory.conditions import form_of, kernel_matrix, nonnegative, spectrum_of, whole
+from kinbandits.theory.conditions import kernel_matrix, nonnegative, spectrum_of, whole
 
 
 def log_g(K: ArrayLike, ridge: float) -> float:
@@ -67,7 +67,7 @@ def rank_bound(
     trace = rows * positive("kernel_bound", kernel_bound) / positive("ridge", ridge)
     if r_x > rows:
         raise InvalidInputError(f"rank_x is {r_x}, but {rows} contexts (horizon + 1) have at most rank {rows}")
-    if form_of(form) == "printed":
+    if one_of("form", form, "printed", "derived") == "printed":
         return r_z * r_x * math.log1p(trace)
     r = min(r_z * r_x, rows)
     return r * math.log1p(trace / r) if r else 0.0

@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from kinbandits._value import positive
+from kinbandits._value import one_of, positive
 from kinbandits.errors import InvalidInputError
-from kinbandits.theory.conditions import form_of, magnitude, whole
+from kinbandits.theory.conditions import magnitude, whole
 
 
 def width_upper_bound(kernel_bound: float, ridge: float) -> float:
@@ -58,7 +58,7 @@ def width_lower_bound(
             "ones, whose largest eigenvalue is at least 1"
         )
     L = whole("n", n, 1) * c * lmax
-    numerator = 4 * (L + lam) if form_of(form, ("derived", "printed")) == "derived" else 4 * L + lam
+    numerator = 4 * (L + lam) if one_of("form", form, "derived", "printed") == "derived" else 4 * L + lam
     return numerator / (L + 2 * lam) ** 2 * (k + lam) - 1
 
 
