@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kinbandits._files import replacing, write_arrays
 from kinbandits.bulk.table import Partition, Table
-from kinbandits.errors import FormatError, InvalidInputError, package
+from kinbandits.errors import FormatError, package
 from kinbandits.progress import Progress
 
 State = dict[str, NDArray[Any]]
@@ -106,20 +106,12 @@ class Engine:
         else:
             yield {"scheduler": self.scheduler or "threads", "num_workers": jobs}
 
-    @contextlib.contextmanager
-    def _client(self, distributed: Any) -> Iterator[Any]:
-        if not isinstance(self.scheduler, str):
-            yield self.scheduler
-            return
-        from kinbandits.experiments.backends import check_workers
+    def _client(self, distributed: Any) -> contextlib.AbstractContextManager[Any]:
+        from kinbandits.experiments.backends import dask_client
 
-        try:
-            client = distributed.Client(self.scheduler, timeout="15s")
-        except (OSError, TimeoutError, ValueError) as error:
-            raise InvalidInputError(f"there is no dask scheduler at {self.scheduler} ({error})") from error
-        with client:
-            check_workers(client, self.scheduler, self.work / "job.json")
-            yield client
+        if not isinstance(self.scheduler, str):
+            return contextlib.nullcontext(self.scheduler)
+        return dask_client(distributed, self.scheduler, self.work / "job.json")
 
 
 @dataclass

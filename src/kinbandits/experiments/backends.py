@@ -99,16 +99,24 @@ def _dask(jobs: int, scheduler: str | None, directory: Path, say: Callable[[str]
             local = distributed.LocalCluster(n_workers=_cores(jobs), threads_per_worker=1, dashboard_address=None)
             client = stack.enter_context(distributed.Client(stack.enter_context(local)))
         else:
-            try:
-                client = stack.enter_context(distributed.Client(scheduler, timeout="15s"))
-            except (OSError, TimeoutError, ValueError) as error:
-                raise InvalidInputError(f"there is no dask scheduler at {scheduler} ({error})") from error
-            check_workers(client, scheduler, directory / "experiment.json")
+            client = stack.enter_context(dask_client(distributed, scheduler, directory / "experiment.json"))
         threads = sum(client.nthreads().values())
         jobs = threads if jobs == -1 else min(jobs, threads)
         say(f"backend dask, {len(client.nthreads())} workers at {client.scheduler.address}, {jobs} cells at a time")
         lost = distributed.scheduler.KilledWorker, distributed.client.FutureCancelledError
         yield _runner("dask", jobs, *lost)
+
+
+@contextlib.contextmanager
+def dask_client(distributed: Any, scheduler: str, marker: Path) -> Iterator[Any]:
+    """A client of the scheduler at this address, whose workers are as `check_workers` wants them."""
+    try:
+        client = distributed.Client(scheduler, timeout="15s")
+    except (OSError, TimeoutError, ValueError) as error:
+        raise InvalidInputError(f"there is no dask scheduler at {scheduler} ({error})") from error
+    with client:
+        check_workers(client, scheduler, marker)
+        yield client
 
 
 def check_workers(client: Any, scheduler: str, marker: Path) -> None:
