@@ -103,7 +103,7 @@ def simulate(
     from kinbandits.environments.base import describe  # with all environments: not needed to import kinbandits
 
     params: dict[str, Any] = getattr(policy, "get_params", dict)()
-    settings = {"repr": repr(policy), "params": {name: _plain(value) for name, value in params.items()}}
+    settings = {"repr": repr(policy), "params": {name: _written(value) for name, value in params.items()}}
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     with telling(progress, "rounds") as tell:
         told = tell if progress else None
@@ -187,9 +187,9 @@ def _check_arms(policy: Policy, arms: list[Any]) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
+def _written(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [_written(v) for v in value]
     return repr(value)

@@ -57,7 +57,7 @@ def to_data(policy: Policy) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         **({"learned_from": list(policy.learned_from)} if policy.learned_from else {}),
         "retired": [name for name in policy.arms if name in policy.retired],
         "ledger": ledger,
-        "rng": _plain(policy.rng.bit_generator.state),
+        "rng": _state_data(policy.rng.bit_generator.state),
         **learned,
     }
     return data, {**rows, **pending, **values}
@@ -103,10 +103,10 @@ def _kind(name: str) -> type[Any] | None:
     return Policy.kinds.get(name) or (named[0] if len(named) == 1 else None)
 
 
-def _plain(state: Any) -> Any:
+def _state_data(state: Any) -> Any:
     """The state of a random generator as JSON data: some kinds hold arrays."""
     if isinstance(state, dict):
-        return {name: _plain(value) for name, value in state.items()}
+        return {name: _state_data(value) for name, value in state.items()}
     return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
 
 

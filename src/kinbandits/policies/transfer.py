@@ -141,11 +141,11 @@ def _reported(similarity: Stepwise, choices: tuple[SimilarityChoice, ...]) -> Si
 
 
 def _choice_data(choice: SimilarityReport | SimilarityChoice) -> dict[str, Any]:
-    candidates = [_plain(c) for c in choice.candidates]
+    candidates = [_rounded(c) for c in choice.candidates]
     return {n: getattr(choice, n) for n in ("rows", "mu", "scale", "reason")} | {"candidates": candidates}
 
 
-def _plain(evidence: Evidence) -> dict[str, float | None]:
+def _rounded(evidence: Evidence) -> dict[str, float | None]:
     """As JSON has it: no infinities, and no digits that rounding could change."""
     values = vars(evidence).items()
     return {name: None if v is None or not np.isfinite(v) else round(v, 6) for name, v in values}

@@ -188,14 +188,14 @@ def _about(results: Results) -> Iterator[Section]:
         environment = results.record["environments"][group.name]
         for method in group.methods:
             policy = group.of(method)[0].trace.metadata["policy"].partition(" · ")[0]
-            game = ", ".join(f"{k} = {_plain(v)}" for k, v in environment.items())
+            game = ", ".join(f"{k} = {_shown(v)}" for k, v in environment.items())
             rows.append((group.name, method, policy, game, ", ".join(map(str, group.seeds))))
     columns = ("Environment", "Method", "Policy", "Game", "Seeds")
     yield Section("settings", "Settings and seeds", "", columns, rows, small=(2, 3, 4))
     yield Section("machine", "Machine, versions, time", "", ("what", "value"), list(_machine(results).items()))
 
 
-def _plain(value: Any) -> str:
+def _shown(value: Any) -> str:
     if isinstance(value, dict) and "sha256" in value:
         return f"{value['file']} (sha256 {value['sha256'][:12]}…)"
     return str(value)
