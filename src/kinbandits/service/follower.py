@@ -54,7 +54,7 @@ class Follower:
         self._engine = engine
         self._store = engine.store
         self._news = threading.Condition()
-        self._written: deque[Event] = deque()  # by this process, where no other process writes
+        self._written: deque[Event] = deque()  # by this process
         self._marks: deque[tuple[int, float]] = deque()  # (seq, when it came): what is not published yet
         self._held: list[tuple[int, float, Sequence[tuple[Request, Outcome]]]] = []
         self._stopping = threading.Event()
@@ -77,10 +77,9 @@ class Follower:
         now = time.monotonic()
         with self._news:
             self._marks.append((events[-1].seq, now))
-            if not self._store.shared:
-                self._written.extend(events)
-                if len(self._written) > _MOST_HELD:
-                    self._written.clear()
+            self._written.extend(events)
+            if len(self._written) > _MOST_HELD:
+                self._written.clear()
             # Decisions are only counted, which is not done after each of them.
             if now > self._told + _LEISURE or any(event.kind != "decision" for event in events):
                 self._told = now
@@ -148,12 +147,12 @@ class Follower:
         if self._something_to_do:
             seconds = 0.0
         if self._store.shared:
-            events = self._store.read(seq, n)
+            events = self._read(seq, n)
             if not events and seconds:
                 self._publish_if_due(True)
                 self._store.wait(seconds)
                 self._stopping.wait(_LEISURE)  # more may come, and are read together
-                events = self._store.read(seq, n)
+                events = self._read(seq, n)
             if events:
                 with self._news:
                     self._marks.append((events[-1].seq, time.monotonic()))
@@ -161,16 +160,24 @@ class Follower:
         with self._news:
             if not self._marks and not self._pending_publish:
                 self._news.wait_for(lambda: self._marks or self._stopping.is_set(), seconds)
-            while self._written and self._written[0].seq <= seq:
-                self._written.popleft()
-            if self._written and self._written[0].seq == seq + 1:
-                return [self._written.popleft() for _ in range(min(n, len(self._written)))]
             missing = bool(self._marks) and self._marks[-1][0] > seq
         if missing:
-            return self._store.read(seq, n)
+            return self._read(seq, n)
         if self._pending_publish and not self._publish_if_due(self._stopping.is_set()):
             self._stopping.wait(min(seconds, 0.02))
         return []
+
+    def _read(self, seq: int, n: int) -> list[Event]:
+        """The next events: those that this process has written are at hand, others are read from the log."""
+        with self._news:
+            while self._written and self._written[0].seq <= seq:
+                self._written.popleft()
+            own: list[Event] = []
+            while self._written and len(own) < n and self._written[0].seq == seq + 1 + len(own):
+                own.append(self._written.popleft())
+            if not own and self._written:
+                n = min(n, self._written[0].seq - seq - 1)
+        return own or self._store.read(seq, n)
 
     def _take(self, events: Sequence[Event], stopping: bool) -> None:
         learner = self._engine.learner

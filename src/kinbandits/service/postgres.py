@@ -177,7 +177,9 @@ class PostgresStore(Store):
         return cursor.fetchall() if cursor.description else []
 
     def _write_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        if rows and self._writer is not None:
+        if len(rows) == 1:
+            self._write(sql, rows[0])
+        elif rows and self._writer is not None:
             with self._writer.cursor() as cursor:
                 cursor.executemany(sql.replace("?", "%s"), rows)
 
