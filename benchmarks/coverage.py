@@ -29,7 +29,18 @@ from kinbandits.service.sequencer import defaulted
 from kinbandits.service.store import open_store
 
 ARMS, KINDS = 10, 6
-SETTINGS = Settings.model_validate({"policy": {"arms": ARMS}, "service": {"default_reward": 0.0}})
+SERVICE = {"default_reward": 0.0}
+DEFAULT = Settings.model_validate({"policy": {"arms": ARMS}, "service": SERVICE})
+QUICK = Settings.model_validate(
+    {
+        "policy": {
+            "arms": ARMS,
+            "similarity": {"type": "Independent"},
+            "engine": {"type": "Budgeted", "points": ARMS * KINDS, "after": 200},
+        },
+        "service": SERVICE,
+    }
+)
 WORLD = np.random.default_rng(7)
 PAYS = WORLD.uniform(0.05, 0.2, (KINDS, ARMS))
 CONTEXTS = np.eye(KINDS)
@@ -37,7 +48,7 @@ CONTEXTS = np.eye(KINDS)
 
 def serving() -> Serving:
     """The service's default policy after 1,000 rows."""
-    learner, rng = Learner(SETTINGS), np.random.default_rng(8)
+    learner, rng = Learner(DEFAULT), np.random.default_rng(8)
     kinds, arms = rng.integers(KINDS, size=1000), rng.integers(ARMS, size=1000)
     learner.policy.observe(arms.tolist(), CONTEXTS[kinds], (rng.random(1000) < PAYS[kinds, arms]).astype(float))
     learner.publish()
@@ -67,7 +78,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", type=int, default=500)
     parser.add_argument("--decisions", type=int, default=1000)
+    parser.add_argument("--quick", action="store_true", help="evaluate a policy that learns long logs quickly")
     args = parser.parse_args()
+    settings = QUICK if args.quick else DEFAULT
     served, held, warned = serving(), Counter[str](), 0
     half: dict[str, list[float]] = {}
     for seed in range(args.logs):
@@ -80,7 +93,7 @@ def main() -> None:
         made: list[KMTLUCB] = []
 
         def make() -> KMTLUCB:
-            made.append(policy_for(SETTINGS, logged.rounds))  # noqa: B023 (called at once)
+            made.append(policy_for(settings, logged.rounds))  # noqa: B023 (called at once)
             return made[-1]  # noqa: B023
 
         found = evaluate_policy(logged.rounds, make, reward_range=(0.0, 1.0))
