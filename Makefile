@@ -89,7 +89,7 @@ soak-service: $(STAMP)  ## half an hour of steady load, 430 kills, 100,000 deliv
 	$(BIN)/python tests/service/soak.py --figure docs/soak-service.png | tee docs/soak-service.txt
 
 bench-service: $(STAMP)  ## the service against a POST that does nothing, as ratios (needs wrk)
-	$(BIN)/python benchmarks/service.py | tee docs/bench-service.txt
+	{ $(BIN)/python benchmarks/service.py && $(BIN)/python benchmarks/service.py --postgres; } | tee docs/bench-service.txt
 
 browser:  ## Chromium for the browser tests, from apt, where it is missing and we may
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || test -n "$$KINBANDITS_CHROMIUM" || { \

@@ -66,65 +66,50 @@ def export_log(store: Store, path: Path) -> int:
     head, first = store.head(), store.event(1)
     of = Source("" if first is None else first.digest, str(head), store.count_decisions(head.seq))
     with replacing(path) as part:
-        return _WRITERS[path.suffix](rows(store, head.seq), part, of)
+        _WRITERS[path.suffix](rows(store, head.seq), part, of)
+    return of.rows
 
 
-def _jsonl(found: Iterator[dict[str, Any]], path: Path, of: Source) -> int:
-    n = 0
+def _jsonl(found: Iterator[dict[str, Any]], path: Path, of: Source) -> None:
     with path.open("w", encoding="utf-8") as file:
         for row in found:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            n += 1
-    return n
 
 
 _COLUMNS = ["id", "at", "state", "arm", "candidates", "index", "context", "propensity", "mean", "width", "score"]
 _COLUMNS += ["reward", "learned"]
 
 
-def _csv(found: Iterator[dict[str, Any]], path: Path, of: Source) -> int:
-    n = 0
+def _csv(found: Iterator[dict[str, Any]], path: Path, of: Source) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, _COLUMNS)
         writer.writeheader()
-        for row in found:
-            writer.writerow({k: _text(v) for k, v in row.items()})
-            n += 1
-    return n
+        writer.writerows({k: _text(v) for k, v in row.items()} for row in found)
 
 
 def _text(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list) else value
 
 
-def _parquet(found: Iterator[dict[str, Any]], path: Path, of: Source) -> int:
+def _parquet(found: Iterator[dict[str, Any]], path: Path, of: Source) -> None:
     """Arms may be numbers or text, contexts lists or lists of lists: text holds them all."""
-    n = 0
     with _pyarrow().ParquetWriter(path, _schema(of)) as writer:
         for rows in _tables(found, of):
             writer.write_table(rows)
-            n += len(rows)
-    return n
 
 
-def _parts(found: Iterator[dict[str, Any]], path: Path, of: Source) -> int:
+def _parts(found: Iterator[dict[str, Any]], path: Path, of: Source) -> None:
     """A folder of Parquet files, for logs that are read in parts."""
     path.mkdir()
-    n = 0
     for i, rows in enumerate(_tables(found, of)):
         _pyarrow().write_table(rows, path / f"part-{i:05}.parquet")
-        n += len(rows)
-    return n
 
 
 def _tables(found: Iterator[dict[str, Any]], of: Source) -> Iterator[Any]:
     import pyarrow as pa
 
     while rows := list(itertools.islice(found, _PART)):
-        flat = [
-            {k: json.dumps(v) if isinstance(v, list) else str(v) if k == "arm" else v for k, v in r.items()}
-            for r in rows
-        ]
+        flat = [{k: str(v) if k == "arm" else _text(v) for k, v in r.items()} for r in rows]
         yield pa.Table.from_pylist(flat, schema=_schema(of))
 
 
