@@ -17,10 +17,9 @@ from kinbandits._value import meant
 from kinbandits.environments.base import Environment, Round, StartRows, describe, no_rows
 from kinbandits.environments.check import check_environment
 from kinbandits.environments.clicks import Clicks, Shop
-from kinbandits.environments.hidden import HiddenDescriptors
+from kinbandits.environments.functions import HiddenDescriptors, RKHSProblem
 from kinbandits.environments.labelled import Classification, Streams
 from kinbandits.environments.replay import Log, Replay
-from kinbandits.environments.rkhs import RKHSProblem
 from kinbandits.environments.synthetic import SyntheticNews
 from kinbandits.environments.tasks import MeasuredTasks, Tasks, Users
 from kinbandits.environments.variants import Delayed, Misspecified, Rescaled

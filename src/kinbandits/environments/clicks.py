@@ -10,7 +10,8 @@ import numpy as np
 
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Count, Natural, NotNegative, OpenPart, Part, Positive, Real
-from kinbandits.environments.base import ArmFunctions, Drawn, Round, seeded
+from kinbandits.environments.base import Drawn, Round, seeded
+from kinbandits.environments.functions import ArmFunctions
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import cdist
 

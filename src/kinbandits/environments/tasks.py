@@ -16,7 +16,8 @@ import numpy as np
 from kinbandits._checks import number_array
 from kinbandits._types import Indices, Matrix
 from kinbandits._value import Count, Natural, NotNegative, Part, Positive, Value, frozen_array
-from kinbandits.environments.base import ArmFunctions, Drawn, Round, StartRows, no_rows, seeded
+from kinbandits.environments.base import Drawn, Round, StartRows, no_rows, seeded
+from kinbandits.environments.functions import ArmFunctions
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF
 
