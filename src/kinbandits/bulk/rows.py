@@ -38,8 +38,8 @@ class Checks:
     arms: tuple[str | int, ...]  # names of the policy's arms
     d: int  # numbers in a context
     limits: tuple[float, float] | None = None  # lowest and highest reward, if there are any
-    since: float | None = None  # since, until: rows of an earlier time, or of that time and later, do not count
-    until: float | None = None
+    since: float | None = None  # rows of an earlier time do not count
+    until: float | None = None  # nor do those of this time and later
     propensities: bool = False  # whether they are needed
 
     @property
@@ -55,14 +55,12 @@ class Rows:
     """A partition as arrays. Entries of rows that are not good are arbitrary."""
 
     places: Indices
-    # (n,) `GOOD`, `LEFT_OUT` (without a reward), `OTHER_TIME` (than asked for), or a key of `PROBLEMS`
-    state: Indices
+    state: Indices  # `GOOD`, `LEFT_OUT` (without a reward), `OTHER_TIME` (than asked for), or a key of `PROBLEMS`
     arms: Indices
     contexts: Matrix  # (n, d), of the arm played
     rewards: Vector
     propensities: Vector
-    # per row the names of the candidates, if the log has them; ``index`` is the one played
-    candidates: list[Any] | None = None
+    candidates: list[Any] | None = None  # per row their names, if the log has them; ``index`` is the one played
     own: list[Any] | None = None  # per row the contexts of all candidates, where each had its own
     states: list[str] | None = None  # of decisions, as ``kinbandits log export`` writes them
     index: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))

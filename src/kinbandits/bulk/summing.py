@@ -38,9 +38,9 @@ class Plan:
 
     settings: RegressionSettings  # of the regression
     n_arms: int  # N
-    arms: Indices  # arms, contexts: the points
+    arms: Indices  # of the points
     contexts: Matrix
-    rewards: Rewards | None  # rewards, scale: how rewards are learned
+    rewards: Rewards | None  # how rewards are learned
     scale: RewardScale
 
     def model(self) -> Model:

@@ -11,7 +11,7 @@ class Entry:
     """What is known about a data set before it is read."""
 
     name: str  # as in `load`
-    rows: int  # rows, features, classes: what any copy must have
+    rows: int  # and features, and classes: what any copy must have
     features: int
     classes: int
     class_counts: tuple[int, ...]  # rows of each class

@@ -37,15 +37,14 @@ class Claim:
     says: str  # the claim
     source: str  # "paper" for what the paper states, "ours" for a check that we add
     claimed: str  # in how many runs the paper says that it holds, in its words
-    holds: int  # holds, runs: in how many runs it holds here, and of how many
-    runs: int
+    holds: int  # in how many runs it holds here
+    runs: int  # of how many
     verdict: str  # "reproduced", "not reproduced", "contradicted" or "undecided"
-    # difference, low, high: mean paired difference and its 95 % interval (NaN where there are several)
-    difference: float
-    low: float
+    difference: float  # mean paired difference (NaN where there are several)
+    low: float  # of its 95 % interval
     high: float
-    p: float  # p, adjusted: of the claim's own test, and by Holm's method over all claims
-    adjusted: float
+    p: float  # of the claim's own test
+    adjusted: float  # by Holm's method over all claims
     details: str  # means
 
 

@@ -31,10 +31,10 @@ class Section:
     name: str  # of the anchor, the figure's files and the CSV file
     title: str  # the headline
     text: str = ""  # paragraphs, one a line
-    columns: Sequence[str] = ()  # columns, rows: the table as it is shown
+    columns: Sequence[str] = ()  # of the table as it is shown
     rows: Sequence[Sequence[str]] = ()
-    right: Sequence[int] = ()  # right, small: numbers of columns set flush right (numbers), or small (long text)
-    small: Sequence[int] = ()
+    right: Sequence[int] = ()  # which columns are set flush right (numbers)
+    small: Sequence[int] = ()  # and which small (long text)
     records: Sequence[Mapping[str, Any]] = ()  # the table in full, for the CSV file; none is written without them
     figure: Any = None  # a matplotlib figure
     uri: str = field(default="", repr=False)

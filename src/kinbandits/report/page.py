@@ -29,7 +29,7 @@ class Report:
     """What `write_report` made."""
 
     page: Path  # the HTML file
-    summaries: list[Summary]  # summaries, comparisons: its numbers
+    summaries: list[Summary]
     comparisons: list[Paired]
     extra: list[Section]  # sections added by ``extra=``
 

@@ -146,9 +146,9 @@ class Summary:
     method: str
     rounds: int
     metric: str
-    mean: float  # mean, sd: of the final values over seeds (sd NaN for a single seed)
-    sd: float
-    low: float  # low, high: 95 % interval of the mean
+    mean: float  # of the final values over seeds
+    sd: float  # NaN for a single seed
+    low: float  # of the 95 % interval of the mean
     high: float
     best: int  # in how many seeds this method is the best of all; ties count for each
     finals: tuple[float, ...]  # value of each seed
@@ -165,14 +165,12 @@ class Paired:
     difference: float
     low: float
     high: float
-    wins: int  # wins, ties, losses: seeds in which the first is better, equal, worse
-    ties: int
-    losses: int
-    # p value of the paired t test; Wilcoxon's signed-rank test in ``wilcoxon`` (NaN where there is too little to
-    # tell)
-    t_test: float
-    wilcoxon: float
-    adjusted: float = float("nan")  # the t test's p value by Holm's method over all comparisons of the report
+    wins: int  # seeds in which the first is better
+    ties: int  # equal
+    losses: int  # worse
+    t_test: float  # p value of the paired t test
+    wilcoxon: float  # of Wilcoxon's signed-rank test; both are NaN where there is too little to tell
+    adjusted: float = float("nan")  # that of the t test by Holm's method over all comparisons of the report
 
     @property
     def seeds(self) -> int:

@@ -36,10 +36,9 @@ class Story:
     shop: Shop  # the game
     comparison: Comparison  # all runs
     lent: Explanation  # what an item that came late is estimated at, and from whose clicks
-    # rows, exact, again: rows learned, seconds of a decision of the exact engine, of a factorisation alone
-    rows: int
-    exact: float
-    again: float
+    rows: int  # learned, for the costs
+    exact: float  # seconds of a decision of the exact engine
+    again: float  # of a factorisation alone
 
     @property
     def table(self) -> list[list[str]]:

@@ -44,7 +44,7 @@ class SimilarityChoice:
     """
 
     rows: int  # how many rows it was chosen from
-    mu: float  # mu, scale: of the choice; mu = 0 is Independent
+    mu: float  # 0 is Independent
     scale: float | None
     candidates: tuple[Evidence, ...]  # the evidence for each, Independent first
     reason: str  # in a sentence
