@@ -1,6 +1,6 @@
 """How often the intervals of `kinbandits evaluate` hold the truth, from logs of the service at its defaults.
 
-    python benchmarks/coverage.py [--logs 500] [--decisions 1000]
+    python benchmarks/coverage.py [--logs 500] [--decisions 2000]
 
 Ten arms that pay 5 to 20 %, by six kinds of visitors. Each log is written by the service's own chooser and store
 with its default epsilon; clicks are delivered as rewards of 1, all other decisions are defaulted to 0. What is
@@ -77,7 +77,7 @@ def write(path: Path, served: Serving, decisions: int, seed: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", type=int, default=500)
-    parser.add_argument("--decisions", type=int, default=1000)
+    parser.add_argument("--decisions", type=int, default=2000)
     parser.add_argument("--quick", action="store_true", help="evaluate a policy that learns long logs quickly")
     args = parser.parse_args()
     settings = QUICK if args.quick else DEFAULT
