@@ -80,13 +80,13 @@ def _choose_alike(requests: Sequence[Decide], ids: Sequence[str], serving: Servi
     scores = decisions.scores
     means, widths = decisions.prediction
     index = decisions.index
-    rounds = np.arange(len(requests))
+    chosen = np.arange(len(requests)) * means.shape[1] + index  # of all numbers, row by row
     columns = zip(
         decisions.arm,
         index.tolist(),
-        means[rounds, index].tolist(),
-        widths[rounds, index].tolist(),
-        scores[rounds, index].tolist(),
+        means.take(chosen).tolist(),
+        widths.take(chosen).tolist(),
+        scores.take(chosen).tolist(),
         decisions.propensity.tolist(),
         means.max(axis=1).tolist(),
         scores.max(axis=1).tolist(),

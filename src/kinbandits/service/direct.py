@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic_core import to_json
@@ -22,6 +22,7 @@ from kinbandits.service.guard import JSON_HEADERS, Guard, problem_body, problem_
 from kinbandits.service.problems import Problem
 from kinbandits.service.requests import Answer, Decide, Request, Reward
 from kinbandits.service.routes.decisions import DECIDE, REWARD
+from kinbandits.service.store import Token
 
 if TYPE_CHECKING:
     from kinbandits.service.connections import Connection
@@ -45,17 +46,13 @@ class Head(NamedTuple):
     """The head of a call that came whole, as it was understood: the same bytes again mean the same."""
 
     direct: Direct
-    headers: Mapping[bytes, bytes]
+    token: Token
     kind: str
     length: int
 
     def again(self, connection: Connection) -> Call | None:
         """A call with this head; None if it must go the long way."""
-        try:
-            self.direct.guard.admit("POST", DECIDE, self.headers)
-        except Problem:
-            return None
-        return Call(self, connection, _DECIDING, None, True)
+        return Call(self, connection, _DECIDING, None, True) if self.direct.guard.again(self.token) else None
 
 
 class Direct:
@@ -76,11 +73,12 @@ class Direct:
         if len(headers) < len(connection.headers) or b"content-length" not in headers:
             return None
         try:
-            self.guard.admit(method.decode(), DECIDE, headers)
+            token = self.guard.admit(method.decode(), DECIDE, headers)
         except Problem:
             return None
+        assert token is not None
         kind = headers.get(b"content-type", b"").decode("latin-1")
-        head = Head(self, headers, kind, int(headers[b"content-length"]))
+        head = Head(self, token, kind, int(headers[b"content-length"]))
         return Call(head, connection, name, identifier, keep_alive)
 
     def read(self, call: Call) -> Request:

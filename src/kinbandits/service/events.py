@@ -69,8 +69,7 @@ class Event(NamedTuple):
         return self.kind in ("reward", "default") and self.body["reward"] is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """The last event of a log: it stands for all before it."""
 
     seq: int

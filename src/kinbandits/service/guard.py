@@ -135,15 +135,23 @@ class Guard:
         role = role_for(method, path)
         if role not in token.roles and "admin" not in token.roles:
             raise Problem(403, "wrong_role", f"this needs a token with the role {role}")
-        if self.rate:
-            now = time.monotonic()
-            bucket = self._buckets.get(token.name)
-            if bucket is None:
-                bucket = self._buckets[token.name] = Bucket(self.rate, self.burst, now)
-            wait = bucket.take(now)
-            if wait:
-                raise Problem(429, "too_many_requests", "too many requests with this token; wait a little", wait)
+        if wait := self._wait(token):
+            raise Problem(429, "too_many_requests", "too many requests with this token; wait a little", wait)
         return token
+
+    def again(self, token: Token) -> bool:
+        """Whether one who was let in may come in again, with another request of the same kind."""
+        return self.keyring.holds(token) and not self._wait(token)
+
+    def _wait(self, token: Token) -> float:
+        """Seconds until this token may be used."""
+        if not self.rate:
+            return 0.0
+        now = time.monotonic()
+        bucket = self._buckets.get(token.name)
+        if bucket is None:
+            bucket = self._buckets[token.name] = Bucket(self.rate, self.burst, now)
+        return bucket.take(now)
 
     def _token(self, method: str, headers: Mapping[bytes, bytes]) -> Token | None:
         given = headers.get(b"authorization")

@@ -170,6 +170,9 @@ class Sequencer:
         """An id and a body for each decision that is not a repeat, by request."""
         keys = {r.key for r in decides if r.key is not None}
         known = self._store.known_keys(keys) if keys else set()
+        policy = self._engine.serving.policy
+        few = len(policy.arms) - len(policy.retired) <= self._settings.max_candidates
+        usual = self.n_features if few else None
         fresh: list[Decide] = []
         chosen: dict[Decide, Chosen] = {}
         for request in decides:
@@ -177,7 +180,9 @@ class Sequencer:
                 continue
             if request.key is not None:
                 known.add(request.key)
-            problem = self.refusal(request)  # the arms may have changed since it was asked
+            context = request.context
+            plain = request.arms is None and len(context) == usual and type(context[0]) is float
+            problem = None if plain else self.refusal(request)
             if problem is None:
                 fresh.append(request)
             else:

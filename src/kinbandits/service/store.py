@@ -61,6 +61,7 @@ class Store(ABC):
 
     def __init__(self) -> None:
         self._writer_lock = threading.RLock()
+        self._end: Head | None = None  # the last event, where nobody else writes
 
     # -- what a home must give ------------------------------------------------------------------
 
@@ -116,8 +117,12 @@ class Store(ABC):
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Hold the log. When the block is left without an error, what was appended is on disk."""
-        with self._writer_lock, self._begin():
-            yield Transaction(self)
+        with self._writer_lock:
+            end, self._end = self._end, None  # not known, until what comes now is on disk
+            with self._begin():
+                tx = Transaction(self, end)
+                yield tx
+            self._end = None if self.shared else tx.end
 
     def migrate(self) -> None:
         """Bring the tables to this release's version; a database of a later version is refused."""

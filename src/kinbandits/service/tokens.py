@@ -52,6 +52,10 @@ class Keyring:
         """The token with this secret, if it is valid."""
         return self._by_hash.get(hash_token(token))
 
+    def holds(self, token: Token) -> bool:
+        """Whether it is still valid."""
+        return token.hash in self._by_hash
+
     def refresh(self) -> None:
         """Read tokens and sessions again."""
         with self._lock:

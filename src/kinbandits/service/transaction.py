@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json
 
 from kinbandits.errors import FormatError, KinbanditsError
-from kinbandits.service.events import Draft, Event, Record, digest, outcome_of, to_text
+from kinbandits.service.events import Draft, Event, Head, Record, digest, outcome_of, to_text
 
 if TYPE_CHECKING:
     from kinbandits.service.store import Store
@@ -66,10 +66,18 @@ TOKENS = "SELECT name, hash, roles, at, revoked FROM tokens ORDER BY at, name"
 class Transaction:
     """What may be done while holding the log. All of it is kept, or none."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, end: Head | None = None) -> None:
         self._store = store
+        if end is not None:
+            self._seq, self._digest = end
+            return
         row = store._write("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1")
         self._seq, self._digest = row[0] if row else (0, "")
+
+    @property
+    def end(self) -> Head:
+        """The last event, with what was appended."""
+        return Head(self._seq, self._digest)
 
     def find(self, ids: Iterable[str]) -> dict[str, Record]:
         """The decisions of these ids, as far as there are any."""
