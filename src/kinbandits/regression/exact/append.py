@@ -58,8 +58,9 @@ class AppendRegression(RowRegression):
         self._families = [Family() for _ in range(int(self._family_of.max()) + 1)]
         everything = np.hstack(self._matrices)
         self._all_differ = len(np.unique(everything, axis=0)) == len(everything)
-        self._own: Vector = np.empty(0)  # k_ii of each row
-        self._alpha: Vector = np.empty(0)
+        self._most: Vector = np.empty(0)  # 1 / (k_ii + ridge) of each row, with room to grow
+        self._alpha: Vector = np.empty(0)  # likewise
+        self._ones = 0.0  # the sum of its magnitudes
         self._counts = history.counts * 0
         self._asked: tuple[Matrix, list[Matrix]] | None = None  # contexts last asked for, and their kernel rows
         self.kept = KeptColumns()
@@ -84,22 +85,22 @@ class AppendRegression(RowRegression):
         return self._counts
 
     def _absorb(self, start: int) -> None:
-        h = self.history
+        h, end = self.history, len(self.history)
         arms = h.arms[start:]
         own = self.settings.terms.prior(self._matrices, arms, h.contexts[start:])
         if len(arms) == 1:
-            families = [int(self._family_of[arms[0]])]
-            blocks = [np.array([start])]
-            kernels = [self._kept_row(self._families[families[0]], start, float(own[0]))]
+            family = self._families[self._family_of[arms[0]]]
+            new = [(family, np.array([start]), self._kept_row(family, start, float(own[0])))]
         else:
-            new, of = np.arange(start, len(h)), self._family_of[arms]
-            families = np.unique(of).tolist()
-            blocks = [new[of == f] for f in families]
-            kernels = [self._kernel_rows(self._families[f], rows) for f, rows in zip(families, blocks, strict=True)]
-        for f, rows, K in zip(families, blocks, kernels, strict=True):  # nothing above changed anything
-            self._extend(self._families[f], rows, K)
-        self._own = np.append(self._own, own)
-        self._alpha = np.append(self._alpha, np.zeros(len(arms)))
+            of = self._family_of[arms]
+            parts = [(self._families[f], start + np.flatnonzero(of == f)) for f in np.unique(of).tolist()]
+            new = [(family, rows, self._kernel_rows(family, rows)) for family, rows in parts]
+        for family, rows, K in new:  # nothing above changed anything
+            self._extend(family, rows, K)
+        if end > len(self._alpha):
+            more = np.zeros(max(end, 2 * start, 64) - start)
+            self._alpha, self._most = (np.concatenate([a[:start], more]) for a in (self._alpha, self._most))
+        self._alpha[start:end], self._most[start:end] = 0.0, 1.0 / (own + self.settings.ridge)
         self._counts = self._counts + np.bincount(arms, minlength=h.n_arms)
         self._asked = None
 
@@ -124,18 +125,18 @@ class AppendRegression(RowRegression):
 
     def _extend(self, family: Family, rows: Indices, K: Matrix) -> None:
         n = len(family.rows)
-        K[np.arange(len(rows)), n + np.arange(len(rows))] += self.settings.ridge + family.jitter
-        largest = float(np.diagonal(K, n).max())
+        K.flat[n :: K.shape[1] + 1] += self.settings.ridge + family.jitter
+        largest = float(K.diagonal(n).max())
         try:
             family.factor.append(K)
         except np.linalg.LinAlgError:
-            self._refresh(family, np.append(family.rows, rows))
+            self._refresh(family, np.concatenate([family.rows, rows]))
             family.z = np.empty(0)
         smallest = family.factor.smallest_pivot
         if smallest < SMALL_PIVOT * largest and not family.warned:
             family.warned = True
             warn_singular(n + len(rows), f"its smallest pivot is {smallest:.3g}, so that few digits are certain")
-        family.rows = np.append(family.rows, rows)
+        family.rows = np.concatenate([family.rows, rows])
         family.z = family.factor.extend(family.z, self.history.rewards[family.rows])
         family.solved = False
 
@@ -162,11 +163,14 @@ class AppendRegression(RowRegression):
 
     def dual(self) -> Vector:
         """M^-1 y, in order of arrival; n^2 for each family that has changed."""
+        alpha, moved = self._alpha[: len(self.history)], False
         for family in self._families:
             if not family.solved:
-                self._alpha[family.rows] = family.factor.backward(family.z[:, None])[:, 0]
-                family.solved = True
-        return self._alpha
+                alpha[family.rows] = family.factor.backward(family.z)
+                family.solved = moved = True
+        if moved:
+            self._ones = float(np.abs(alpha).sum())
+        return alpha
 
     def _explained(self, arms: Indices, k: Matrix) -> Vector:
         """k' M^-1 k for columns k (t, m) that belong to these arms."""
@@ -179,11 +183,11 @@ class AppendRegression(RowRegression):
                 q[mine] = np.einsum("ij,ij->j", c, c)
         return q
 
-    def _explained_alone(self, probe: Probe, candidate: int, arm: int) -> Vector:
+    def _explained_alone(self, probe: Probe, candidate: int) -> Vector:
         """The same for one candidate of a round."""
-        family = self._families[self._family_of[arm]]
-        known = family.factor.explained(probe.part(candidate, family.rows)) if len(family.rows) else 0.0
-        return np.array([known])
+        family = self._families[self._family_of[probe.query.arms[candidate]]]
+        c = family.factor.forward(probe.part(candidate, family.rows))
+        return np.array([c @ c])
 
     def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
         prior = self._prior(query)
@@ -238,30 +242,30 @@ class AppendRegression(RowRegression):
         kx = self.kept.of(self.settings.terms, flat, h)
         self._asked = flat, kx  # what a new row needs, if it is one of these
         probe = Probe(asked, kx, self._matrices, h.arms, self._prior(asked)[0])
-        alpha = self.dual()
-        mean = probe.dot(alpha)
-        cold = self._cold(asked.arms)
-        margin = 16.0 * len(h) * 2.0**-53 * float(np.abs(alpha).sum()) * float(probe.prior.max(initial=0.0))
-        crude = probe.largest(1.0 / (self._own + self.settings.ridge))
-        ceiling = mean + self.settings.bonus(probe.prior, np.minimum(crude, probe.prior), beta) + margin
+        prior, bonus, alone = probe.prior, self.settings.bonus, len(self._families) > 1
+        mean, cold = probe.dot(self.dual()), self._cold(asked.arms)
+        margin = 16.0 * len(h) * 2.0**-53 * self._ones * float(prior.max(initial=0.0))
+        crude = probe.largest(self._most[: len(h)])
+        ceiling = mean + bonus(prior, np.minimum(crude, prior), beta) + margin
         scores = np.full(len(mean), -np.inf)
-        scores[cold] = self.settings.bonus(probe.prior[cold], np.zeros(1), beta)
-        chunk = _CHUNK if len(self._families) == 1 else 1  # one family is solved for several at a time
-        open_ = np.flatnonzero(~cold)
-        open_ = open_[np.argsort(-ceiling[open_], kind="stable")]
+        if cold.any():
+            scores[cold], ceiling[cold] = bonus(prior[cold], np.zeros(1), beta), -np.inf
         top = float(scores.max())
-        while len(open_) and ceiling[open_[0]] >= top * (1.0 - np.sign(top) * tolerance):
-            now, open_ = open_[:chunk], open_[chunk:]
-            if chunk == 1:
-                explained = self._explained_alone(probe, int(now[0]), int(asked.arms[now[0]]))
-            else:
+        while (most := float(ceiling.max())) > -np.inf and most >= top * (1.0 - np.sign(top) * tolerance):
+            if alone:
+                now = ceiling.argmax(keepdims=True)
+                explained = self._explained_alone(probe, int(now[0]))
+            else:  # one family is solved for several at a time
+                now = np.argsort(-ceiling, kind="stable")[:_CHUNK]
+                now = now[np.isfinite(ceiling[now])]
                 explained = self._explained(asked.arms[now], probe.columns(now))
-            scores[now] = mean[now] + self.settings.bonus(probe.prior[now], explained, beta)
+            scores[now], ceiling[now] = mean[now] + bonus(prior[now], explained, beta), -np.inf
             top = max(top, float(scores[now].max()))
-        known = np.isfinite(scores)
-        leaders = np.zeros((1, len(scores)), dtype=bool)
-        leaders[:, known] = best(scores[None, known], tolerance)
-        return leaders[:, place]
+        leaders = scores[None, :] == top
+        if tolerance:
+            known = np.isfinite(scores)
+            leaders[:, known] = best(scores[None, known], tolerance)
+        return leaders[:, place] if len(different) < len(query.arms) else leaders
 
     def report(self) -> dict[str, Any]:
         return {

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
-from scipy.linalg.blas import dtrsm
+from scipy.linalg.blas import dtrsm, dtrsv
 from scipy.linalg.lapack import dpotrf, dpstrf, dtrtrs
 
 from kinbandits._types import Indices, Matrix, Vector
@@ -200,21 +200,17 @@ class GrowingCholesky:
     def _append_within_panel(self, rows: Matrix) -> None:
         start, m = self.size, len(rows)
         panel, offset = divmod(start, _HEIGHT)
-        new = self.forward(rows[:, :start].T) if start else np.empty((0, m))  # L^-1 k, (t, m)
-        schur = rows[:, start:] - new.T @ new
-        if m == 1:
-            if not schur[0, 0] > 0.0:
-                raise np.linalg.LinAlgError("not positive definite")
-            corner = np.sqrt(schur)
-        else:
-            corner = np.linalg.cholesky(schur)
+        new = self.forward(rows[:, :start].T if m > 1 else rows[0, :start]).T.reshape(m, start)  # (L^-1 k)'
+        schur = rows[:, start:] - new @ new.T
+        if m == 1 and not schur[0, 0] > 0.0:
+            raise np.linalg.LinAlgError("not positive definite")
+        corner = np.linalg.cholesky(schur) if m > 1 else np.sqrt(schur)
         if offset == 0:
             self._left.append(np.zeros((_HEIGHT, start)))
             self._diagonal.append(np.asfortranarray(np.eye(_HEIGHT)))
-        base = panel * _HEIGHT
-        self._left[panel][offset : offset + m] = new[:base].T
-        self._diagonal[panel][offset : offset + m, :offset] = new[base:].T
-        self._diagonal[panel][offset : offset + m, offset : offset + m] = corner
+        base, mine, diagonal = panel * _HEIGHT, slice(offset, offset + m), self._diagonal[panel]
+        self._left[panel][mine] = new[:, :base]
+        diagonal[mine, :offset], diagonal[mine, mine] = new[:, base:], corner
         self.size = start + m
         self.smallest_pivot = min(self.smallest_pivot, float(corner.diagonal().min()) ** 2)
 
@@ -228,47 +224,51 @@ class GrowingCholesky:
         self.size = size
 
     def forward(self, B: Matrix) -> Matrix:
-        """L^-1 B for B (t, m): t^2 m flops."""
-        C = np.zeros((len(self._diagonal) * _HEIGHT, B.shape[1]))
-        C[: self.size] = B
+        """L^-1 B for B (t, m) or (t,): t^2 m flops."""
+        C = self._padded(B)
         for p, (left, diagonal) in enumerate(zip(self._left, self._diagonal, strict=True)):
             low, high = p * _HEIGHT, (p + 1) * _HEIGHT
-            rhs = C[low:high] - left @ C[:low] if p else C[low:high]
-            C[low:high] = dtrsm(1.0, diagonal, rhs, lower=1)
+            C[low:high] = _triangle(diagonal, C[low:high] - left @ C[:low] if p else C[low:high], 0)
         return C[: self.size]
-
-    def explained(self, k: Vector) -> float:
-        """|L^-1 k|^2."""
-        c = self.forward(k[:, None])[:, 0]
-        return float(c @ c)
 
     def extend(self, z: Vector, y: Vector) -> Vector:
         """L^-1 y, given z = L^-1 y of the first rows: t a new row."""
-        new = len(y) - len(z)
-        if new > _HEIGHT:
-            return self.forward(y[:, None])[:, 0]
-        z = np.append(z, np.empty(new))
-        for i in range(len(y) - new, len(y)):
+        known = len(z)
+        if len(y) - known > _HEIGHT:
+            return self.forward(y)
+        z = np.concatenate([z, y[known:]])
+        for i in range(known, len(y)):
             panel, offset = divmod(i, _HEIGHT)
-            base = panel * _HEIGHT
-            done = self._left[panel][offset] @ z[:base] + self._diagonal[panel][offset, :offset] @ z[base:i]
-            z[i] = (y[i] - done) / self._diagonal[panel][offset, offset]
+            base, row = panel * _HEIGHT, self._diagonal[panel][offset]
+            done = row[:offset] @ z[base:i] + (self._left[panel][offset] @ z[:base] if base else 0.0)
+            z[i] = (z[i] - done) / row[offset]
         return z
 
     def backward(self, B: Matrix) -> Matrix:
-        """L^-T B for B (t, m): t^2 m flops."""
-        C = np.zeros((len(self._diagonal) * _HEIGHT, B.shape[1]))
-        C[: self.size] = B
+        """L^-T B for B (t, m) or (t,): t^2 m flops."""
+        C = self._padded(B)
         for p in reversed(range(len(self._diagonal))):
             low, high = p * _HEIGHT, (p + 1) * _HEIGHT
-            C[low:high] = dtrsm(1.0, self._diagonal[p], C[low:high], lower=1, trans_a=1)
+            C[low:high] = _triangle(self._diagonal[p], C[low:high], 1)
             if p:
                 C[:low] -= self._left[p].T @ C[low:high]
         return C[: self.size]
 
+    def _padded(self, B: Matrix) -> Matrix:
+        C = np.zeros((len(self._diagonal) * _HEIGHT, *B.shape[1:]))
+        C[: self.size] = B
+        return C
+
     def log_det(self) -> float:
         """log det of the matrix, from the diagonal of L."""
         return float(2.0 * sum(np.log(np.diag(d)).sum() for d in self._diagonal))
+
+
+def _triangle(L: Matrix, B: Matrix, transposed: int) -> Matrix:
+    """L^-1 B or L^-T B, for a matrix or for a vector."""
+    if B.ndim == 1:
+        return np.asarray(dtrsv(L, B, lower=1, trans=transposed))
+    return np.asarray(dtrsm(1.0, L, B, lower=1, trans_a=transposed))
 
 
 def components(K: Matrix) -> Indices:
