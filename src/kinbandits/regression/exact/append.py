@@ -253,7 +253,7 @@ class AppendRegression(RowRegression):
         top = float(scores.max())
         while (most := float(ceiling.max())) > -np.inf and most >= top * (1.0 - np.sign(top) * tolerance):
             if alone:
-                now = ceiling.argmax(keepdims=True)
+                now = np.array([ceiling.argmax()])
                 explained = self._explained_alone(probe, int(now[0]))
             else:  # one family is solved for several at a time
                 now = np.argsort(-ceiling, kind="stable")[:_CHUNK]
@@ -265,7 +265,7 @@ class AppendRegression(RowRegression):
         if tolerance:
             known = np.isfinite(scores)
             leaders[:, known] = best(scores[None, known], tolerance)
-        return leaders[:, place] if len(different) < len(query.arms) else leaders
+        return np.asarray(leaders[:, place] if len(different) < len(query.arms) else leaders)
 
     def report(self) -> dict[str, Any]:
         return {

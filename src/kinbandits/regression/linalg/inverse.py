@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from kinbandits._types import Matrix, Vector
@@ -80,7 +81,9 @@ class Inverse:
         if not s >= least:
             return False
         self.reserve(n + 1)
-        self.matrix[:] += np.multiply(u[:, None], u / s)
+        wide = np.zeros(len(self.buffer))  # whole lines, which BLAS changes in place
+        wide[:n] = u
+        dger(1.0 / s, wide, u, a=self.buffer[:n].T, overwrite_a=1)
         self.buffer[n, :n] = self.buffer[:n, n] = -u / s
         self.buffer[n, n] = 1.0 / s
         self.size = n + 1
