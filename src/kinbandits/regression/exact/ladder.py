@@ -1,8 +1,8 @@
 """The ladder as an engine: exact decisions from intervals, and exact numbers when they are read.
 
 It is made of the matrix in strips (`matrix`), a dual vector that is nearly right (`dual`), a matrix like M that is
-easy to invert (`reference` or `lagged`), and the rungs on them (`rungs`). Numbers come from conjugate gradients, or
-from a fresh Cholesky factor where many are read.
+easy to invert (`reference` or `lagged`), and the rungs on them (`rungs`). Numbers, when they are read, come from a
+fresh Cholesky factor.
 """
 
 from __future__ import annotations
@@ -177,40 +177,12 @@ class LadderRegression(FactorRegression):
 
     # -- numbers --------------------------------------------------------------------------------
 
-    def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
-        points, t = query.shape[0] * query.shape[1], len(self.history)
-        if self._solved is None and query.shape[0] == 1 and t > 400 and points * 30 < t:
-            refined = self._refined_posterior(query)
-            if refined is not None:
-                return refined
-        return super()._posterior(query)
-
-    def _refined_posterior(self, query: Query) -> tuple[Matrix, Matrix] | None:
-        """Mean and width of one round by conjugate gradients, to rounding; None if they do not get there."""
-        probe, noise = self._probe(query), self.matrix.row_noise
-        if not self.ladder.refine():
-            return None
-        k = probe.columns(np.arange(len(query.arms)))
-        for V, R, _ in self.ladder.conjugate_gradients(k):
-            remainder = (R**2 / noise[:, None]).sum(axis=0)
-            q = np.einsum("ij,ij->j", V, k + R)
-            if (remainder <= 1e-12 * np.maximum(probe.prior - q, 1e-4 * probe.prior)).all():
-                width = self.settings.width(probe.prior, q)
-                return probe.dot(self.dual_state.values)[None, :], width[None, :]
-        return None
-
     def _factor(self) -> Solved:
         """A fresh Cholesky factor of M: the definition of the answer."""
         if self._solved is None:
             self._counters["dense factors"] += 1
             self._solved = Solved.of(self.matrix.dense(), self.history.rewards)
         return self._solved
-
-    def dual(self) -> Vector:
-        """M^-1 y."""
-        if len(self.history) and self._solved is None and self.ladder.refine():
-            return self.dual_state.values.copy()
-        return super().dual()
 
     def report(self) -> dict[str, Any]:
         return {

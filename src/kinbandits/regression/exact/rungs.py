@@ -263,22 +263,3 @@ class Ladder:
             ratio = np.divide(fresh, rho, out=np.zeros_like(rho), where=rho > 0)
             D = Z + ratio * D
             rho = fresh
-
-    def refine(self) -> bool:
-        """Bring the dual vector to M^-1 y, up to rounding; whether it got there."""
-        noise, y = self._matrix.row_noise, self._dual.rewards[: self._matrix.size]
-        goal = 1e-13 * float(np.sqrt((y**2 / noise).sum())) + 1e-300
-        for _ in range(4):
-            res, _ = self._dual.residual()
-            if float(np.sqrt((res**2 / noise).sum())) <= goal:
-                return True
-            d = None
-            for V, R, _ in self.conjugate_gradients(res[:, None].copy()):
-                d = V[:, 0]
-                if float(np.sqrt((R[:, 0] ** 2 / noise).sum())) <= 0.3 * goal:
-                    break
-            if d is None:
-                return False
-            self._dual.values[:] += d
-            self._dual.recompute()
-        return float(np.sqrt((self._dual.residual()[0] ** 2 / noise).sum())) <= 10.0 * goal
