@@ -108,8 +108,7 @@ static void flush(Bound *b, Int t, Int first) {
 }
 
 /* observe(bound, t, first, arm, K_arm, values, reward, noise_after, block_noise, border): the new dual value, and
- * whether the block grew. Where no more recent rows can be held, they become columns of the strips first. With
- * block_noise < 0 the new row starts with a dual value of 0, and no block grows. */
+ * whether the block grew. Where no more recent rows can be held, they become columns of the strips first. */
 static PyObject *observe(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
     TAKES("observe", 10);
     Int t = PyLong_AsSsize_t(args[1]), first = PyLong_AsSsize_t(args[2]), arm = PyLong_AsSsize_t(args[3]);
@@ -134,18 +133,15 @@ static PyObject *observe(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
     }
     if (full) flush(b, t, first), first = t;
     const Int *rows = b->index[arm];
-    double *sums = b->y, *k = b->x, d = K_arm[arm * N + arm], g = 0.0, s;
+    double *sums = b->y, *k = b->x, d = K_arm[arm * N + arm], corner = d * values[t] + noise, s;
     int grown = 0;
     memset(sums, 0, (size_t)N * sizeof(double));
     for (Int i = 0; i < t; i++) sums[b->arms[i]] += values[i] * b->alpha[i];
     double error = reward;
     for (Int a = 0; a < N; a++) b->Y[a * room + t] = sums[a], error -= K_arm[arm * N + a] * sums[a];
     for (Int j = 0; j < n; j++) k[j] = d * values[rows[j]];
-    if (own >= 0.0) {
-        double corner = d * values[t] + noise;
-        g = error / (corner + dot(k, k, n) / corner);
-        add(b->Y + arm * room, values, g, t + 1);
-    }
+    double g = error / (corner + dot(k, k, n) / corner);
+    add(b->Y + arm * room, values, g, t + 1);
     b->alpha[t] = g, b->rewards[t] = reward;
     Int line = t - first;
     memcpy(b->recent + line * room, values, (size_t)(t + 1) * sizeof(double));
@@ -153,7 +149,8 @@ static PyObject *observe(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
     memcpy(b->strip[arm] + n * room, values, (size_t)(t + 1) * sizeof(double));
     b->arms[t] = arm, b->index[arm][n] = t, b->counts[arm] = n + 1;
     if (border) {
-        double corner = d * values[t] + own, *P = b->block[arm], *u = b->y;
+        double *P = b->block[arm], *u = b->y;
+        corner = d * values[t] + own;
         multiply(u, P, ld, k, n);
         s = corner - dot(k, u, n);
         if (s >= 1e-8 * corner) {
