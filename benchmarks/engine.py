@@ -38,7 +38,7 @@ from kinbandits.environments import Classification, HiddenDescriptors, Synthetic
 from kinbandits.errors import KinbanditsError, NumericalWarning
 from kinbandits.history import History
 from kinbandits.presets import paper
-from kinbandits.regression.exact.dense import DenseRegression
+from refactorise import Refactorise
 
 Settings = dict[str, Any]
 
@@ -48,7 +48,7 @@ def make_policy(engine: str, settings: Settings) -> kb.KMTLUCB:
     if engine != "refactorise":
         return kb.KMTLUCB(**settings, engine=engine)
     policy = kb.KMTLUCB(**settings, engine="exact")
-    policy.regression = DenseRegression(policy.regression.settings, History(policy.n_arms))
+    policy.regression = Refactorise(policy.regression.settings, History(policy.n_arms))
     return policy
 
 

@@ -115,7 +115,8 @@ class Core:
             noise.per_arm, noise.lift, blocks.noise, blocks.borders, kx, len(kx), query.arms, asked.known,
             self._explore, most_steps, stage,
             (self._ridge, asked.exploration, matrix.kernel_bound, matrix.row_sum, dual.largest_reward,
-             noise.lift_root, noise.largest, dual.ones, dual.drift, error.eta, error.rounding, error.floor, *limits),
+             noise.lift_root, noise.largest, dual.ones, dual.drift, error.eta, error.rounding, error.floor,
+             *limits),
         )  # fmt: skip
         dual.error = Error(eta, rounding, floor, self._shares)
         blocks.steps_taken += steps
