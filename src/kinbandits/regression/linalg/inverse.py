@@ -81,9 +81,10 @@ class Inverse:
         if not s >= least:
             return False
         self.reserve(n + 1)
-        wide = np.zeros(len(self.buffer))  # whole lines, which BLAS changes in place
-        wide[:n] = u
-        dger(1.0 / s, wide, u, a=self.buffer[:n].T, overwrite_a=1)
+        if n:
+            wide = np.zeros(len(self.buffer))  # whole lines, which BLAS changes in place
+            wide[:n] = u
+            dger(1.0 / s, wide, u, a=self.buffer[:n].T, overwrite_a=1)
         self.buffer[n, :n] = self.buffer[:n, n] = -u / s
         self.buffer[n, n] = 1.0 / s
         self.size = n + 1
