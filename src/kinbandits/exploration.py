@@ -33,6 +33,9 @@ class Schedule(Value, ABC):
     """What it is told beside t, by name: ``log_det``, log det(I + K / ridge) of the rows learned; ``ridge``, that
     in force; ``candidates``, how many there are to choose from."""
 
+    of_time: ClassVar[bool] = True
+    """Whether it changes with t."""
+
     @abstractmethod
     def __call__(self, t: int) -> float:
         """The multiplier of the width at decision t."""
@@ -53,6 +56,7 @@ class Deviations(Schedule):
     value: float = 1.0
 
     needs: ClassVar[frozenset[str]] = frozenset({"ridge", "candidates"})
+    of_time: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", positive("value", self.value, zero=True))

@@ -54,12 +54,13 @@ class UCB(Rule):
         told: dict[str, float] = {}
         for name in getattr(beta, "needs", ()):
             told[name] = log_det() if name == "log_det" else ridge if name == "ridge" else candidates
-        values = np.empty(rounds)
-        for i in range(rounds):
+        differ = rounds if getattr(beta, "of_time", True) else min(rounds, 1)
+        values = np.empty(differ)
+        for i in range(differ):
             values[i] = value = float(beta(first_round + i + 1, **told))
             if not 0.0 <= value < np.inf:
                 raise InvalidInputError(f"the exploration schedule returned {value!r}; it must be at least 0")
-        return values
+        return values if differ == rounds else values.repeat(rounds)
 
     def leaders(self, answer: Answer, exploration: Vector, tolerance: float) -> Mask:
         # Algorithm 1: p_{a,t} = mean + beta * s; choose argmax p_{a,t}
