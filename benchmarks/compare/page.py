@@ -188,7 +188,7 @@ def write_page(
         out += [f"- {v}" for v in verdicts(problem)]
         out += ["", *_table(COLUMNS, rows(problem)), ""]
         done, of = problem.tried
-        if done < of:
+        if 0 < done < of:  # of a peer that was not tried at all it is told below
             out += [f"Of the grids of peers {done} of {of} settings were tried here.", ""]
         out += _not_run(plan, problem)
     missing = [n for n in plan.data if n not in {p.name for p in problems}]
