@@ -200,7 +200,7 @@ def _folds(places: Indices, seed: int) -> Indices:
 
 
 def _fold_sums(partition: Partition, checks: Checks, plan: Plan, seed: int) -> State:
-    """What is additive, of the rows of each fold."""
+    """The sums of the rows of each fold."""
     rows = read(partition, checks)
     folds = _folds(rows.places, seed)
     found: State = {}

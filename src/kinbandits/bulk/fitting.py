@@ -184,7 +184,7 @@ def random_numbers(places: Indices, seed: int) -> Any:
 
 
 def merged_scans(a: State, b: State, size: int) -> State:
-    """Of two stretches of rows, the first one first."""
+    """What `scan` finds in two stretches of rows, the first one first."""
     keys = np.concatenate([a["keys"], b["keys"]])
     least = np.argsort(keys, kind="stable")[:size]
     both = {name: np.concatenate([a[name], b[name]]) for name in a if name.startswith(("sample", "last"))}
@@ -232,7 +232,7 @@ def planned(
 
 
 def sums(partition: Partition, checks: Checks, plan: Plan) -> State:
-    """What is additive, of the rows of a partition: the second pass."""
+    """The second pass: the sums of the rows of a partition."""
     rows = read(partition, checks)
     good = np.flatnonzero(rows.good)
     return summed(plan, rows.arms[good], rows.contexts[good], rows.rewards[good])

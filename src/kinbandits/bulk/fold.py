@@ -41,7 +41,7 @@ class Engine:
     def fold(
         self, name: str, table: Table, leaf: Callable[[Partition], State], merge: Callable[..., State]
     ) -> State:
-        """``merge`` of ``leaf`` of all partitions."""
+        """Apply ``leaf`` to every partition, and ``merge`` what it gives, pair by pair."""
         tree = Tree(self.work, name, len(table.partitions))
         delayed = _dask("dask").delayed
         do, join = delayed(leaf, pure=False), delayed(merge, pure=False)  # one object each, whatever the tasks

@@ -248,7 +248,7 @@ def bad_rows(rows: Rows) -> dict[str, NDArray[Any]]:
 
 
 def merge_bad_rows(a: dict[str, NDArray[Any]], b: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Of two stretches."""
+    """The account of two stretches of rows."""
     places, states = (np.concatenate([a[name], b[name]]) for name in ("bad_places", "bad_states"))
     first = np.argsort(places, kind="stable")[:_SHOWN]
     return {"states": a["states"] + b["states"], "bad_places": places[first], "bad_states": states[first]}

@@ -59,7 +59,7 @@ class Plan:
 
 
 def summed(plan: Plan, arms: Indices, contexts: Matrix, rewards: Vector) -> State:
-    """What is additive, of these rows."""
+    """The sums of these rows."""
     model = plan.model()
     arms, contexts, rewards = plan.learned(arms, contexts, rewards)
     by_arm = np.argsort(arms, kind="stable")
@@ -134,7 +134,7 @@ def _product(A: tuple[Matrix, Matrix], B: tuple[Matrix, Matrix]) -> tuple[Matrix
 
 
 def _split(A: Matrix) -> tuple[Matrix, Matrix]:
-    """H and L."""
+    """A as H and L (see above)."""
     top = max(float(A.max(initial=0.0)), -float(A.min(initial=0.0)))
     large = 1.5 * 2.0 ** (math.frexp(top)[1] + 52 - _BITS)
     high = A + large
@@ -143,7 +143,7 @@ def _split(A: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _grow(total: State, name: str, at: Any, high: Matrix, low: Matrix) -> None:
-    """More to a sum; what rounding takes from the high number goes to the low one."""
+    """Add to a sum; what rounding takes from the high number goes to the low one."""
     before = total[name][at]
     high = high.reshape(before.shape)
     after = before + high
@@ -154,7 +154,7 @@ def _grow(total: State, name: str, at: Any, high: Matrix, low: Matrix) -> None:
 
 
 def add(a: State, b: State) -> State:
-    """Of two stretches of rows."""
+    """The sums of two stretches of rows, added up; changes ``a``."""
     for name in a:
         if name + _LOW in a:
             _grow(a, name, ..., b[name], b[name + _LOW])

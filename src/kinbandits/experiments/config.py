@@ -361,5 +361,5 @@ def _file_record(text: str) -> dict[str, str] | None:
 
 @lru_cache(maxsize=64)
 def _sha256(path: str, written: int, size: int) -> str:
-    """Of a file's content; read again only when the file has changed."""
+    """The hash of a file; read again only when the file has changed."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()

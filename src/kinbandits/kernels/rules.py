@@ -66,7 +66,7 @@ class Combined(KernelRule):
     operation: Literal["+", "*"] = "+"
 
     def fit(self, X: Matrix, arms: Indices | None = None, rewards: Vector | None = None) -> Kernel:
-        """Of the kernels that its parts give."""
+        """The sum or product of the kernels that its parts give."""
         fitted = (p.fit(X, arms, rewards) if isinstance(p, KernelRule) else p for p in (self.first, self.second))
         kernel: Kernel = _OPERATIONS[self.operation](*fitted)
         return kernel

@@ -95,7 +95,7 @@ def tost(differences: Vector, margin: float) -> float:
 
 
 def _verdict(holds: int, runs: int, misses: int | None, low: float, high: float) -> str:
-    """Of a claim that gains are positive in all runs but ``misses`` (None: in the mean)."""
+    """The verdict on a claim that gains are positive in all runs but ``misses`` (None: in the mean)."""
     if high < 0.0:
         return "contradicted"
     enough = low > 0.0 if misses is None else holds >= runs - misses
@@ -111,7 +111,7 @@ def _means(group: RunGroup, *methods: str) -> str:
 
 
 def _p(pair: Paired) -> float:
-    """Of the t test; where all differences are the same, 1 if that is 0, else 0."""
+    """p of the t test; where all differences are the same, 1 if they are 0, else 0."""
     constant = pair.seeds > 1 and pair.low == pair.high
     return float(pair.difference == 0.0) if constant else pair.t_test
 

@@ -149,7 +149,7 @@ def sweep_experiment(
 
 
 def sweep_name(method: str, multiplier: float) -> str:
-    """Of a method at a multiplier."""
+    """What a method is called at a multiplier."""
     return f"{method}, {multiplier:g}"
 
 

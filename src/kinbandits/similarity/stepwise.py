@@ -106,7 +106,7 @@ class Stepwise(Judging):
         return milestones(self.first, self.growth, min(rows, self.until))
 
     def milestone(self, rows: int) -> int:
-        """The last one up to ``rows``; 0 before the first."""
+        """The last milestone up to ``rows``; 0 before the first."""
         return max(self.milestones(rows), default=0)
 
     def in_force(self, rows: int) -> int:
