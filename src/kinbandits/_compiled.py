@@ -10,7 +10,7 @@ import os
 from importlib import import_module
 from types import ModuleType
 
-TEXT = 12  # the text of `core` that this package is written for
+TEXT = 13  # the text of `core` that this package is written for
 
 
 def _load() -> tuple[ModuleType | None, str]:

@@ -173,7 +173,7 @@ def test_wrong_arrays_are_refused() -> None:
         of_arms = [np.ones(4)] * 4
         return (
             compiled.CORE.settle, handle, 150, 150, K_arm, *of_arms, np.zeros(4 * 151), rows, arms, room, True,
-            2, 0, (1.0,) * 14,
+            2, 0, (1.0,) * 12,
         )  # fmt: skip
 
     def reading(**other: Any) -> tuple[Any, ...]:
@@ -221,7 +221,7 @@ def test_wrong_arrays_are_refused() -> None:
     with pytest.raises(TypeError):
         compiled.CORE.settle(handle)
     with pytest.raises(ValueError):
-        compiled.CORE.settle("no handle", 150, 150, *[values] * 6, 1, *[values] * 2, True, 2, 0, (0.0,) * 14)
+        compiled.CORE.settle("no handle", 150, 150, *[values] * 6, 1, *[values] * 2, True, 2, 0, (0.0,) * 12)
 
 
 @needs_core

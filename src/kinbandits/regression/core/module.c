@@ -15,11 +15,11 @@
 #include "gradients.h"
 #include "sums.h"
 
-#define TEXT 12 /* changes with every change of what Python expects: an old build is not used */
+#define TEXT 13 /* changes with every change of what Python expects: an old build is not used */
 
 /* settle(bound, t, first, K_arm, noise, lift, block_noise, borders, kx, rows, arms, known, explore, most_steps, stage,
  *        (ridge, exploration, kernel, row_sum, reward, lift_root, largest_noise, ones, drift, eta, rounding,
- *         floor, least, most))
+ *         floor))
  * -> rung, leader (-1 if there are several, or none), steps, cg steps, ones, drift, eta, rounding, floor. ``arms`` are
  * those of the candidates; ``known`` (6, k) is f, q_low, q_high, low, high and the prior. Stages: 0 the first rungs,
  * 1 the next and, if that leaves the round open, conjugate gradients, 2 these alone. */
@@ -33,10 +33,10 @@ static PyObject *settle(PyObject *self, PyObject *const *args, Py_ssize_t n_args
     if (PyErr_Occurred()) return NULL;
     double *numbers[] = {&r.ridge,         &r.exploration, &r.kernel, &r.row_sum, &r.reward, &r.lift_root,
                          &r.largest_noise, &r.ones,        &r.drift,  &r.eta,     &r.rounding,
-                         &r.floor,         &r.least,       &r.most};
-    if (!PyTuple_Check(args[15]) || PyTuple_Size(args[15]) != 14)
-        return PyErr_Format(PyExc_ValueError, "14 numbers were expected");
-    for (Int i = 0; i < 14; i++) *numbers[i] = PyFloat_AsDouble(PyTuple_GetItem(args[15], i));
+                         &r.floor};
+    if (!PyTuple_Check(args[15]) || PyTuple_Size(args[15]) != 12)
+        return PyErr_Format(PyExc_ValueError, "12 numbers were expected");
+    for (Int i = 0; i < 12; i++) *numbers[i] = PyFloat_AsDouble(PyTuple_GetItem(args[15], i));
     if (PyErr_Occurred()) return NULL;
     if (!(r.b = state(args[0], r.t, r.first, 0))) return NULL;
     Int N = r.b->n_arms;
@@ -61,9 +61,8 @@ static PyObject *settle(PyObject *self, PyObject *const *args, Py_ssize_t n_args
     }
     r.q_low = r.f + r.k, r.q_high = r.q_low + r.k, r.low = r.q_high + r.k, r.high = r.low + r.k;
     r.prior = r.high + r.k;
-    int rung = OPEN;
-    limits(&r);
-    if (stage < 2) rung = stage ? go_on(&r, most, &taken) : start(&r, most, &taken);
+    int rung = stage && !limits(&r) ? -1 : OPEN;
+    if (!rung && stage < 2) rung = stage ? go_on(&r, most, &taken) : start(&r, most, &taken);
     if (!rung && stage) rung = conjugate(&r);
     result = rung < 0 ? PyErr_NoMemory()
                       : Py_BuildValue("innnddddd", rung, r.leader, taken, r.cg_steps, r.ones, r.drift, r.eta,

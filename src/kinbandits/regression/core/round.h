@@ -199,14 +199,64 @@ static void widths(Round *r) {
     tighten_by(r, rest, worst);
 }
 
-/* lo and hi with lo B <= M <= hi B: those of the similarity, which are given, and of the noise. */
-static void limits(Round *r) {
+/* The least and the largest eigenvalue of D^-1/2 K_arm D^-1/2, D its diagonal; 0 without memory. Householder's
+ * tridiagonal form, and bisection by the number of negative pivots (Golub and Van Loan, sections 8.3 and 8.4). */
+static int extremes(const double *K_arm, Int N, double *least, double *most) {
+    double *A = malloc((size_t)(N * N + 2 * N) * sizeof(double)), *v = A + N * N, *w = v + N, bound = 0.0;
+    if (!A) return 0;
+    for (Int i = 0; i < N; i++) w[i] = sqrt(K_arm[i * N + i] > 1e-300 ? K_arm[i * N + i] : 1e-300);
+    for (Int i = 0; i < N; i++)
+        for (Int j = 0; j < N; j++) A[i * N + j] = K_arm[i * N + j] / (w[i] * w[j]);
+    for (Int k = 0; k + 2 < N; k++) {
+        double norm = 0.0, length = 0.0, part = 0.0;
+        for (Int i = k + 1; i < N; i++) v[i] = A[i * N + k], norm += v[i] * v[i];
+        if (norm == 0.0) continue;
+        norm = v[k + 1] > 0.0 ? -sqrt(norm) : sqrt(norm), v[k + 1] -= norm;
+        for (Int i = k + 1; i < N; i++) length += v[i] * v[i];
+        for (Int i = k + 1; i < N; i++)
+            w[i] = 2.0 / length * dot(A + i * N + k + 1, v + k + 1, N - k - 1), part += w[i] * v[i];
+        for (Int i = k + 1; i < N; i++) w[i] -= part / length * v[i];
+        for (Int i = k + 1; i < N; i++)
+            for (Int j = k + 1; j < N; j++) A[i * N + j] -= v[i] * w[j] + w[i] * v[j];
+        A[(k + 1) * N + k] = norm;
+    }
+    for (Int i = 0; i < N; i++) {
+        double next = i + 1 < N ? fabs(A[(i + 1) * N + i]) : 0.0, before = i ? fabs(A[i * N + i - 1]) : 0.0;
+        if (fabs(A[i * N + i]) + next + before > bound) bound = fabs(A[i * N + i]) + next + before;
+    }
+    for (int largest = 0; largest < 2; largest++) {
+        double low = -bound, high = bound;
+        while (high - low > 1e-15 * bound) {
+            double middle = 0.5 * (low + high), pivot = 1.0;
+            Int below = 0;
+            if (middle <= low || middle >= high) break;
+            for (Int i = 0; i < N; i++) {
+                double beside = i ? A[i * N + i - 1] : 0.0;
+                pivot = A[i * N + i] - middle - beside * beside / pivot;
+                if (pivot == 0.0) pivot = 1e-300;
+                below += pivot < 0.0;
+            }
+            if (below > (largest ? N - 1 : 0)) high = middle;
+            else low = middle;
+        }
+        *(largest ? most : least) = largest ? high : low;
+    }
+    free(A);
+    return 1;
+}
+
+/* lo and hi with lo B <= M <= hi B: those of the similarity, and of the noise. 0 without memory. */
+static int limits(Round *r) {
+    double least = 0.0, most = 0.0, slack = 1e-13 * (double)r->b->n_arms;
+    if (!extremes(r->K_arm, r->b->n_arms, &least, &most)) return 0;
+    r->least = least > slack ? least - slack : 0.0, r->most = most + slack;
     for (Int a = 0; a < r->b->n_arms; a++) {
         double ratio = r->noise[a] / r->block_noise[a];
         if (!r->b->counts[a]) continue;
         if (ratio < r->least) r->least = ratio;
         if (ratio > r->most) r->most = ratio;
     }
+    return 1;
 }
 
 enum { OPEN, RESIDUAL, STEPS, WIDTHS, CG, DRIFTED };

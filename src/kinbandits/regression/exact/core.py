@@ -109,14 +109,12 @@ class Core:
         assert compiled.CORE is not None
         matrix, dual, blocks, noise = self._matrix, self._dual, self._blocks, self._matrix.noise
         (kx,), query, error = asked.probe.kept, asked.probe.query, dual.error or self._unknown
-        limits = blocks.similarity_bounds() if stage else (0.0, 0.0)  # of no use to the first rungs
         rung, asked.leader, steps, cg_steps, dual.ones, dual.drift, eta, rounding, floor = compiled.CORE.settle(
             self._handle or self._bound(), matrix.rows.size, matrix.strips[0].first, matrix.K_arms[0],
             noise.per_arm, noise.lift, blocks.noise, blocks.borders, kx, len(kx), query.arms, asked.known,
             self._explore, most_steps, stage,
             (self._ridge, asked.exploration, matrix.kernel_bound, matrix.row_sum, dual.largest_reward,
-             noise.lift_root, noise.largest, dual.ones, dual.drift, error.eta, error.rounding, error.floor,
-             *limits),
+             noise.lift_root, noise.largest, dual.ones, dual.drift, error.eta, error.rounding, error.floor),
         )  # fmt: skip
         dual.error = Error(eta, rounding, floor, self._shares)
         blocks.steps_taken += steps
