@@ -15,10 +15,12 @@ from kinbandits.terms import TermsTracker
 class DenseRegression(FactorRegression):
     """Exact: t^2 context-kernel values kept per term, t^3 / 3 for a factor after each change."""
 
+    _solved: Solved | None
+
     def _build(self) -> None:
         self._tracker = TermsTracker(self.settings.terms, self.history)
         self._grams = [np.empty((0, 0)) for _ in self.settings.terms]
-        self._append(0)
+        self._grams, self._solved = self._grown(0), None
 
     @property
     def similarity_matrices(self) -> list[Matrix]:
@@ -26,16 +28,21 @@ class DenseRegression(FactorRegression):
         return self._tracker.matrices
 
     def _absorb(self, start: int) -> None:
-        self._append(start)
+        grown = self._grown(start)  # kernels may fail here and in the next line, where nothing has changed yet
         self._tracker.observe(start)
+        self._grams, self._solved = grown, None
 
-    def _append(self, start: int) -> None:
-        self._solved: Solved | None = None
+    def _grown(self, start: int) -> list[Matrix]:
+        """The context-kernel matrices of all rows, of which those up to ``start`` are known."""
         X, t = self.history.contexts, len(self.history)
-        for i, term in enumerate(self.settings.terms if t > start else ()):
+        if t == start:
+            return self._grams
+        grams: list[Matrix] = []
+        for term, before in zip(self.settings.terms, self._grams, strict=True):
             K, new = np.empty((t, t)), term.context_kernel(term.select(X[start:]), term.select(X))
-            K[:start, :start], K[start:], K[:start, start:] = self._grams[i], new, new[:, :start].T
-            self._grams[i] = K
+            K[:start, :start], K[start:], K[:start, start:] = before, new, new[:, :start].T
+            grams.append(K)
+        return grams
 
     def _factor(self) -> Solved:
         if self._solved is None:
