@@ -42,7 +42,7 @@ KERNELS: dict[str, object] = {
     "tangent": kb.kernels.ArcCosine(length_scale=0.8, depth=2, tangent=True),
     "linear": kb.Linear(),
     "polynomial": (kb.Linear() + kb.kernels.Constant(1.0)) ** 2,
-    "mixture": 0.5 * kb.RBF() + 0.2 * kb.Linear() * kb.Matern(nu=1.5),
+    "mixture": 0.5 * kb.RBF() + 0.2 * kb.Linear((0.1, -0.2, 0.3), 1.5) * kb.Matern(nu=1.5),
     "callable": laplacian_of_differences,
 }
 

@@ -301,3 +301,45 @@ def test_the_default_learns_from_features_in_their_own_units(engine: object) -> 
         policy.update(decision, float(right))
         hits += right
     assert hits > 120
+
+
+def line_and_wave(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Contexts, arms, and rewards that are linear or not, with little noise."""
+    rng = np.random.default_rng(2)
+    X, arms = rng.normal((0.0, 5.0, -1.0), size=(n, 3)), rng.integers(3, size=n)
+    noise, slopes = 0.1 * rng.normal(size=n), rng.normal(size=(3, 3))
+    return X, arms, (X * slopes[arms]).sum(axis=1) + noise, np.sin(4.0 * X[:, 0] + arms) + noise
+
+
+def test_a_linear_part_comes_where_rewards_ask_for_it() -> None:
+    X, arms, line, wave = line_and_wave(120)
+    rule = kb.kernels.WithLinear()
+    fitted = [rule.fit(X[:n], arms[:n], line[:n]) for n in (59, 60, 99, 120)]
+    assert [isinstance(kernel, Sum) for kernel in fitted] == [False, True, True, True]
+    assert fitted[1] == fitted[2] == rule.fit(X[:60], arms[:60], 50.0 - 1000.0 * line[:60])
+    assert not isinstance(rule.fit(X, arms, wave), Sum)
+    assert rule.fit(X) == rule.fit(X, arms, np.ones(120)) == rule.rule.fit(X)  # nothing is known of rewards
+    diagonal = fitted[1].second.diag(X[:60])
+    assert 0.5 < diagonal.mean() < 2.0  # about as large as the other kernel
+    with pytest.raises(TypeError, match=r"rule must be a kb\.Median"):
+        kb.kernels.WithLinear(kb.RBF())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="centre has 1 entries, but contexts have 3"):
+        kb.KMTLUCB(2, context_kernel=kb.Linear((0.0,))).choose([0.0, 0.0, 0.0])
+
+
+def test_the_linear_part_comes_at_the_same_row_by_every_way(tmp_path: object) -> None:
+    """Row by row, in pieces and at once; naive and exact; saved before it comes."""
+    X, arms, line, _ = line_and_wave(110)
+    at_once = kb.KMTLUCB(3, engine="naive")
+    at_once.observe(arms, X, line)
+    one_by_one = kb.KMTLUCB(3, engine="exact")
+    for t in range(110):
+        if t == 58:
+            one_by_one.save(tmp_path / "p.kb")  # type: ignore[operator]
+            one_by_one = kb.load(tmp_path / "p.kb")  # type: ignore[operator,assignment]
+        one_by_one.observe(arms[t : t + 1], X[t : t + 1], line[t : t + 1])
+    kernels = [p.regression.settings.terms.terms[0].context_kernel for p in (at_once, one_by_one)]
+    assert isinstance(kernels[0], Sum)
+    assert kernels[0] == kernels[1]
+    for x in X[:10]:
+        np.testing.assert_allclose(at_once.predict(x).mean, one_by_one.predict(x).mean, rtol=1e-6, atol=1e-8)

@@ -158,9 +158,9 @@ def test_the_kernel_is_that_of_the_defaults_or_the_one_asked_for() -> None:
     X, y = problem(40)
     grid = {"length_scales": [0.5, 1.0], "ridges": [0.01], "widths": [0.3], "orders": 2}
     usual = kb.KMTLUCB(4).terms.terms[0].context_kernel
-    assert isinstance(usual, kb.Median)
+    assert isinstance(usual, kb.kernels.WithLinear)
     found = tune(X, labels=y, **grid)
-    assert found.table[0].kernel == usual.kernel.replace(length_scale=found.table[0].length_scale)
+    assert found.table[0].kernel == usual.rule.kernel.replace(length_scale=found.table[0].length_scale)
     assert found.settings["context_kernel"] == found.best.kernel
     median = kb.RBF.median(X).length_scale
     for kernel in (kb.RBF(), kb.Matern(0.5)):

@@ -1,13 +1,7 @@
 """How noisy rewards are, at which level and in which unit: learned from the rows.
 
-Notation (m rows of a history; rewards y on a scale of 0 to 1 between the lowest and the highest seen)
-    K_a      (m_a, m_a)  kernel values of arm a's rows; M_a = K_a + ridge I
-    level    1' M^-1 y / 1' M^-1 1, the constant that fits best
-    fit      (y - level)' M^-1 (y - level), summed over arms
-    s^2      fit / (m - 1), the variance of the arms' functions: rewards have covariance s^2 M
-    evidence -(m - 1)/2 log fit - 1/2 log det M - 1/2 log 1' M^-1 1   (restricted likelihood, profiled over s^2)
-
-Arms are taken as unrelated, whatever the similarity in force: noise shows within an arm, and each M_a is small.
+Notation and evidence: `kinbandits.evidence`, with rewards y on a scale of 0 to 1 between the lowest and the highest
+seen; s^2 = fit / (m - 1) is the variance of the arms' functions.
 
 Why the rule is as it is (docs, "Ablation", has the figures):
     - Of the evidence the share n / (n + 15) counts, n the rows an arm has on average. A function not learned yet
@@ -35,12 +29,12 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack
 
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Value, as_int, positive
 from kinbandits._work import Work, finished
 from kinbandits.errors import InvalidInputError
+from kinbandits.evidence import Sums, sums
 from kinbandits.history import History, golden
 from kinbandits.rewards import UNITS
 from kinbandits.similarity import milestones, takes_force
@@ -268,26 +262,6 @@ def in_force(n: int) -> int:
     return n if n < SPREAD else takes_force(n)
 
 
-class _Sums(NamedTuple):
-    """Over all arms, for one ridge: y' M^-1 y, 1' M^-1 y, 1' M^-1 1, log det M."""
-
-    squares: float
-    crossed: float
-    ones: float
-    log_det: float
-
-    @property
-    def level(self) -> float:
-        return self.crossed / self.ones
-
-    @property
-    def fit(self) -> float:
-        return max(self.squares - self.crossed**2 / self.ones, 1e-12 * self.squares)
-
-    def evidence(self, m: int) -> float:
-        return -0.5 * ((m - 1) * math.log(self.fit) + self.log_det + math.log(self.ones))
-
-
 def _found(
     terms: Terms, history: History, rule: LearnedRidge | float, before: Sequence[tuple[float, float]]
 ) -> Work[tuple[float, float, float, tuple[tuple[float, float], ...]]]:
@@ -304,10 +278,10 @@ def _found(
             likely = [r for r, weight in before if weight > 0.001]
             low, high = np.searchsorted(ridges, [0.99 * min(likely), 1.01 * max(likely)])
             ridges = ridges[max(0, low - 1) : high + 1]
-        sums = []
+        tried = []
         for r in ridges:
-            sums.append((yield from _sums(blocks, r)))
-        evidence = np.array([s.evidence(m) for s in sums])
+            tried.append((yield from sums(blocks, r)))
+        evidence = np.array([s.evidence(m) for s in tried])
         share = each / (each + FEW)
         against = rule.prior * np.abs(np.log(ridges / rule.usual))
         weights = _normalized(share * evidence - against)
@@ -317,7 +291,7 @@ def _found(
                 rougher.append((_rougher(K), y))
                 yield 10 * len(y) ** 2
             for r in ridges:
-                found.append((yield from _sums(rougher, r)).evidence(m))
+                found.append((yield from sums(rougher, r)).evidence(m))
             rough = np.array(found)
             lead = share * (rough.max() - max(evidence.max(), _plain([y for _, y in blocks])))
             odds = math.exp(min(lead - MARGIN, 50.0)) if rough.argmax() < evidence.argmax() else 0.0
@@ -327,11 +301,11 @@ def _found(
         highest = max(rule.usual, float(each) / SHARE)
         ridge = min(math.exp(float(weights @ np.log(ridges))), highest)
         if ridges[0] == ridge or weights[0] > 0.999:  # where there is no noise, nothing more is to be computed
-            ridge, last = float(ridges[0]), sums[0]
+            ridge, last = float(ridges[0]), tried[0]
         else:
-            last = yield from _sums(blocks, ridge)
+            last = yield from sums(blocks, ridge)
     else:
-        ridge, last = rule, (yield from _sums(blocks, rule))
+        ridge, last = rule, (yield from sums(blocks, rule))
     explained = float(history.rewards.std()) / math.sqrt(1.0 + ridge)
     unit = min(1.0, max(UNITS * math.sqrt(last.fit / (m - 1)), explained))
     return ridge, last.level, unit, posterior
@@ -354,7 +328,7 @@ def _rougher(K: Matrix) -> Matrix:
 def _plain(rewards: Sequence[Vector]) -> float:
     """The evidence of rewards that are a level and noise, nothing else: M = I."""
     y = np.concatenate(rewards)
-    return _Sums(float(y @ y), float(y.sum()), float(len(y)), 0.0).evidence(len(y))
+    return Sums(float(y @ y), float(y.sum()), float(len(y)), 0.0).evidence(len(y))
 
 
 def _blocks(terms: Terms, history: History) -> Iterator[tuple[Matrix, Vector]]:
@@ -368,20 +342,3 @@ def _blocks(terms: Terms, history: History) -> Iterator[tuple[Matrix, Vector]]:
         for term in terms:
             K += term.context_kernel(term.select(X), term.select(X))
         yield K, history.rewards[rows]
-
-
-def _sums(blocks: Sequence[tuple[Matrix, Vector]], ridge: float) -> Work[_Sums]:
-    squares = crossed = ones = log_det = 0.0
-    for K, y in blocks:
-        M = K.copy()
-        M[np.diag_indices_from(M)] += ridge
-        L, failed = lapack.dpotrf(M.T, lower=1, overwrite_a=1)
-        if failed:
-            return _Sums(1.0, 0.0, 1.0, np.inf)
-        z, _ = lapack.dtrtrs(L, np.column_stack([y, np.ones(len(y))]), lower=1)
-        squares += float(z[:, 0] @ z[:, 0])
-        crossed += float(z[:, 0] @ z[:, 1])
-        ones += float(z[:, 1] @ z[:, 1])
-        log_det += 2.0 * float(np.log(L.diagonal()).sum())
-        yield len(y) ** 3 / 3
-    return _Sums(squares, crossed, ones, log_det)

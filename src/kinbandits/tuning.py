@@ -22,7 +22,7 @@ from kinbandits._value import as_int, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError, TuningWarning
 from kinbandits.exploration import Deviations
 from kinbandits.history import History
-from kinbandits.kernels import DEFAULT_KERNEL, Median, Stationary, median_distance
+from kinbandits.kernels import DEFAULT_KERNEL, DEFAULT_RULE, KernelRule, Stationary, median_distance
 from kinbandits.noise import LearnedRidge, Noise
 from kinbandits.policies import KMTLUCB
 from kinbandits.progress import Told, telling
@@ -49,7 +49,7 @@ class Tried:
         rounds: rounds scored in a game, on average: in a log those in which the bandit plays the logged arm.
     """
 
-    kernel: Stationary | Median
+    kernel: Stationary | KernelRule
     ridge: float | LearnedRidge
     exploration: float | Deviations
     loss: float
@@ -197,7 +197,7 @@ def tune(
     games = [rng.permutation(len(X)) for _ in range(orders)]
     tried, total = [], (len(grid) + 1) * orders
     with telling(progress, "games") as tell:
-        default = _played(itself, rows, (DEFAULT_KERNEL, LearnedRidge(), Deviations()), games)
+        default = _played(itself, rows, (DEFAULT_RULE, LearnedRidge(), Deviations()), games)
         for i, point in enumerate(grid):
             tried.append(_played(player, rows, point, games))
             tell((i + 2) * orders, total)
@@ -243,8 +243,8 @@ def _error(rows: Rows, tried: Tried, orders: int) -> float:
     return float(np.nanstd(rows.Y)) / math.sqrt(max(min(tried.rounds * orders, len(rows.Y)), 1.0))
 
 
-def _number(kernel: Stationary | Median) -> float:
-    value = (kernel.kernel if isinstance(kernel, Median) else kernel).length_scale
+def _number(kernel: Stationary | KernelRule) -> float:
+    value = (kernel if isinstance(kernel, Stationary) else DEFAULT_KERNEL.kernel).length_scale
     assert isinstance(value, float)
     return value
 

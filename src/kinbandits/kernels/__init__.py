@@ -30,9 +30,10 @@ from kinbandits.kernels.functions import (
     median_distance,
 )
 from kinbandits.kernels.rules import DEFAULT_KERNEL, Combined, KernelRule, Median, as_kernel_or_rule
+from kinbandits.kernels.with_linear import DEFAULT_RULE, WithLinear
 
 __all__ = [
-    "DEFAULT_KERNEL", "RBF", "ArcCosine", "Combined", "Constant", "Foreign", "Kernel", "KernelRule", "Linear",
-    "Matern", "Median", "Product", "RationalQuadratic", "Scaled", "Stationary", "Sum", "as_kernel",
-    "as_kernel_or_rule", "cdist", "median_distance",
+    "DEFAULT_KERNEL", "DEFAULT_RULE", "RBF", "ArcCosine", "Combined", "Constant", "Foreign", "Kernel", "KernelRule",
+    "Linear", "Matern", "Median", "Product", "RationalQuadratic", "Scaled", "Stationary", "Sum", "WithLinear",
+    "as_kernel", "as_kernel_or_rule", "cdist", "median_distance",
 ]  # fmt: skip

@@ -15,17 +15,17 @@ from numpy.typing import ArrayLike
 
 from kinbandits import _compiled as compiled
 from kinbandits._types import Matrix
-from kinbandits._value import Count, NotNegative, Positive, positive
+from kinbandits._value import Count, NotNegative, Positive, positive, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.kernels.algebra import Kernel
 
 
-def _length_scale(value: object) -> float | tuple[float, ...]:
+def _length_scale(value: object, name: str = "length_scale") -> float | tuple[float, ...]:
     if np.ndim(value) == 0:  # type: ignore[arg-type]
-        return positive("length_scale", value)  # type: ignore[arg-type]
-    scales = tuple(positive("length_scale", v) for v in value)  # type: ignore[attr-defined]
+        return positive(name, value)  # type: ignore[arg-type]
+    scales = tuple(positive(name, v) for v in value)  # type: ignore[attr-defined]
     if not scales:
-        raise InvalidInputError("length_scale must not be empty; give one number, or one per feature")
+        raise InvalidInputError(f"{name} must not be empty; give one number, or one per feature")
     return scales
 
 
@@ -185,18 +185,40 @@ class Matern(Stationary):
 class Linear(Kernel):
     """The inner product, k(x, x') = x . x'. With an intercept: ``Linear() + Constant(1.0)``.
 
+    Args:
+        centre: what is subtracted from contexts, one number per feature.
+        scale: what they are then divided by, one number or one per feature.
+
     >>> Linear()(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
     array([[11.]])
+    >>> Linear(centre=(1.0, 1.0), scale=2.0).features(np.array([[3.0, 5.0]]))
+    array([[1., 2.]])
     """
 
+    centre: tuple[float, ...] | None = None
+    scale: float | tuple[float, ...] = 1.0
+
+    def __post_init__(self) -> None:
+        self._set(scale=_length_scale(self.scale, "scale"))
+        if self.centre is not None:
+            self._set(centre=tuple(real("centre", c) for c in self.centre))
+
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        return np.asarray(A @ B.T)
+        return np.asarray(self.features(A) @ self.features(B).T)
 
     def diag(self, A: Matrix) -> Matrix:
+        A = self.features(A)
         return np.asarray(np.einsum("ij,ij->i", A, A))
 
     def features(self, A: Matrix) -> Matrix:
-        return A
+        A = A if self.centre is None else A - np.asarray(self.centre)
+        return A if self.scale == 1.0 else np.asarray(A / np.asarray(self.scale))
+
+    def check_features(self, n_features: int) -> None:
+        for name in ("centre", "scale"):
+            value = getattr(self, name)
+            if isinstance(value, tuple) and len(value) != n_features:
+                raise InvalidInputError(f"{name} has {len(value)} entries, but contexts have {n_features} features")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

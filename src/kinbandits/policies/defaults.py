@@ -6,7 +6,7 @@ from typing import Any
 
 from kinbandits._spec import to_spec
 from kinbandits.exploration import Deviations
-from kinbandits.kernels import DEFAULT_KERNEL
+from kinbandits.kernels import DEFAULT_RULE
 from kinbandits.noise import LearnedRidge
 from kinbandits.rewards import Rewards, Standardized
 from kinbandits.rules import Exploration, Rule, as_rule
@@ -40,7 +40,7 @@ def defaults(
     if exploration is None:
         exploration = ONE_OF_N_EXPLORATION if about_all else Deviations() if learned else EXPLORATION
     return {
-        "context_kernel": DEFAULT_KERNEL,
+        "context_kernel": DEFAULT_RULE,
         "similarity": Adaptive() if learns_similarity and not about_all else Independent(),
         "ridge": ridge,
         "exploration": exploration,
