@@ -2,13 +2,16 @@
 
     python benchmarks/noise.py --seeds 10
     python benchmarks/noise.py --problems "clicks,clicks rare" --methods "default;LinUCB, constant" --seeds 20
+    python benchmarks/noise.py --problems linear --methods "default;no linear part;features as they are;LinUCB"
     python benchmarks/noise.py --cost
 
 Rewards of labels are 1 for the right arm and 0 for others; "noisy": with probability 0.6 and 0.1; "rare": 0.2 and
 0.02. Clicks have log odds linear in the context; wiggly functions have Gaussian noise of 0.5 ("low": 0.1). 1,000
 rounds, no start rows, expected regret. "best of study" is the lowest cell of each column of the study's table; a
-cell has a standard error of 2 to 5 %. Results are kept in a file, one line of JSON a run; what is there is not run
-again.
+cell has a standard error of 2 to 5 %. "linear" stands for six problems that are not of the study: rewards linear in
+the context with noise of 0.5, once with features in their own units, and the labels of wine as measured (with
+scikit-learn); there ratios are to the default. Results are kept in a file, one line of JSON a run; what is there is
+not run again.
 """
 
 from __future__ import annotations
@@ -64,7 +67,32 @@ def wiggly(seed: int, noise: float, arms: int = 10, d: int = 4) -> Problem:
     return Problem(X, f, f + noise * rng.normal(size=f.shape))
 
 
-PROBLEMS: dict[str, tuple[float, Callable[[int], Problem]]] = {
+def linear(seed: int, arms: int = 10, units: tuple[float, ...] = (1.0,) * 5) -> Problem:
+    rng = np.random.default_rng(seed)
+    W, X = rng.normal(size=(arms, len(units))), rng.normal(size=(ROUNDS, len(units)))
+    means = X @ W.T
+    return Problem(X * units, means, means + 0.5 * rng.normal(size=means.shape))
+
+
+def wine(seed: int) -> Problem:
+    """Three kinds of wine by 13 measurements, each in its own unit."""
+    from sklearn.datasets import load_wine
+
+    X, y = load_wine(return_X_y=True)
+    rows = np.random.default_rng(seed).integers(len(X), size=ROUNDS)
+    right = np.eye(3)[y[rows]]
+    return Problem(X[rows], right, right)
+
+
+LINEAR: dict[str, tuple[float, Callable[[int], Problem]]] = {
+    "2 arms": (0, lambda seed: linear(seed, 2)),
+    "10 arms": (0, linear),
+    "100 arms": (0, lambda seed: linear(seed, 100)),
+    "50 features": (0, lambda seed: linear(seed, units=(1.0,) * 50)),
+    "own units": (0, lambda seed: linear(seed, units=(1.0, 1000.0, 0.001))),
+    "wine": (0, wine),
+}
+STUDY: dict[str, tuple[float, Callable[[int], Problem]]] = {
     "clicks": (108, clicks),
     "clicks rare": (116, lambda seed: clicks(seed, -2.5)),
     "digits noisy": (249, lambda seed: labels("digits", seed, 0.6, 0.1)),
@@ -77,10 +105,14 @@ PROBLEMS: dict[str, tuple[float, Callable[[int], Problem]]] = {
     "letter": (758, lambda seed: labels("letter", seed)),
     "pendigits": (165, lambda seed: labels("pendigits", seed)),
 }
+PROBLEMS = STUDY | LINEAR
 AFFINE = kb.Linear() + kb.kernels.Constant(1.0)
+AS_THEY_ARE = kb.kernels.DEFAULT_KERNEL.replace(uneven=None)
 METHODS: dict[str, Callable[[int, int], Any]] = {
     "default": lambda arms, seed: kb.KMTLUCB(arms, seed=seed),
     "fixed ridge": lambda arms, seed: kb.KMTLUCB(arms, ridge=0.01, exploration=0.1, seed=seed),
+    "no linear part": lambda arms, seed: kb.KMTLUCB(arms, context_kernel=kb.kernels.DEFAULT_KERNEL, seed=seed),
+    "features as they are": lambda arms, seed: kb.KMTLUCB(arms, context_kernel=AS_THEY_ARE, seed=seed),
     "LinUCB": lambda arms, seed: LinUCB(arms, seed=seed),
     "LinUCB, constant": lambda arms, seed: kb.KMTLUCB(
         arms, similarity=kb.Independent(), context_kernel=AFFINE, ridge=1.0, exploration=1.0, seed=seed
@@ -120,20 +152,20 @@ def results(problems: list[str], methods: list[str], seeds: int, path: Path) -> 
 
 def table(found: dict[tuple[str, str], list[float]], problems: list[str], methods: list[str], seeds: int) -> str:
     """Means, with the standard error; of the first method also the ratio to the best of the study."""
-    head = f"{'problem':16s}{'best of study':>14s}" + "".join(f"{m:>18s}{'ratio':>7s}" for m in methods)
+    head = f"{'problem':16s}{'best of study':>14s}" + "".join(f"{m:>21s}{'ratio':>7s}" for m in methods)
     lines = [f"expected regret after {ROUNDS} rounds, {seeds} seeds, standard error in brackets", head]
     ratios: dict[str, list[float]] = {m: [] for m in methods}
     for name in problems:
-        best = PROBLEMS[name][0]
+        best = PROBLEMS[name][0] or float(np.mean(found[name, methods[0]]))
         line = f"{name:16s}{best:14.0f}"
         for m in methods:
             v = np.array(found[name, m])
             ratios[m].append(v.mean() / best)
             error = v.std(ddof=1) / np.sqrt(len(v)) if len(v) > 1 else 0.0
-            line += f"{f'{v.mean():.1f} ({error:.1f})':>18s}{ratios[m][-1]:7.3f}"
+            line += f"{f'{v.mean():.1f} ({error:.1f})':>21s}{ratios[m][-1]:7.3f}"
         lines.append(line)
     for word, of in (("mean", np.mean), ("worst", np.max)):
-        lines.append(f"{word:30s}" + "".join(f"{'':18s}{of(ratios[m]):7.3f}" for m in methods))
+        lines.append(f"{word:30s}" + "".join(f"{'':21s}{of(ratios[m]):7.3f}" for m in methods))
     return "\n".join(lines)
 
 
@@ -154,7 +186,7 @@ def cost(games: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", default=",".join(PROBLEMS), help="separated by commas")
+    parser.add_argument("--problems", default=",".join(STUDY), help="separated by commas")
     parser.add_argument("--methods", default="default;fixed ridge;LinUCB", help="separated by semicolons")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--results", type=Path, default=Path("benchmarks/noise.jsonl"))
@@ -164,6 +196,7 @@ def main() -> None:
         print(cost(args.seeds))
         return
     problems, methods = args.problems.split(","), args.methods.split(";")
+    problems = list(LINEAR) if problems == ["linear"] else problems
     print(table(results(problems, methods, args.seeds, args.results), problems, methods, args.seeds))
 
 

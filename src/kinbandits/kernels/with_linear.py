@@ -26,7 +26,7 @@ from kinbandits.kernels.rules import DEFAULT_KERNEL, KernelRule, Median
 __all__ = ["DEFAULT_RULE", "WithLinear"]
 
 STONES = (60, 100, 170, 290, 490)  # rows at which it is asked
-RIDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # of which the best counts, for either kernel
+RIDGES = (0.01, 0.1, 1.0)  # of which the best counts, for either kernel
 ROWS = 150  # of an arm that are looked at, at most
 
 
