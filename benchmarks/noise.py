@@ -152,7 +152,8 @@ def results(problems: list[str], methods: list[str], seeds: int, path: Path) -> 
 
 def table(found: dict[tuple[str, str], list[float]], problems: list[str], methods: list[str], seeds: int) -> str:
     """Means, with the standard error; of the first method also the ratio to the best of the study."""
-    head = f"{'problem':16s}{'best of study':>14s}" + "".join(f"{m:>21s}{'ratio':>7s}" for m in methods)
+    reference = "best of study" if any(PROBLEMS[name][0] for name in problems) else "first method"
+    head = f"{'problem':16s}{reference:>14s}" + "".join(f"{m:>21s}{'ratio':>7s}" for m in methods)
     lines = [f"expected regret after {ROUNDS} rounds, {seeds} seeds, standard error in brackets", head]
     ratios: dict[str, list[float]] = {m: [] for m in methods}
     for name in problems:
