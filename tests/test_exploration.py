@@ -50,8 +50,8 @@ def test_a_policy_follows_it_and_saves_it(schedule: Schedule, tmp_path: Path) ->
     policy.save(tmp_path / "policy.kb")
     loaded = kb.load(tmp_path / "policy.kb")
     assert loaded.exploration == schedule
-    np.testing.assert_array_equal(
-        loaded.choose([0.9], scores=True).scores, policy.choose([0.9], scores=True).scores
+    np.testing.assert_allclose(
+        loaded.choose([0.9], scores=True).scores, policy.choose([0.9], scores=True).scores, rtol=1e-12
     )
 
 

@@ -182,7 +182,7 @@ def test_our_default_is_written_out_and_is_what_nothing_given_means() -> None:
     """Cells are kept by what a method says of itself: another default kernel must make another cell."""
     experiment = Plan(data=("hidden-0.5",), ours=(DEFAULT,)).final("hidden-0.5", {}, None)
     (method,) = experiment.methods
-    assert method.settings["context_kernel"]["type"] == "Median"
+    assert method.settings["context_kernel"]["type"] == "WithLinear"
     e = experiment.environments[0]
     policy = method.make(e, e.make(0), seed=0)
     assert repr(policy.get_params()) == repr(kb.KMTLUCB(policy.arms, seed=0).get_params())
