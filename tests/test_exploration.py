@@ -79,3 +79,12 @@ def test_a_schedule_is_called_once_a_decision() -> None:
     assert decision.score == pytest.approx(decision.mean + decision.width)
     policy.choose_many([[[0.0]], [[1.0]]])
     assert asked == [1, 2, 3]
+
+
+def test_a_schedule_derived_from_one_without_time_may_have_it() -> None:
+    class Shrinking(kb.exploration.Deviations):
+        def __call__(self, t: int, ridge: float = 1.0, candidates: int = 1) -> float:
+            return super().__call__(t, ridge, candidates) / t
+
+    many = kb.UCB(Shrinking()).exploration_at(0, (3, 2), lambda: 0.0, 1.0)
+    assert many.tolist() == pytest.approx([1.0, 1 / 2, 1 / 3])

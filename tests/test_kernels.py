@@ -343,3 +343,29 @@ def test_the_linear_part_comes_at_the_same_row_by_every_way(tmp_path: object) ->
     assert kernels[0] == kernels[1]
     for x in X[:10]:
         np.testing.assert_allclose(at_once.predict(x).mean, one_by_one.predict(x).mean, rtol=1e-6, atol=1e-8)
+
+
+def test_a_feature_that_does_not_vary_is_not_measured_by_its_rounding() -> None:
+    """The deviation of sixty times 0.1 is 4e-17."""
+    X = np.column_stack([np.random.default_rng(0).normal(size=60), np.full(60, 0.1)])
+    assert Median(uneven=30.0).fit(X) == Median().fit(X)
+    scales = Median(uneven=30.0).fit(np.column_stack([X, 5000.0 * X[::-1, 0]])).length_scale
+    assert min(scales) > 0.1
+    with pytest.raises(TypeError, match="one length scale per feature"):
+        Median(kernel=kb.kernels.ArcCosine(), uneven=30.0)
+    with pytest.raises(TypeError, match="centre must be one number per feature"):
+        kb.Linear(centre=3.0)  # type: ignore[arg-type]
+
+
+def test_rewards_that_are_nearly_all_equal_ask_for_nothing() -> None:
+    """The first reward that differs comes after the rows that are looked at; rewards far from 0 are centred."""
+    X, rewards = np.random.default_rng(0).normal(size=(600, 2)), np.zeros(600)
+    rewards[400] = 1.0
+    policy = kb.KMTLUCB(2)
+    policy.observe(np.arange(600) % 2, X, rewards)
+    one = kb.KMTLUCB(1, ridge=0.1)
+    for t in range(180):
+        one.observe([0], X[t : t + 1], [float(t == 165)])
+    X, arms, line, _ = line_and_wave(100)
+    rule = kb.kernels.WithLinear()
+    assert isinstance(rule.fit(X, arms, line + 1e7), Sum)

@@ -201,6 +201,8 @@ class Linear(Kernel):
     def __post_init__(self) -> None:
         self._set(scale=_length_scale(self.scale, "scale"))
         if self.centre is not None:
+            if np.ndim(self.centre) != 1:
+                raise InvalidTypeError(f"centre must be one number per feature, got {self.centre!r}")
             self._set(centre=tuple(real("centre", c) for c in self.centre))
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:

@@ -19,7 +19,7 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import Value, positive
 from kinbandits.errors import InvalidTypeError
 from kinbandits.kernels.algebra import Kernel, as_kernel, is_number
-from kinbandits.kernels.functions import RBF, RationalQuadratic, median_distance
+from kinbandits.kernels.functions import RBF, RationalQuadratic, Stationary, median_distance
 
 _OPERATIONS = {"+": operator.add, "*": operator.mul}
 
@@ -114,6 +114,10 @@ class Median(KernelRule):
     def __post_init__(self) -> None:
         if self.uneven is not None:
             self._set(uneven=positive("uneven", self.uneven))
+            if not isinstance(self.kernel, Stationary):
+                raise InvalidTypeError(
+                    f"uneven needs a kernel with one length scale per feature, as kb.RBF(); got {self.kernel!r}"
+                )
         if not isinstance(self.kernel, Kernel) or not hasattr(self.kernel, "length_scale"):
             raise InvalidTypeError(
                 f"kernel must have a length scale (in units of the median), such as kb.RBF(); got {self.kernel!r}"
@@ -160,6 +164,7 @@ def uneven_widths(X: Matrix, uneven: float) -> Vector | None:
     if len(X) < 10:
         return None
     deviations = X.std(axis=0)
+    deviations[deviations <= 1e-9 * np.abs(X).max(axis=0)] = 0.0  # rounding
     varying = np.sort(deviations[deviations > 0.0])
     if not len(varying) or varying[-1] <= uneven * (usual := varying[(len(varying) - 1) // 2]):
         return None

@@ -54,7 +54,7 @@ class UCB(Rule):
         told: dict[str, float] = {}
         for name in getattr(beta, "needs", ()):
             told[name] = log_det() if name == "log_det" else ridge if name == "ridge" else candidates
-        differ = rounds if getattr(beta, "of_time", True) else min(rounds, 1)
+        differ = rounds if vars(type(beta)).get("of_time", True) else min(rounds, 1)
         values = np.empty(differ)
         for i in range(differ):
             values[i] = value = float(beta(first_round + i + 1, **told))

@@ -13,6 +13,7 @@ from kinbandits.service.direct import Call, Head
 
 _TO_ARRIVE = 20.0  # seconds from the first byte of a request, or a new connection, to its last
 _HEADS = 1000  # that are remembered: of each client some, for bodies of each length
+_LONGEST = 2048  # bytes of a head that is remembered
 _FILES = 65_536  # connections and files that the process asks to be allowed
 
 
@@ -45,8 +46,8 @@ class Connection(HttpToolsProtocol):
         if self.began is not None or not self.cycle.response_complete:  # not between two requests
             super().data_received(data)
             return
-        head, _, body = data.partition(b"\r\n\r\n")
-        known, before = self._heads.get(head), self.call
+        head, end, body = data.partition(b"\r\n\r\n")
+        known, before = self._heads.get(head) if end else None, self.call
         if known is not None and len(body) <= known.length and (call := known.again(self)) is not None:
             self._unset_keepalive_if_required()
             self.call = self.cycle = call  # type: ignore[assignment]
@@ -57,7 +58,8 @@ class Connection(HttpToolsProtocol):
         found = self.call
         if found is None or found is before or not found.lasting or len(found.body) != len(body):
             return  # not taken, or more than one
-        if head.count(b"\n") == head.count(b"\r\n"):  # else it may have ended elsewhere
+        # with a bare line feed it may have ended elsewhere
+        if end and len(head) <= _LONGEST and head.count(b"\n") == head.count(b"\r\n"):
             if len(self._heads) >= _HEADS:
                 self._heads.clear()
             self._heads[head] = found.head
@@ -66,7 +68,7 @@ class Connection(HttpToolsProtocol):
         """A part of the body of a call that was not parsed, or all of it."""
         assert self.call is not None
         part, rest = data[: self._missing], data[self._missing :]
-        self.call.body += part
+        self.call.add(part)
         self._missing -= len(part)
         if not self._missing:
             self.began = None
@@ -111,7 +113,7 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """A part of a body has come; of one that is taken, no more than was let in."""
         if self.call is not None:
-            self.call.body += body
+            self.call.add(body)
         else:
             super().on_body(body)
 
@@ -139,7 +141,7 @@ class Connection(HttpToolsProtocol):
             self.on_response_complete()
         else:
             self.server_state.total_requests += 1
-            self.idle = self.loop.time()
+            self.idle = self.loop.time() if self.began is None else None
 
 
 class Server(uvicorn.Server):

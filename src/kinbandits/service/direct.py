@@ -101,7 +101,7 @@ class Call:
         self, head: Head, connection: Connection, name: str, identifier: str | None, keep_alive: bool
     ) -> None:
         self.head, self.name, self.identifier, self.keep_alive = head, name, identifier, keep_alive
-        self.body = b""
+        self.body: bytes | bytearray = b""
         self._connection = connection
         self._started = time.perf_counter()
 
@@ -109,6 +109,15 @@ class Call:
     def lasting(self) -> bool:
         """Whether calls with the same head may follow on this connection."""
         return self.identifier is None and self.keep_alive
+
+    def add(self, part: bytes) -> None:
+        """A part of its body has come."""
+        if not self.body:
+            self.body = part
+            return
+        if not isinstance(self.body, bytearray):  # many parts: added in place
+            self.body = bytearray(self.body)
+        self.body += part
 
     def run(self) -> None:
         """All of it has come."""

@@ -327,7 +327,7 @@ class ProblemAnswer(BaseModel):
     errors: list[dict[str, Any]] | None = None
 
 
-def parse(model: type[Model], kind: str, content: bytes) -> Model:
+def parse(model: type[Model], kind: str, content: bytes | bytearray) -> Model:
     """A body as a model. Errors name places and rules, and repeat nothing that was sent."""
     if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
         raise Problem(415, "not_json", "send JSON, with Content-Type: application/json")

@@ -10,7 +10,6 @@ import logging
 import secrets
 import threading
 import time
-from functools import lru_cache
 
 from kinbandits.service.store import Session, Store, StoreUnavailableError, Token
 
@@ -26,7 +25,6 @@ def new_token() -> str:
     return f"kb_{secrets.token_urlsafe(32)}"
 
 
-@lru_cache(1000)
 def hash_token(token: str) -> str:
     """What is kept of it."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
