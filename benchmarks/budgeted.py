@@ -358,7 +358,7 @@ def updates(rounds: int, seeds: int) -> None:
         print(f"  {medians:.0f} medians (bar: 50 ms or 30); change at {change}, then {late.mean():.2f} ms (bar: 2)")
         ax.plot(times, ".", markersize=1, color="#0072B2")
         ax.axvline(change, color="#D55E00", linewidth=0.8)
-        ax.set(xlabel="round", title=name, yscale="log")
+        ax.set(xlabel="round", title=name, yscale="log", xticks=range(0, T + 1, max(1, T // 4)))
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("ms of one update")
     figure.savefig(Path(__file__).parent.parent / "docs" / "update-times.png", dpi=120)
