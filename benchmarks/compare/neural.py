@@ -91,7 +91,8 @@ class NeuralUCB(Peer):
         self.W = torch.cat([first, first], dim=1).requires_grad_()
         self.v = torch.cat([second, -second]).requires_grad_()
         self.U_W, self.U_v = torch.full_like(self.W, self.ridge), torch.full_like(self.v, self.ridge)
-        self._optimiser = torch.optim.Adam([self.W, self.v], lr=self.rate)
+        self.W.grad, self.v.grad = torch.zeros_like(self.W), torch.zeros_like(self.v)
+        self._optimiser = torch.optim.Adam([self.W, self.v], lr=self.rate, fused=True)
         self._rows = _Rows(d)
 
     @torch.no_grad()
@@ -117,21 +118,28 @@ class NeuralUCB(Peer):
             self._start(len(z))
         assert self.W is not None
         a, x = self.arms.index(arm), torch.as_tensor(z, dtype=torch.float32)
-        hidden = self.scores(x)[2][a]
         with torch.no_grad():
+            hidden = torch.relu(self.W[a] @ x)
             self.U_W[a] += torch.outer(self.v * (hidden > 0), x) ** 2
             self.U_v += hidden**2
         self._rows.add(a, x, reward)
         for _ in range(self.steps):
-            arms, X, y = self._rows.batch(self._generator)
-            every = (X @ self.W.flatten(0, 1).T).view(len(X), len(self.arms), -1)  # cheaper than gathering weights
-            f = torch.relu(every[torch.arange(len(X)), arms]) @ self.v
-            loss = ((f - y) ** 2).mean() + self.ridge / self._rows.n * (
-                (self.W**2).sum() + (self.v**2).sum()
-            ) * 1e-2
-            self._optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            self.set_gradient(*self._rows.batch(self._generator))
+            self._optimiser.param_groups[0]["weight_decay"] = 0.02 * self.ridge / self._rows.n
             self._optimiser.step()
+
+    @torch.no_grad()
+    def set_gradient(self, arms: Tensor, X: Tensor, y: Tensor) -> None:
+        """Of mean((f - y)^2), arm by arm: each row meets the weights of its arm only. Penalties are Adam's."""
+        assert self.W is not None
+        order, counts = torch.argsort(arms), torch.bincount(arms, minlength=len(self.arms)).tolist()
+        rows = X[order].split(counts)
+        hidden = torch.relu(torch.cat([x @ w.T for x, w in zip(rows, self.W, strict=True)]))
+        error = (hidden @ self.v - y[order]) * (2.0 / len(y))
+        torch.mv(hidden.T, error, out=self.v.grad)
+        slopes = (torch.outer(error, self.v) * (hidden > 0)).split(counts)
+        for x, slope, gradient in zip(rows, slopes, self.W.grad, strict=True):
+            torch.mm(slope.T, x, out=gradient)
 
     def _add_arm(self, arm: Any) -> None:
         raise NotImplementedError("the network has a block of weights for each arm, made at the start")
@@ -177,7 +185,8 @@ class NeuralLinear(Peer):
         m = self.width
         layers = [torch.nn.Linear(d, m), torch.nn.ReLU(), torch.nn.Linear(m, m), torch.nn.ReLU()]
         self._net, self._head = torch.nn.Sequential(*layers), torch.nn.Linear(m, len(self.arms))
-        self._optimiser = torch.optim.Adam([*self._net.parameters(), *self._head.parameters()], lr=self.rate)
+        parameters = [*self._net.parameters(), *self._head.parameters()]
+        self._optimiser = torch.optim.Adam(parameters, lr=self.rate, fused=True)
         self._rows = _Rows(d)
         self._forget()
 

@@ -144,7 +144,7 @@ class OursLinear(Peer):
 
 
 class MABWiser(Peer):
-    """fidelity/mabwiser, LinUCB or LinTS."""
+    """fidelity/mabwiser, LinUCB or LinTS. It does not choose before its first row: that is of the first arm."""
 
     def __init__(
         self, arms: Sequence[Any], *, rule: str = "LinUCB", alpha: float, ridge: float, **others: Any
@@ -157,7 +157,7 @@ class MABWiser(Peer):
         self._fitted = False
 
     def _choose(self, z: Vector) -> tuple[Any, float]:
-        return self._mab.predict(z[None, :]), 1.0
+        return (self._mab.predict(z[None, :]) if self._fitted else self.arms[0]), 1.0
 
     def _learn(self, arm: Any, z: Vector, reward: float, propensity: float) -> None:
         (self._mab.partial_fit if self._fitted else self._mab.fit)([arm], [reward], z[None, :])

@@ -8,7 +8,7 @@
 The last two are taken with contexts, as the EK-UCB paper compares them: rewards are learned as they come.
 
 Notation (t rows s_i = (arm, context), m of them in the dictionary Z; lambda the ridge)
-    L    (m, m)  Cholesky factor of k(Z, Z)
+    L    (m, m)  Cholesky factor of k(Z, Z); its inverse is kept
     F    (t, m)  features of the rows, f(s) = L^-1 k(Z, s)
     V    (m, m)  F'F + lambda I; W its inverse
     mean(s) = f' W F'y       width(s)^2 = (k(s, s) - f'f) / lambda + f' W f
@@ -64,10 +64,11 @@ class ProjectedUCB(Peer):
         if arm_length_scale is not None and descriptors is not None:
             self._K_arm = _gaussian(descriptors, descriptors, arm_length_scale)
         self.rng = np.random.default_rng(self.seed)
-        self._arms, self._X, self._y = np.empty(0, dtype=np.intp), np.empty((0, 0)), np.empty(0)
-        self._asked: tuple[Vector, Vector] | None = None  # of the round that is open
         self.dictionary: list[int] = []
-        self._L, self._F, self._W = np.empty((0, 0)), np.empty((0, 0)), np.empty((0, 0))
+        self._asked: tuple[Matrix, Vector] | None = None  # features and widths of the round that is open
+        self._t, none = 0, np.empty((0, 0))
+        self._arms, self._X, self._y = np.empty(0, dtype=np.intp), none, np.empty(0)
+        self._inverse, self._F, self._W, self._Fy = none, none, none, np.empty(0)  # of L; and F'y
 
     @classmethod
     def for_environment(
@@ -93,20 +94,24 @@ class ProjectedUCB(Peer):
 
     def predict(self, z: Vector) -> tuple[Vector, Vector]:
         """Mean and width of every arm."""
-        prior = self._K_arm.diagonal()
-        if not len(self._y):
-            return np.zeros(len(prior)), np.sqrt(prior / self.ridge)
-        f = self._features_of(np.arange(len(self.arms)), np.tile(z, (len(self.arms), 1)))
-        squares = np.einsum("ij,ij->i", f, f)
-        width = np.maximum(prior - squares, 0.0) / self.ridge + ((f @ self._W) * f).sum(axis=1)
-        return f @ (self._W @ (self._y @ self._F)), np.sqrt(np.maximum(width, 0.0))
+        return self._posterior(z)[1:]
 
-    def _features_of(self, arms: Any, X: Matrix) -> Matrix:
-        k = self.kernel(arms, X, self.dictionary)
-        return np.asarray(solve_triangular(self._L, k.T, lower=True, check_finite=False).T)
+    def _posterior(self, z: Vector) -> tuple[Matrix, Vector, Vector]:
+        """Features, mean and width of every arm."""
+        prior = self._K_arm.diagonal()
+        m = len(self.dictionary)
+        if not m:
+            return np.empty((len(prior), 0)), np.zeros(len(prior)), np.sqrt(prior / self.ridge)
+        near = self._K_arm[:, self._arms[self.dictionary]]
+        f = (near * _gaussian(z[None], self._X[self.dictionary], self.length_scale)) @ self._inverse[:m, :m].T
+        squares = np.einsum("ij,ij->i", f, f)
+        explained = f @ self._W[:m, :m]
+        width = np.maximum(prior - squares, 0.0) / self.ridge + np.einsum("ij,ij->i", explained, f)
+        return f, explained @ self._Fy[:m], np.sqrt(np.maximum(width, 0.0))
 
     def _choose(self, z: Vector) -> tuple[Any, float]:
-        mean, width = self._asked = self.predict(z)
+        f, mean, width = self._posterior(z)
+        self._asked = f, width
         scores = mean + self.exploration * width
         ties = np.flatnonzero(scores >= scores.max() - 1e-12)
         return self.arms[int(self.rng.choice(ties))], 1.0
@@ -114,51 +119,64 @@ class ProjectedUCB(Peer):
     # -- learning -------------------------------------------------------------------------------
 
     def _learn(self, arm: Any, z: Vector, reward: float, propensity: float) -> None:
-        a = self.arms.index(arm)
-        asked, self._asked = self._asked, None
-        width = float((self.predict(z) if asked is None else asked)[1][a])
-        self._arms = np.append(self._arms, a)
-        self._X = np.vstack([self._X.reshape(-1, len(z)), z])
-        self._y = np.append(self._y, reward)
-        if not self.dictionary:
-            self._rebuild([0])
+        a, t = self.arms.index(arm), self._t
+        if self._asked is None:
+            f, _, width = self._posterior(z)
         else:
-            self._add_row()
-        self._follow(width)
+            (f, width), self._asked = self._asked, None
+        self._t = t + 1
+        self._arms, self._y = _with_room(self._arms, t + 1), _with_room(self._y, t + 1)
+        self._X = _with_room(self._X if t else np.empty((0, len(z))), t + 1, len(z))
+        self._arms[t], self._X[t], self._y[t] = a, z, reward
+        if t:
+            self._add_row(f[a])
+        else:
+            self._rebuild([0])
+        self._follow(float(width[a]))
 
     @abstractmethod
     def _follow(self, width: float) -> None:
         """The dictionary after the last row, which had this width before it was learned."""
 
-    def _add_row(self) -> None:
+    def _add_row(self, f: Vector) -> None:
         """The last row, dictionary unchanged: W by Sherman and Morrison, m^2."""
-        f = self._features_of(self._arms[-1:], self._X[-1:])
-        u = self._W @ f[0]
-        self._W = self._W - np.outer(u, u) / (1.0 + f[0] @ u)
-        self._F = np.vstack([self._F, f])
+        m = len(f)
+        W = self._W[:m, :m]
+        u = W @ f
+        W -= np.outer(u / (1.0 + f @ u), u)
+        self._F = _with_room(self._F, self._t, m)
+        self._F[self._t - 1, :m] = f
+        self._Fy[:m] += self._y[self._t - 1] * f
 
-    def _add_to_dictionary(self, row: int) -> None:
-        """One row more in the dictionary: t m + m^2, by bordering L and W."""
-        rows = np.arange(len(self._y))
-        k = self.kernel(self._arms[[row]], self._X[[row]], self.dictionary)[0]
-        low = solve_triangular(self._L, k, lower=True, check_finite=False)
-        corner = np.sqrt(max(float(self._K_arm[self._arms[row], self._arms[row]]) + _JITTER - low @ low, _JITTER))
-        column = (self.kernel(self._arms[[row]], self._X[[row]], rows)[0] - self._F @ low) / corner
-        self._L = np.block([[self._L, np.zeros((len(low), 1))], [low, corner]])
-        b = self._F.T @ column
-        u = self._W @ b
-        s = 1.0 / (self.ridge + column @ column - b @ u)
-        self._W = np.block([[self._W + s * np.outer(u, u), -s * u[:, None]], [-s * u, s]])
-        self._F = np.column_stack([self._F, column])
-        self.dictionary = [*self.dictionary, row]
+    def _add_last_to_dictionary(self) -> None:
+        """The last row joins the dictionary: t m + m^2, by bordering L^-1 and W."""
+        t, m = self._t, len(self.dictionary)
+        a, F, y = self._arms[t - 1], self._F[:t, :m], self._y[:t]
+        low = F[-1]  # its features are its row of L
+        corner = np.sqrt(max(float(self._K_arm[a, a]) + _JITTER - low @ low, _JITTER))
+        k = self._K_arm[a, self._arms[:t]] * _gaussian(self._X[t - 1 : t], self._X[:t], self.length_scale)[0]
+        column = (k - F @ low) / corner
+        b = column @ F
+        self._inverse = _with_room(self._inverse, m + 1, m + 1)
+        self._inverse[m, :m] = low @ self._inverse[:m, :m] / -corner
+        self._inverse[m, m] = 1.0 / corner
+        self._W, self._F = _with_room(self._W, m + 1, m + 1), _with_room(self._F, t, m + 1)
+        _border(self._W, m, b, self.ridge + column @ column)
+        self._F[:t, m] = column
+        self._Fy = _with_room(self._Fy, m + 1)
+        self._Fy[m] = y @ column
+        self.dictionary.append(t - 1)
 
     def _rebuild(self, dictionary: list[int]) -> None:
         """Another dictionary: t m^2."""
         self.dictionary = dictionary
-        K = self.kernel(self._arms[dictionary], self._X[dictionary], dictionary)
-        self._L = np.linalg.cholesky(K + _JITTER * np.eye(len(K)))
-        self._F = self._features_of(self._arms, self._X)
-        self._W = np.linalg.inv(self._F.T @ self._F + self.ridge * np.eye(len(K)))
+        arms, X, y = self._arms[: self._t], self._X[: self._t], self._y[: self._t]
+        K = self.kernel(arms[dictionary], X[dictionary], dictionary)
+        eye = np.eye(len(K))
+        self._inverse = solve_triangular(np.linalg.cholesky(K + _JITTER * eye), eye, lower=True, check_finite=False)
+        self._F = self.kernel(arms, X, dictionary) @ self._inverse.T
+        self._W = np.linalg.inv(self._F.T @ self._F + self.ridge * eye)
+        self._Fy = y @ self._F
 
     def _add_arm(self, arm: Any) -> None:
         grown = np.eye(len(self._K_arm) + 1)
@@ -183,25 +201,24 @@ class EKUCB(ProjectedUCB):
     ) -> None:
         super().__init__(arms, **others)
         self.mu, self.gamma, self.eps = mu, gamma, eps
-        self.chances: list[float] = []
+        self.chances = np.empty(0)
         self._A = np.empty((0, 0))  # (K + mu I)^-1, weighted
 
     def _follow(self, width: float) -> None:
-        last = len(self._y) - 1
-        k_ss = float(self._K_arm[self._arms[last], self._arms[last]])
+        last, m = self._t - 1, len(self.dictionary)
+        a = self._arms[last]
+        k_ss = float(self._K_arm[a, a])
         if not last:
-            self.chances, self._A = [1.0], np.array([[1.0 / (k_ss + self.mu)]])
+            self.chances, self._A = np.ones(1), np.array([[1.0 / (k_ss + self.mu)]])
             return
-        k = self.kernel(self._arms[[last]], self._X[[last]], self.dictionary)[0] / np.sqrt(self.chances)
-        u = self._A @ k
-        d = max(k_ss - float(k @ u), 0.0)
+        k = self.kernel([a], self._X[[last]], self.dictionary)[0] / np.sqrt(self.chances)
+        d = max(k_ss - float(k @ self._A[:m, :m] @ k), 0.0)
         p = min(1.0, self.gamma * (1.0 + self.eps) * d / (d + self.mu))
         if self.rng.random() < p:
-            b, u = k / np.sqrt(p), u / np.sqrt(p)
-            s = 1.0 / (k_ss / p + self.mu - b @ u)
-            self._A = np.block([[self._A + s * np.outer(u, u), -s * u[:, None]], [-s * u, s]])
-            self.chances.append(p)
-            self._add_to_dictionary(last)
+            self._A = _with_room(self._A, m + 1, m + 1)
+            _border(self._A, m, k / np.sqrt(p), k_ss / p + self.mu)
+            self.chances = np.append(self.chances, p)
+            self._add_last_to_dictionary()
 
 
 class BKB(ProjectedUCB):
@@ -215,10 +232,11 @@ class BKB(ProjectedUCB):
         self._draw_dictionary()
 
     def _draw_dictionary(self) -> None:
-        prior = self._K_arm.diagonal()[self._arms]
-        squares = np.einsum("ij,ij->i", self._F, self._F)
-        widths = np.maximum(prior - squares, 0.0) / self.ridge
-        widths += ((self._F @ self._W) * self._F).sum(axis=1)
+        prior = self._K_arm.diagonal()[self._arms[: self._t]]
+        m = len(self.dictionary)
+        F = self._F[: self._t, :m]
+        widths = np.maximum(prior - np.einsum("ij,ij->i", F, F), 0.0) / self.ridge
+        widths += np.einsum("ij,ij->i", F @ self._W[:m, :m], F)
         chosen = np.flatnonzero(self.rng.random(len(prior)) < self.q * widths)
         self._rebuild(chosen.tolist() if len(chosen) else [len(prior) - 1])
 
@@ -278,6 +296,26 @@ class SupKernel(Peer):
 
     def _add_arm(self, arm: Any) -> None:
         raise NotImplementedError("its confidence factor knows the number of arms beforehand")
+
+
+def _with_room(array: Any, *shape: int) -> Any:
+    """The array itself if this shape fits into it, else a copy with twice the room."""
+    if all(have >= need for have, need in zip(array.shape, shape, strict=True)):
+        return array
+    room = [2 * need if need > have else have for have, need in zip(array.shape, shape, strict=True)]
+    grown = np.zeros(room, dtype=array.dtype)
+    grown[tuple(map(slice, array.shape))] = array
+    return grown
+
+
+def _border(inverse: Matrix, m: int, b: Vector, corner: float) -> None:
+    """From the inverse of M, in the first m rows and columns, to that of [[M, b], [b', corner]], in place."""
+    old = inverse[:m, :m]
+    u = old @ b
+    s = 1.0 / (corner - b @ u)
+    old += np.outer(s * u, u)
+    inverse[m, :m] = inverse[:m, m] = -s * u
+    inverse[m, m] = s
 
 
 def _gaussian(A: Matrix, B: Matrix, length_scale: float) -> Matrix:

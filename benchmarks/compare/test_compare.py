@@ -278,6 +278,12 @@ def test_clicks_and_what_is_only_for_them() -> None:
         assert "0 and 1" in plan.left_out("hidden-0")["bayesianbandits-logistic-ts"]
 
 
+@pytest.mark.parametrize("peer", LINEAR)
+def test_peers_play_from_no_rows_at_all(peer: str) -> None:
+    e = kb.environments.Clicks(3, horizon=20)
+    assert len(played(of(peer, e), e)) == 20
+
+
 def test_a_peer_that_is_not_run_is_told_with_its_cost(tmp_path) -> None:
     plan = Plan(data=("clicks-12-3",), peers=("kinbandits-linucb",), ours=("Uniform",), seeds=1, horizon=60)
     run(plan, tmp_path, first=True, stream=None)

@@ -40,6 +40,20 @@ def gradient(peer, arm: int, z):
     return torch.autograd.grad(f, (W, v))
 
 
+def test_the_gradient_is_that_of_autograd() -> None:
+    """Of mean((f - y)^2) over rows of which one arm has none."""
+    from compare.neural import NeuralUCB
+
+    peer, rng = NeuralUCB(range(4), width=6), np.random.default_rng(0)
+    peer._start(5)
+    arms, X, y = torch.tensor([2, 0, 2, 3, 0]), torch.randn(5, 5), torch.as_tensor(rng.random(5)).float()
+    W, v = (p.detach().clone().requires_grad_() for p in (peer.W, peer.v))
+    loss = ((torch.stack([torch.relu(W[a] @ x) @ v for a, x in zip(arms, X, strict=True)]) - y) ** 2).mean()
+    peer.set_gradient(arms, X, y)
+    for wanted, p in zip(torch.autograd.grad(loss, (W, v)), (peer.W, peer.v), strict=True):
+        assert torch.allclose(p.grad, wanted, rtol=1e-5, atol=1e-7)
+
+
 def test_the_network_is_nothing_at_first() -> None:
     from compare.neural import NeuralUCB
 
