@@ -1,14 +1,14 @@
 """Frozen values: things that are equal when their fields are equal, and that can be written down.
 
-Kernels, similarities and schedules are values. A value is a frozen dataclass; this module gives it what
-a dataclass lacks when a field is an array: equality, a hash, and a ``repr`` that rebuilds it. Every class of values
-is registered by name, so that `kinbandits._spec` can write values into files and read them again.
+Kernels, similarities and schedules are values. A class of values is a frozen dataclass, undecorated, and has what
+that lacks when a field is an array: equality, a hash, and a ``repr`` that rebuilds it. It is registered by name, so
+that `kinbandits._spec` can write values into files and read them again. Numbers are checked by what their types are
+called::
 
-Numbers among the fields are checked by what their types are called::
-
-    noise: NotNegative = 0.1
-    n_arms: Count = 5
-    length_scale: Positive | None = None
+    class Box(Value):
+        width: Positive
+        sides: Count = 4
+        label: Natural | None = None
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,6 +36,7 @@ Natural = int  # at least 0
 Count = int  # at least 1
 
 
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
 class Value:
     """Base of all frozen values. Subclasses are registered under their `type_name`."""
 
@@ -47,8 +48,11 @@ class Value:
     former_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that earlier releases wrote into files, and that mean nothing any more."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(cls, **options: bool) -> None:
+        """``options`` are those of a dataclass: ``kw_only``, ``init``."""
+        super().__init_subclass__()
+        dataclasses.dataclass(cls, frozen=True, eq=False, repr=False, **options)
+        del cls.__setattr__, cls.__delattr__  # ours, below: one that is decorated besides is as good
         ours = cls.__module__.partition(".")[0] == "kinbandits"
         cls.type_name = cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
         known = Value._registry.get(cls.type_name)
@@ -61,6 +65,12 @@ class Value:
             value = getattr(self, name)
             if value is not None or not optional:
                 object.__setattr__(self, name, check(name, value))
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
     def _set(self, **fields: Any) -> None:
         """Fields as they are kept, in ``__post_init__``."""

@@ -6,8 +6,6 @@ trusts a row the less the older it is. Age is counted in rows learned, of whatev
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from kinbandits._types import Vector
@@ -39,7 +37,6 @@ class Memory(Value):
         return np.asarray(np.maximum(self.decay ** np.arange(n - 1, -1, -1.0), LEAST_WEIGHT))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Window(Memory):
     """Learn from the last ``size`` rows only. Counts, weights and estimated similarities are theirs alone.
 
@@ -54,7 +51,6 @@ class Window(Memory):
         return self.size
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Forgetting(Memory):
     """Halve the weight of a row each time ``half_life`` more rows have been learned.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ class Representation(Value, ABC):
         """The features after these rows."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Projection(Value):
     """Features (x - centre) directions'.
 
@@ -49,7 +47,6 @@ class Projection(Value):
         return np.asarray(np.einsum("ij,kj->ik", X - self.centre, self.directions))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Stretch(Projection):
     """Features x - centre, multiplied by ``factor`` in the span of some orthonormal directions.
 
@@ -65,7 +62,6 @@ class Stretch(Projection):
         return np.asarray(X - self.centre + (self.factor - 1.0) * np.einsum("ik,kj->ij", along, self.directions))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PrincipalComponents(Representation):
     """The directions of largest variance of the contexts.
 
@@ -84,7 +80,6 @@ class PrincipalComponents(Representation):
         return Projection(centre, V[: self.n_components])
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class RewardDirections(Representation):
     """Supervised: contexts are stretched along the directions in which rewards tell arms apart.
 
@@ -104,7 +99,6 @@ class RewardDirections(Representation):
         return Stretch(centre, kept, self.stretch)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class OnFeatures(Kernel):
     """A kernel of the features of two contexts: k(phi(x), phi(x'))."""
 
@@ -129,7 +123,6 @@ class OnFeatures(Kernel):
         return np.asarray(self.kernel.diag(self.transformed(A)))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Represented(KernelRule):
     """A kernel on features that are learned from the rows, and learned again as they grow.
 

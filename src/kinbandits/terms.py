@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from kinbandits.kernels import KernelRule, as_kernel_or_rule, cdist
 from kinbandits.similarity import Settled, Similarity, SimilarityChoice, StepTracker, Stepwise, Tracker, Weighting
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Term(Value):
     """One product k_Z(a, b) k_X(x, x'), on all columns of the context or on some of them.
 
@@ -82,7 +80,6 @@ class Term(Value):
         self.context_kernel.check_features(n_features if self.columns is None else len(self.columns))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Terms(Value):
     """A sum of terms, written ``term1 + term2``."""
 

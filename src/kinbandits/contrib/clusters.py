@@ -8,7 +8,6 @@ Notation
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from kinbandits.history import History
 from kinbandits.similarity import ArmInfo, Graph, Judging, Tracker
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class OnlineClusters(Judging):
     """Clusters found while playing (CLUB, Gentile, Li and Zappella, 2014): arms of one cluster are one arm.
 

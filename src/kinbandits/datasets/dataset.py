@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +16,6 @@ from kinbandits.errors import InvalidInputError
 Scaling = Literal["paper", "raw", "minmax"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Dataset(Value):
     """Labelled rows: ``X`` (n, d), ``y`` (n,) in 0..N-1, and the names of the N classes.
 

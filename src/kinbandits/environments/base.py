@@ -72,8 +72,8 @@ class Environment(Protocol):
         """The rounds, in order."""
 
 
-class Drawn(Value):
-    """Base of environments that are drawn from a seed: arms are numbered from 0, and there are no start rows."""
+class Drawn:
+    """Mixed into environments that are drawn from a seed: arms are numbered from 0, and there are no start rows."""
 
     n_arms: int
 

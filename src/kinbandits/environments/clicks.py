@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import Count, Natural, NotNegative, OpenPart, Part, Positive, Real
+from kinbandits._value import Count, Natural, NotNegative, OpenPart, Part, Positive, Real, Value
 from kinbandits.environments.base import Drawn, Round, seeded
 from kinbandits.environments.functions import ArmFunctions
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import cdist
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Clicks(Drawn):
+class Clicks(Drawn, Value):
     """Bernoulli rewards whose log odds are a function of the context, one for each arm.
 
     Args:
@@ -76,8 +74,7 @@ class Clicks(Drawn):
         return 0.5 * (low + high)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Shop(Drawn):
+class Shop(Drawn, Value):
     """A shop: items that resemble each other, new ones as time goes by, and customers who click or do not.
 
     Items near each other in descriptors have like functions of the customer.

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import Count, Natural, NotNegative, Part, Positive
+from kinbandits._value import Count, Natural, NotNegative, Part, Positive, Value
 from kinbandits.environments.base import Drawn, Round, StartRows, seeded
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF, as_kernel, cdist
@@ -90,8 +90,7 @@ class ArmFunctions:
         return np.asarray(math.cos(u) * self.weights + math.sin(u) * self.turned)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class HiddenDescriptors(Drawn):
+class HiddenDescriptors(Drawn, Value):
     """Arm functions drawn from a Gaussian process over hidden arm descriptors.
 
     Args:
@@ -169,8 +168,7 @@ class HiddenDescriptors(Drawn):
         return X, f, self.noise * noise.standard_normal((n, self.n_arms))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class RKHSProblem(Drawn):
+class RKHSProblem(Drawn, Value):
     """Arm functions in the RKHS of K_Z(mu) times a context kernel, and noise in an interval of length 1.
 
     Every arm has a context of its own in every round (uniform in [-1, 1]^d), so that arms with one function
@@ -197,7 +195,7 @@ class RKHSProblem(Drawn):
     n_arms: Count = 5
     horizon: Count = 1000
     n_features: Count = 1
-    context_kernel: Any = RBF()  # noqa: RUF009 (a frozen value)
+    context_kernel: Any = RBF()
     centres: Count = 10
     amplitude: Positive = 0.3
     noise: NotNegative = 0.5

@@ -5,7 +5,7 @@ Which rows are played, and in which order, is a `Split`; the rest is the same fo
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,8 +34,8 @@ class Split:
     test: Indices
 
 
-class LabelledRows(Value):
-    """Base of environments over a data set. Subclasses say which rows are played (`split`)."""
+class LabelledRows(ABC):
+    """Mixed into environments over a data set. Subclasses say which rows are played (`split`)."""
 
     data: str | Dataset
     target: str | None
@@ -85,8 +85,7 @@ class LabelledRows(Value):
         return self.dataset.features(rows, self.scaling), self.dataset.y[rows]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Classification(LabelledRows):
+class Classification(LabelledRows, Value):
     """Every class is an arm; choosing the class of the row pays 1, any other 0.
 
     * ``protocol="shuffled"``: all rows, in random order.
@@ -182,8 +181,7 @@ class Classification(LabelledRows):
         return Split(np.concatenate(chosen), start, test[: self.horizon])
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Streams(LabelledRows):
+class Streams(LabelledRows, Value):
     """The rows of a data set in an order that a file gives.
 
     The file (.npz) holds, for the data set NAME and S streams, ``NAME_validation`` (rows never played),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from kinbandits.environments.base import Round, StartRows, checked_horizon, no_r
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Log(Value):
     """Logged choices: ``choices`` (n,) arm numbers, ``contexts`` (n, d), ``rewards`` (n,), and the arms' names."""
 
@@ -104,7 +102,6 @@ class Log(Value):
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Replay(Value):
     """Replay of a log whose choices were uniformly random, by rejection.
 

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import Count, Natural, NotNegative, one_of, real
+from kinbandits._value import Count, Natural, NotNegative, Value, one_of, real
 from kinbandits.environments.base import Drawn, Round, StartRows, no_rows, seeded
 from kinbandits.errors import InvalidInputError
 
 Reading = Literal["text", "scripts"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SyntheticNews(Drawn):
+class SyntheticNews(Drawn, Value):
     """Articles for users: every article sees the user rotated by its own angle.
 
     The paper can be read in two ways, and both are here.

@@ -8,7 +8,6 @@ Notation (N tasks with m candidates in d dimensions each)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,7 @@ from kinbandits.kernels import RBF
 _KIN = RBF(0.3)  # of descriptors, which are uniform in [0, 1]^p
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Tasks(Drawn):
+class Tasks(Drawn, Value):
     """Tasks with a part in common and parts of their own. In each round a task and candidates for it are given.
 
     Arms are the tasks; the candidates of a round are one task with several contexts (`Round.candidates`). Whatever
@@ -116,7 +114,6 @@ class Tasks(Drawn):
         return contexts.uniform(-1.0, 1.0, (self.n_tasks, self.n_candidates, self.n_features)), functions
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class MeasuredTasks(Value):
     """Measurements of candidates for tasks, as a game: in each round a task and all its candidates are given.
 
@@ -184,8 +181,7 @@ class MeasuredTasks(Value):
         return [np.flatnonzero(of == i) for i in range(len(number))]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Users(Drawn):
+class Users(Drawn, Value):
     """A user comes, and one of some items on offer is to be chosen: the game of Gang of Bandits, CLUB and COFIBA.
 
     The arms are the users; the candidates of a round are one user with several items (`Round.candidates`). Users of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,6 @@ class Variant(Value):
         return self.environment.start_rows()  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Rescaled(Variant):
     """Rewards in another unit: ``plus`` + ``times`` reward.
 
@@ -49,7 +48,6 @@ class Rescaled(Variant):
     array([  50., 1050.,   50.])
     """
 
-    environment: Any
     times: Positive = 1.0
     plus: Real = 0.0
 
@@ -67,7 +65,6 @@ class Rescaled(Variant):
             yield replace(round, rewards=self.plus + self.times * round.rewards, means=means)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Delayed(Variant):
     """The reward of a round is known some rounds later (`Round.delay`): ``mean`` on average, with a geometric law.
 
@@ -76,7 +73,6 @@ class Delayed(Variant):
     [34, 8, 13, 2]
     """
 
-    environment: Any
     mean: NotNegative = 20.0
     seed: Natural = 0
 
@@ -90,7 +86,6 @@ class Delayed(Variant):
             yield replace(round, delay=int(rng.geometric(1.0 / (1.0 + self.mean))) - 1)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Misspecified(Variant):
     """Means are off by ``amount``, up or down, in a pattern too fine for any smooth kernel: the model is wrong.
 
@@ -104,7 +99,6 @@ class Misspecified(Variant):
         seed: of the directions.
     """
 
-    environment: Any
     amount: NotNegative = 0.1
     wave: Positive = 0.02
     seed: Natural = 0

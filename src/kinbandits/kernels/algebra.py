@@ -6,7 +6,6 @@ import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -73,7 +72,6 @@ class Kernel(Value, ABC):
         return power
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Pair(Kernel):
     """Two kernels on the same contexts, combined value by value."""
 
@@ -105,7 +103,6 @@ class Pair(Kernel):
         self.second.check_features(n_features)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Sum(Pair):
     """The sum of two kernels, written ``k1 + k2``."""
 
@@ -125,7 +122,6 @@ class Sum(Pair):
         return np.where((rng.random(n) < share)[:, None], one, other), math.sqrt(a * a + b * b)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Product(Pair):
     """The product of two kernels, written ``k1 * k2``."""
 
@@ -146,7 +142,6 @@ class Product(Pair):
         return first[0] + second[0], first[1] * second[1]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Scaled(Kernel):
     """A kernel times a number of at least 0, written ``2.0 * k``."""
 
@@ -184,7 +179,6 @@ class Scaled(Kernel):
         self.kernel.check_features(n_features)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Foreign(Kernel):
     """A scikit-learn kernel, or a plain callable ``f(A, B) -> matrix``.
 

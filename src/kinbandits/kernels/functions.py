@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -29,7 +28,6 @@ def _length_scale(value: object, name: str = "length_scale") -> float | tuple[fl
     return scales
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Stationary(Kernel):
     """Base of kernels of the scaled distance, with k(x, x) = 1."""
 
@@ -69,7 +67,6 @@ class Stationary(Kernel):
             )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class RBF(Stationary):
     """The Gaussian kernel, k(x, x') = exp(-r^2 / 2).
 
@@ -117,7 +114,6 @@ class RBF(Stationary):
         return cls(length_scale=median_distance(np.asarray(contexts, dtype=np.float64)))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class RationalQuadratic(Stationary):
     """k(x, x') = (1 + r^2 / (2 alpha))^-alpha: an RBF mixed over length scales, the wider the smaller alpha is.
 
@@ -149,7 +145,6 @@ class RationalQuadratic(Stationary):
         return np.power(K, -self.alpha, out=K)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Matern(Stationary):
     """The Matern kernel of smoothness ``nu`` = 1/2, 3/2 or 5/2.
 
@@ -181,7 +176,6 @@ class Matern(Stationary):
         return np.asarray(1.0 / np.sqrt(rng.chisquare(2.0 * self.nu, size=(n, 1)) / (2.0 * self.nu)))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Linear(Kernel):
     """The inner product, k(x, x') = x . x'. With an intercept: ``Linear() + Constant(1.0)``.
 
@@ -223,7 +217,6 @@ class Linear(Kernel):
                 raise InvalidInputError(f"{name} has {len(value)} entries, but contexts have {n_features} features")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Constant(Kernel):
     """The same value for every pair: an unknown offset, when added to another kernel.
 
@@ -249,7 +242,6 @@ class Constant(Kernel):
         return np.zeros((n, d)), math.sqrt(self.value)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ArcCosine(Kernel):
     """The kernel of a wide ReLU network with ``depth`` hidden layers, of the context and an intercept.
 

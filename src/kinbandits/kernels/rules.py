@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -57,7 +56,6 @@ class KernelRule(Value, ABC):
         return Combined(as_kernel_or_rule(other), self, "*") if _allowed(other) else NotImplemented
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Combined(KernelRule):
     """The sum or product of two rules, or of a rule and a kernel or number, written ``rule + kernel``."""
 
@@ -80,7 +78,6 @@ class Combined(KernelRule):
                 part.check_features(n_features)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Median(KernelRule):
     """A kernel whose length scale is the median distance of the first contexts learned from.
 
@@ -107,7 +104,7 @@ class Median(KernelRule):
     """
 
     rows: int = 60
-    kernel: Any = RBF()  # noqa: RUF009 (a frozen value)
+    kernel: Any = RBF()
     coarse: bool = False
     uneven: float | None = None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kinbandits import _renamed
 from kinbandits._value import Count, Natural, Value
 from kinbandits.errors import InvalidInputError, InvalidTypeError
@@ -11,7 +9,6 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 NAMES = ("auto", "exact", "naive")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Budgeted(Value):
     """Constant cost and memory: the regression on a dictionary of at most ``points`` rows.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,6 @@ from kinbandits.errors import RewardConflictError, UnknownDecisionError
 from kinbandits.policies.decision import Batch, Decision
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Pending(Value):
     """How long decisions are kept open whose reward has not come.
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,7 +34,6 @@ class Gamma(Value, ABC):
         """gamma for k candidates after so many rows, at least 0."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class RootGamma(Gamma):
     """gamma = scale * k * sqrt(rows): random play costs at most 1 / (scale sqrt(n)) units of reward in a round.
 
@@ -52,7 +50,6 @@ class RootGamma(Gamma):
         return self.scale * k * math.sqrt(rows)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class SquareCBGamma(Gamma):
     """The theory's: gamma = scale * sqrt(k n / (Reg + log(2 / delta))) (Foster and Rakhlin, 2020, Theorem 1).
 
@@ -79,7 +76,6 @@ class SquareCBGamma(Gamma):
         return self.scale * math.sqrt(k * rows / regret)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class InverseGap(Rule):
     """Play each candidate with probability 1 / (k + gamma * gap), and the leader with the rest: ``exploration=``.
 

@@ -15,7 +15,6 @@ are known: ``decision.propensity`` is exact, and a decision is a function of the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -28,7 +27,6 @@ from kinbandits.rules.base import Answer, Rule
 _TIE = 1e-12
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Thompson(Rule):
     """Play each candidate with the probability that it is the best one: Thompson's rule, as ``exploration=``.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from kinbandits.rules.base import Answer, Rule
 Exploration = float | Callable[..., float]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class UCB(Rule):
     """Play the largest mean + exploration * width.
 

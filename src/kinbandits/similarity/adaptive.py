@@ -9,7 +9,6 @@ decides, and an average over how alike arms may be loses little wherever the tru
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -34,7 +33,6 @@ UNLIKELY = 8.0  # nats behind Independent at which a candidate no longer counts 
 BEHIND = 1.0  # nats behind Independent on part of the rows at which a candidate is given up; leads grow with rows
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Adaptive(Stepwise):
     """k_Z = (1 - mu) I + mu K_base, with mu (and the scale of K_base) chosen as the history grows.
 
@@ -80,7 +78,7 @@ class Adaptive(Stepwise):
 
     former_fields: ClassVar[frozenset[str]] = Stepwise.former_fields | {"lead", "over"}
 
-    base: Similarity = Estimated(embedding_kernel=None)  # noqa: RUF009 (a frozen value)
+    base: Similarity = Estimated(embedding_kernel=None)
     mus: tuple[float, ...] = (0.3, 0.6, 0.9)
     scales: tuple[float, ...] = (0.5, 2.0)
     margin: float = 5.0

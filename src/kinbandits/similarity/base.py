@@ -135,8 +135,7 @@ class Regressor(NamedTuple):
     weighting: Weighting
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Judging(Similarity):
+class Judging(Similarity, kw_only=True):
     """Base of similarities that look at the regression they are part of. What they are told of it is no setting."""
 
     _told: Regressor | None = field(default=None, init=False)

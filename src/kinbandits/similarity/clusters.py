@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from kinbandits.similarity.base import ArmInfo, Similarity
 from kinbandits.similarity.given import Graph, Independent
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Clustered(Similarity):
     """Arms of one cluster are one arm; clusters resemble each other as ``between`` says.
 
@@ -32,7 +30,7 @@ class Clustered(Similarity):
     """
 
     labels: Any
-    between: Similarity = Independent()  # noqa: RUF009 (a frozen value)
+    between: Similarity = Independent()
 
     arm_argument: ClassVar[str] = "neighbours"
 

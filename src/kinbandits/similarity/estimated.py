@@ -10,7 +10,6 @@ Notation
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -27,7 +26,6 @@ from kinbandits.similarity.base import Similarity, Tracker, Weighting
 _BLOCK = 1024  # rows of kernel values computed at a time
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Estimated(Similarity):
     """The paper's estimate (its section 3.2): arms are alike when they were played in like contexts.
 
@@ -55,7 +53,7 @@ class Estimated(Similarity):
     """
 
     length_scale: Positive = 1.0
-    embedding_kernel: Any = RBF()  # noqa: RUF009 (a frozen value)
+    embedding_kernel: Any = RBF()
     embed: Literal["context", "context_reward"] = "context"
     reward_length_scale: Positive | None = None
     self_pairs: bool = True
@@ -154,7 +152,6 @@ class Estimated(Similarity):
         return _EstimatedTracker(self, history)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class CountOnly(Similarity):
     """What `Estimated` becomes when its kernel k' finds no two contexts alike: k_Z knows counts, and no contexts.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,7 +18,6 @@ from kinbandits.similarity.base import ArmInfo, Similarity
 TOLERANCE = 1e-10  # how far a matrix may be from symmetric and positive semidefinite
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Independent(Similarity):
     """k_Z(a, b) = 1 if a = b, else 0: every arm learns alone.
 
@@ -32,7 +30,6 @@ class Independent(Similarity):
         return np.eye(history.n_arms)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Pooled(Similarity):
     """k_Z(a, b) = 1: all arms are one.
 
@@ -45,7 +42,6 @@ class Pooled(Similarity):
         return np.ones((history.n_arms, history.n_arms))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Mixed(Similarity):
     """k_Z = (1 - mu) I + mu 11': every two arms have similarity mu (Evgeniou and Pontil; the paper's K_Z(mu)).
 
@@ -83,8 +79,7 @@ class Nearest(NamedTuple):
     distance: float
 
 
-@dataclass(frozen=True, eq=False, repr=False, init=False)
-class Known(Similarity):
+class Known(Similarity, init=False):
     """A similarity that is given: as a matrix, or as a kernel over one descriptor per arm.
 
     Args:
@@ -216,7 +211,6 @@ class Known(Similarity):
         return Known(np.delete(np.delete(self.given, arm, axis=0), arm, axis=1))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Graph(Similarity):
     """Arms (or tasks) on a graph: k_Z = (I + L)^-1 with L the Laplacian (Gang of Bandits).
 
@@ -267,7 +261,6 @@ class Graph(Similarity):
         return self.replace(adjacency=np.delete(np.delete(self.adjacency, arm, axis=0), arm, axis=1))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Settled(Similarity):
     """A matrix that was chosen from the data and no longer changes. Arms that come later stand alone.
 

@@ -73,8 +73,7 @@ class SimilarityChoice:
         return cls(data["rows"], data["mu"], data["scale"], evidence, data["reason"], arrays["matrix"])
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Stepwise(Judging):
+class Stepwise(Judging, kw_only=True):
     """Base of similarities that are chosen at milestones.
 
     Args:
