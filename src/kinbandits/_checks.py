@@ -54,11 +54,7 @@ def number(name: str, value: Any) -> float:
 
 
 def rounds_of_contexts(values: Any, n_candidates: int, n_features: int | None, *, batch: bool) -> Matrix:
-    """Contexts as (R, 1, d) or (R, k, d).
-
-    (d,) is one context for all candidates of a single round. Two dimensions are (k, d), a context for each
-    candidate of a single round; in a ``batch`` they are (R, d), a context for each round.
-    """
+    """Contexts as (R, 1, d) or (R, k, d). (d,) is one round; so is (k, d), but in a ``batch`` 2-D means (R, d)."""
     if type(values) is np.ndarray and values.shape == (n_features,) and values.dtype == np.float64:
         context = values.copy()  # the usual case, at once
         if context.dot(context) <= LARGEST:  # not if one is NaN, or too large

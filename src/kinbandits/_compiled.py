@@ -1,8 +1,4 @@
-"""Is the compiled core there, and is it in use?
-
-It is built at installation where a C compiler is found. ``KINBANDITS_COMPILED=0`` in the environment switches it
-off, and the same work is then done in NumPy, with the same arms.
-"""
+"""The compiled core: built where there is a C compiler; ``KINBANDITS_COMPILED=0`` switches it off."""
 
 from __future__ import annotations
 

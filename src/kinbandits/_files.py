@@ -32,8 +32,7 @@ def atomic_write(path: str | os.PathLike[str], content: bytes) -> None:
 def replacing(path: str | os.PathLike[str], *, flush: bool = True) -> Iterator[Path]:
     """A path beside ``path`` to write to; at the end it is flushed to disk and takes the place of ``path``.
 
-    If the block raises, ``path`` stays as it was. Without ``flush`` that holds when a process is killed, not
-    when the machine is.
+    If the block raises, ``path`` stays as it was. Without ``flush`` it may be lost with the machine.
     """
     target = Path(path)
     if not target.parent.is_dir():

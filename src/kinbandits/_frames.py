@@ -1,7 +1,4 @@
-"""Tables and columns of any library (pandas, polars, pyarrow and others, through narwhals) and files, as arrays.
-
-Nothing is imported until such a table is met, and it is known by the module that its class comes from.
-"""
+"""Tables of any library (through narwhals, which is imported when one is met), and files, as arrays."""
 
 from __future__ import annotations
 

@@ -6,9 +6,8 @@ A value is a table with a ``type`` and its fields::
     similarity = { type = "Estimated", precision = 100.0, embedding_kernel = { type = "RBF", precision = 0.01 } }
     similarity = { type = "Known", kernel = { type = "RBF", precision = 28.0 }, descriptors = "environment" }
 
-Two conveniences beyond the fields: ``precision`` in place of a length scale, 1 / (2 length_scale^2), since the
-paper's settings are given so; and ``descriptors = "environment"``, those that the environment knows. A class
-that is not ours is named ``module:class`` and must have been imported. Nothing is pickled; arrays are kept apart.
+Two conveniences: ``precision``, 1 / (2 length_scale^2), in place of a length scale, as the paper has it; and
+``descriptors = "environment"``. A class that is not ours is ``module:class`` and must have been imported.
 """
 
 from __future__ import annotations
@@ -60,12 +59,8 @@ def from_spec(
 ) -> Any:
     """The value that ``data`` stands for; what is no table is given back as it is, lists as tuples.
 
-    Args:
-        data: what `to_spec` gave, or what a person wrote.
-        arrays: where the arrays are that the data name.
-        foreign: a callable again, which no file can hold, or a mapping from names to callables.
-        descriptors: what ``descriptors = "environment"`` stands for.
-        where: the place of the data, for errors; None for a saved file.
+    ``arrays`` are those that the data name, ``foreign`` a callable (or several by name) that no file can hold,
+    ``descriptors`` what ``"environment"`` stands for, ``where`` its place, for errors (None: a saved file).
 
     >>> from_spec({"type": "RBF", "precision": 0.5})
     RBF()

@@ -147,10 +147,9 @@ class History:
         return self._part(rows, self.marks.cut(rows), self.forgotten + len(self) - size)
 
     def sample(self, size: int, most: int) -> History:
-        """At most about ``most`` of the first ``size`` rows, spread evenly over time; all of them if they are few.
+        """At most about ``most`` of the first ``size`` rows, spread over time: those with frac(i g) < most / size.
 
-        Row i is in it if frac(i g) < most / size, g the golden ratio. So which rows these are depends on ``size``
-        alone, and they follow no period: rows that come in the order of their arms are met alike.
+        Which rows these are depends on ``size`` alone, and they follow no period.
         """
         if size <= most:
             return self.head(size)

@@ -5,7 +5,7 @@ Notation
     F_a           its distribution function on a grid of probabilities
     share_a       integral of dF_a(x) prod_{b != a} F_b(x): the probability that arm a is the best
 
-The one baseline that is not the regression with some values: its posterior is not Gaussian.
+Its posterior is not Gaussian: the one baseline that is not the regression with some values.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ class BetaThompson(Policy):
     of being the best, which are integrated numerically, so that propensities are exact.
 
     Args:
-        arms: how many, or their names.
         successes, failures: of the Beta prior; (1, 1) is uniform.
         epsilon, tie_break, seed, pending: as for `KMTLUCB`.
 

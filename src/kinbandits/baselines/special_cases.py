@@ -56,11 +56,9 @@ class LinUCB(KMTLUCB):
     """Lin-UCB: `KMTLUCB` with the `Linear()` kernel, uniform weights and ridge 1.
 
     Args:
-        arms: how many, or their names.
         sharing: ``"independent"``, disjoint models (Li et al., 2010); ``"pooled"``, one model (Chu et al.,
             2011); ``"hybrid"``, a shared part and a part per arm (Li et al., 2010).
-        shared_columns, arm_columns: for ``"hybrid"``, the context columns of each part (default: all, for
-            both).
+        shared_columns, arm_columns: for ``"hybrid"``, the context columns of each part (default: all).
         ridge: lambda of (lambda I + X'X)^-1.
         exploration: alpha of the width sqrt(x' A^-1 x). With ridge 1 as there, that is our width.
         settings: anything else that `KMTLUCB` takes; ``similarity=`` in place of ``sharing``.
@@ -127,7 +125,6 @@ class GOBLin(LinUCB):
     `LinUCB` with `Graph(graph)`, that is (I + L)^-1, ridge 1, and users without data borrowing from their friends.
 
     Args:
-        arms: the users: how many, or their names.
         graph: (N, N) symmetric weights of the edges.
         variant: ``"full"``, GOB.Lin; ``"macro"``, one node per cluster, GOB.Lin.MACRO; ``"block"``, no edges
             between clusters, GOB.Lin.BLOCK.
@@ -254,10 +251,7 @@ class CGPUCB(KMTLUCB):
     ``Term(Known(...), Constant()) + Term(Pooled(), context_kernel)``.
 
     Args:
-        arms: how many, or their names.
-        context_kernel: of two contexts.
         arm_kernel, descriptors: of two arms, one row of descriptors each; or give ``similarity``.
-        composition: see above.
         ridge: the noise variance of rewards.
         delta: probability of failure, for the schedule.
         norm_bound: None: the finite form of beta_t, `GPUCBExploration`; a bound on the norm of the reward function:
@@ -315,10 +309,6 @@ class GPUCB(CGPUCB):
     """GP-UCB (Srinivas et al., 2010): arms are points with a kernel between them, and contexts are not looked at.
 
     `CGPUCB` with a `Constant()` kernel of contexts.
-
-    Args:
-        arms: how many, or their names.
-        settings: as for `CGPUCB`, ``arm_kernel=`` with ``descriptors=``, or ``similarity=``, among them.
 
     Example:
         >>> import kinbandits as kb

@@ -42,27 +42,20 @@ from kinbandits.theory.conditions import probability
 class SupKMTLUCB(KernelPolicy):
     """The algorithm whose regret Theorem 1 bounds: stages of ever smaller radius, and elimination.
 
-    It needs to know the horizon and the similarity beforehand. In practice `KMTLUCB` has far smaller regret;
-    this one has the proof. Rewards are assumed to lie within an interval of length 1 (around the mean of
-    their round): divide others by their range.
+    It must know horizon and similarity beforehand. `KMTLUCB` has far smaller regret; this one has the proof.
+    Rewards must lie within an interval of length 1 (around the mean of their round): divide others by their range.
 
     Args:
-        arms: how many, or their names (str or int).
         horizon: T. After T decisions ``choose`` refuses.
         context_kernel: k_X, with fixed length scales. Default: ``RBF()``.
-        similarity: k_Z, known beforehand (not `Estimated`). Default: `Independent()`.
-        kernel: a sum of `Term`, in place of the two above.
+        similarity: k_Z, known beforehand. Default: `Independent()`. ``kernel``, a sum of `Term`, replaces both.
         delta: each interval of Lemma 1 fails with probability delta / (T N); all of them hold in all stages with
             probability 1 - delta Q, and Theorem 1's bound with 1 - delta (Q + 1), which is ``guarantee``. For a
             guarantee of 1 - p give ``kb.theory.stage_delta(horizon, p)``.
         norm_bound: c, a bound on the RKHS norm of the true reward function.
         ridge: lambda.
-        candidates: the most candidates that a round may have (N of the confidence factor); the number of arms
-            if left out.
-        engine: as in `KMTLUCB`.
-        tie_break: ``"random"``, or ``"first"`` as numpy.argmax.
-        seed: of ties.
-        pending: as for `KMTLUCB`.
+        candidates: the most that a round may have (N of the confidence factor); the number of arms if left out.
+        engine, tie_break, seed, pending: as in `KMTLUCB`.
 
     Example:
         >>> import kinbandits as kb
@@ -174,10 +167,7 @@ class SupKMTLUCB(KernelPolicy):
         return self.regression(stage).log_det()
 
     def base(self, contexts: ArrayLike, stage: int, arms: Sequence[ArmName] | None = None) -> Prediction:
-        """BaseKMTL-UCB (Algorithm 2) on Psi^q: mean and width of every candidate of a round, (d,) or (k, d).
-
-        ``predict`` itself, and the numbers of a decision, are those of the stage that decides the round.
-        """
+        """BaseKMTL-UCB (Algorithm 2) on Psi^q; ``predict`` is of the stage that decides."""
         query = self._query(contexts, arms, batch=np.ndim(contexts) == 3)
         mean, width = self.regression(stage).predict(query)
         return Prediction(mean, width) if np.ndim(contexts) == 3 else Prediction(mean[0], width[0])
@@ -203,11 +193,7 @@ class SupKMTLUCB(KernelPolicy):
         return leaders, notes
 
     def _descend(self, query: Query, tolerance: float) -> tuple[Mask, Indices, Prediction]:
-        """Go down the stages, all rounds of the query at once.
-
-        Gives, per round, who may be played, the stage whose set the round joins (0: none), and the mean and
-        width of all candidates at the stage that decided.
-        """
+        """Go down the stages, all rounds at once: who may be played, the stage joined (0: none), its numbers."""
         leaders = np.zeros(query.shape, dtype=bool)
         joins = np.zeros(query.shape[0], dtype=np.intp)
         mean, width = np.empty(query.shape), np.empty(query.shape)

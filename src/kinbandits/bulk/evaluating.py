@@ -1,9 +1,8 @@
 """What other policies would have earned, told from logs of any length, partition by partition.
 
-As `kinbandits.ope`, whose estimators are sums over rows (`ope.estimators.tally`). The model of direct and dr is a
-budgeted fit (`fitting`) with the kernel of the first policy: rows fall into two folds by a random number of their
-place, and each fold is asked of the model of the other. Policies that know nothing yet learn the first part of the
-log before; the rest tells what they would have earned.
+As `kinbandits.ope`, whose estimators are sums over rows. The model of direct and dr is a budgeted fit with the
+kernel of the first policy, in two folds of random rows, each asked of the model of the other. Policies that know
+nothing yet learn the first part of the log before.
 """
 
 from __future__ import annotations
@@ -39,12 +38,7 @@ BLOCK = 4096  # rows that are asked at once
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `evaluate` found.
-
-    Attributes:
-        evaluations: by the policies' names, in the order given. Each but the first has its ``difference`` to it.
-        left_out: rows that were not used, by why.
-    """
+    """What `evaluate` found: evaluations by name (each with its ``difference`` to the first), and rows left out."""
 
     evaluations: dict[str, Evaluation]
     left_out: dict[str, int]
@@ -81,8 +75,7 @@ def evaluate(
         policies: by name, all with the same arms. Those that know nothing yet are fitted to the earlier rows first;
             the others are taken as they are, so the log should be younger than what they have learned.
         train: without ``since``: the first part of the rows teaches. Default: half, if there is someone to teach.
-        level: of the intervals.
-        clip: the largest weight.
+        level: of the intervals. clip: the largest weight.
         reward_range: (lowest, highest) possible reward; default: that of the first policy, or of the rows.
         **options: those of `job.Job`. Rows from ``since`` on are evaluated, earlier ones teach. Where the log has
             columns ``candidates`` and ``index``, these were the candidates of each row; else all arms were.

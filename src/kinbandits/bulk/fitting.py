@@ -1,17 +1,13 @@
 """The budgeted model from logs of any length, partition by partition.
 
-Two passes. The first checks every row, counts what is bad, and draws a sample: each row has a random number made
-of the seed and its place, and the rows with the least ones are the sample, so it does not depend on the partitions.
-The policy learns 2,000 rows of the sample in the ordinary way: that settles kernels that are read off the data, the
-scale of rewards, a ridge that is learned, and the choice of `Adaptive`. Points are drawn from the sample by
-randomly pivoted Cholesky in the policy's kernel, as the engine does it for many rows at once.
+Two passes. The first checks every row and draws a sample: those whose random numbers, made of seed and place, are
+least, so it does not depend on the partitions. The policy learns 2,000 of them in the ordinary way, which settles
+kernels, the scale of rewards, the ridge and the choice of `Adaptive`; points are drawn from the sample by randomly
+pivoted Cholesky. In the second pass sums at the points, rows per arm and the embeddings of an estimated similarity
+are all additive: one tree of sums (`fold`, `summing`) gives the model that one process would have.
 
-The second pass has the points, and sums at them (`regression.budgeted.sums`), rows per arm, and the embeddings of
-an estimated similarity (random features) are all additive: one tree of sums (`fold`, `summing`) gives the model
-that one process would have.
-
-Memory of a worker: its partition, blocks of 4,096 rows at the m points, and four times the sums: m^2 numbers, N m^2
-if the similarity or the weights change with the data.
+Memory of a worker: its partition, 4,096 rows at the m points, and four times the sums: m^2 numbers, N m^2 if the
+similarity or the weights change with the data.
 """
 
 from __future__ import annotations
@@ -49,13 +45,7 @@ LAST = 1024  # rows that the engine keeps, at most
 
 @dataclass(frozen=True)
 class Fitted:
-    """What `fitted` found.
-
-    Attributes:
-        policy: taught.
-        rows: learned.
-        left_out: rows that were not, by why.
-    """
+    """What `fitted` found: the policy, taught; how many rows it learned; and how many it did not, by why."""
 
     policy: KMTLUCB
     rows: int

@@ -1,8 +1,7 @@
 """A sum over partitions, on dask: leaves, a tree of merges, and every finished node a file.
 
-The tree depends on the number of partitions alone, so the same bytes come out whichever worker did what and however
-often one was lost. A node's file replaces those of its parts; what is there when a job is started again is not
-computed again. Tasks give back only how many rows they did: sums never pass through the scheduler.
+The tree depends on the number of partitions alone, so the same bytes come out whoever did what. A node's file
+replaces those of its parts, and what is there is not computed again. Sums never pass through the scheduler.
 """
 
 from __future__ import annotations

@@ -31,16 +31,13 @@ class Job:
     """The options of `fit` and `evaluate`.
 
     Attributes:
-        columns: which hold what.
         since, until: rows of an earlier time (seconds since 1970), or of that time and later, are left out.
-        seed: of samples and folds.
+        seed: of samples and folds. progress: whether to show it.
         bad: ``"refuse"`` bad rows (NaN, unknown arms, wrong types) before anything is learned, or ``"skip"`` them.
         scheduler: as in `fold.Engine`: None works on this machine's processors.
-        jobs: tasks at a time on this machine.
-        partition_rows: rows of a partition, about.
+        jobs: tasks at a time on this machine. partition_rows: rows of a partition, about.
         work: a folder for finished partitions, seen by all workers; it is removed in the end. Called again with the
             same arguments after a kill, the job goes on where it was. Left out, it is a temporary one.
-        progress: whether to show it.
     """
 
     columns: Columns = field(default_factory=Columns)

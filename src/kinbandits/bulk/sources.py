@@ -1,8 +1,7 @@
 """Which logs of services a policy was fitted to, so that no row is learned twice.
 
-``kinbandits log export`` writes into its Parquet files which log they are of: its first event, its last event (the
-*head*) as it was then, and how many decisions that makes. A fitted policy keeps it (``policy.learned_from``), and
-``kinbandits serve --start`` looks whether the log that it serves is among them.
+``kinbandits log export`` writes into its Parquet files which log they are of: its first event, its last (*head*)
+and how many decisions. A fitted policy keeps it (``learned_from``); ``kinbandits serve --start`` looks there.
 """
 
 from __future__ import annotations
@@ -49,14 +48,7 @@ def together(files: Iterable[tuple[Source, int]]) -> dict[Source, int]:
 def learned_from(
     before: Sequence[dict[str, Any]], rows: dict[Source, int], all_times: bool, since: bool
 ) -> tuple[dict[str, Any], ...]:
-    """What a policy keeps of the logs that it has learned.
-
-    Args:
-        before: what it kept so far.
-        rows: of each log, how many there are in the files.
-        all_times: whether rows of all times are learned.
-        since: whether only rows of some time and later are.
-    """
+    """What a policy keeps of the logs it has learned: what it kept ``before``, and the rows of each log now."""
     kept = {log["first"]: log for log in before}
     for source, n in rows.items():
         known = kept.get(source.first)

@@ -1,9 +1,7 @@
 """What is additive over rows: sums at fixed points, rows per arm, embeddings of arms.
 
-Sums are kept in two numbers each, high and low (about 32 digits). The regression multiplies what sums are rounded
-by with its condition number, 1e9 and more for millions of rows: with one number, the partitions could be read off
-its answers. With two, what is left is the last bit of a kernel value, which may depend on the row's place in its
-block.
+Sums are kept in two numbers each, high and low (about 32 digits): the regression multiplies their rounding by its
+condition number, 1e9 and more for millions of rows, and partitions could be read off its answers.
 
 Products of blocks are as exact (Ozaki's splitting): with A = H + L, H the leading 20 bits, no sum in H'H is rounded
 for up to 4,096 rows, and L is a millionth of A, so the rounding of what it adds is too small to matter.

@@ -1,7 +1,6 @@
 """Logs in Parquet files: which rows there are, in which partitions, and one partition as checked arrays.
 
-A row's *place* is its number when files are read in the order of their names. It does not depend on how rows are
-cut into partitions; whatever is drawn or kept by place is the same for all of them.
+A row's *place* is its number when files are read in the order of their names, however they are cut.
 """
 
 from __future__ import annotations
@@ -77,10 +76,7 @@ class Table:
     def of(
         cls, logs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], rows: int = PARTITION_ROWS
     ) -> Table:
-        """Of files, or of folders with files that end in .parquet, cut into partitions of about so many rows.
-
-        A partition has whole row groups, so a file of one large group is one partition.
-        """
+        """Of .parquet files, or folders of them, cut at row groups into partitions of about so many rows."""
         pq = parquet()
         partitions: list[Partition] = []
         waiting: list[Piece] = []

@@ -1,7 +1,6 @@
 """The command line: parse, call one function, print.
 
-Each module named in `MODULES` has a function ``register(app)`` that adds its commands. Such a module imports
-nothing heavy at its head, so that ``kinbandits --help`` is quick.
+Modules in `MODULES` have a function ``register(app)``, and import nothing heavy at their head: help is quick.
 """
 
 from __future__ import annotations

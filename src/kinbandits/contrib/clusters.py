@@ -149,7 +149,6 @@ class CLUB(LinUCB):
     `LinUCB` with `OnlineClusters(confidence, graph)`, ridge 1.
 
     Args:
-        arms: the users: how many, or their names.
         confidence: alpha_2; less divides sooner.
         graph: edges to begin with; complete if left out.
         settings: as for `LinUCB`. ``exploration`` is `LogExploration()`, alpha sqrt(log(t + 1)) with alpha = 1.

@@ -6,8 +6,8 @@ Notation (N users, m items in d dimensions; t rows learned)
     reach      c sqrt(x' P_i x log(t + 1)), how far w_i' x may be from the truth
     near(x)    the users j with |w_i' x - w_j' x| <= reach_i(x) + reach_j(x), for the user i of the last row
 
-Every cluster of items has a graph of users of its own, and with its connected components a `Clustered` similarity:
-candidates in that cluster of items are predicted by the regression under that similarity, on the rows of all items.
+Every cluster of items has a graph of users, and its components a `Clustered` similarity: items of that cluster are
+predicted by the regression under it, on the rows of all items.
 """
 
 from __future__ import annotations
@@ -105,7 +105,6 @@ class COFIBA(Policy):
     of the item last played keeps the users' graph, the others start with a complete one.
 
     Args:
-        arms: the users: how many, or their names.
         items: (m, d), the catalogue.
         confidence: alpha_2; less divides sooner.
         exploration: a schedule or a number; `LogExploration()` is theirs with alpha = 1.

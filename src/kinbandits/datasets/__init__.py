@@ -54,12 +54,7 @@ def load(name: str, *, download: bool = True) -> Dataset:
 
 
 def fetch(name: str, *, again: bool = False) -> Path:
-    """Make sure that a data set is on this machine, downloading it if need be, and say where.
-
-    Args:
-        name: which.
-        again: download even if the cache has it.
-    """
+    """Have a data set on this machine, downloaded if need be (or ``again``), and say where."""
     entry = entry_of(name)
     path = find(name)
     if path is not None and not again:

@@ -1,10 +1,9 @@
 """Peptides and the alleles they bind to: measurements that a user has a copy of. Nothing of them comes with us.
 
-The file ``mhc1_binding.npz`` holds, for n measurements of 9-mers on N alleles of MHC class I, ``peptide`` (n,) and
-``task`` (n,) in 0..N-1, ``affinity_nM`` (n,), ``allele`` (N,) names and ``pseudosequence`` (N,), the 34 residues of
-an allele that touch a peptide. It can be made from the curated affinity data of MHCflurry
-(https://github.com/openvax/mhcflurry, "data_curated"), which are built on IEDB (https://www.iedb.org); both have
-terms of their own.
+The file ``mhc1_binding.npz`` holds, for n measurements of 9-mers on N alleles of MHC class I, ``peptide`` (n,),
+``task`` (n,) in 0..N-1, ``affinity_nM`` (n,), ``allele`` (N,) and ``pseudosequence`` (N,), 34 residues that touch a
+peptide. It can be made from MHCflurry's curated data (https://github.com/openvax/mhcflurry, "data_curated"), built
+on IEDB (https://www.iedb.org); both have terms of their own.
 """
 
 from __future__ import annotations

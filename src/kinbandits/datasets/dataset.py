@@ -17,10 +17,7 @@ Scaling = Literal["paper", "raw", "minmax"]
 
 
 class Dataset(Value):
-    """Labelled rows: ``X`` (n, d), ``y`` (n,) in 0..N-1, and the names of the N classes.
-
-    Made from your own arrays by `Dataset.of`.
-    """
+    """Labelled rows: ``X`` (n, d), ``y`` (n,) in 0..N-1, and class names. `Dataset.of` makes one of your arrays."""
 
     name: str
     X: NDArray[Any]
@@ -83,11 +80,8 @@ class Dataset(Value):
     def features(self, rows: ArrayLike | None = None, scaling: Scaling = "paper") -> Matrix:
         """The features of some rows (all, if left out) as float64.
 
-        Args:
-            rows: row numbers.
-            scaling: ``"raw"``, the published values; ``"minmax"``, every column over all rows to [-1, 1], a
-                constant column to 0; ``"paper"``, what the paper's experiments use: MNIST divided by 255,
-                Letter and Segment ``"minmax"``, all others (and your own data) ``"raw"``.
+        ``scaling`` is ``"raw"``, as published; ``"minmax"``, columns over all rows to [-1, 1], constant ones to 0;
+        or ``"paper"``: MNIST divided by 255, Letter and Segment ``"minmax"``, all others (and yours) ``"raw"``.
         """
         one_of("scaling", scaling, "paper", "raw", "minmax")
         entry = CATALOGUE.get(self.name)

@@ -1,7 +1,7 @@
 """Environments: games to play policies on, seeded, the same rounds for every policy.
 
-An environment is any object that keeps the small protocol `Environment`; those here are frozen values.
-`make_environment` makes one by name, which is how files name them. Fields of those that are drawn::
+An environment is any object that keeps the protocol `Environment`; those here are frozen values, which files name
+by the words of `make_environment`. Fields of those that are drawn::
 
     seed         of everything that is drawn       n_features   d, columns of a context
     n_arms       N                                 noise        standard deviation of normal noise on rewards

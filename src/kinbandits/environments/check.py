@@ -14,10 +14,6 @@ from kinbandits.errors import ContractError
 def check_environment(environment: object, rounds: int = 200) -> None:
     """Raise `ContractError`, naming the first thing wrong, unless ``environment`` keeps the contract.
 
-    Args:
-        environment: anything meant to be an `Environment`.
-        rounds: how many rounds to look at.
-
     Example:
         >>> from kinbandits.environments import SyntheticNews
         >>> check_environment(SyntheticNews(horizon=20))

@@ -97,12 +97,9 @@ class Classification(LabelledRows, Value):
         data: name of a data set of the paper, path of a CSV or Parquet file, or a `Dataset`. See also
             `Classification.from_arrays` and `Classification.from_frame`.
         target: for a file, the column of labels; the others are features.
-        protocol: ``"shuffled"`` or ``"paper"``.
         scaling: of the features; see `kinbandits.datasets.Dataset.features`.
-        horizon: how many rounds. Default: all rows there are, or the paper's number for its data sets.
-        validation: rows per class kept out by the paper's protocol.
-        seed: of the order of rows and the start rows.
-        validation_seed: of the rows kept out.
+        horizon: default: all rows there are, or the paper's number for its data sets.
+        validation_per_class: rows kept out by the paper's protocol, drawn by ``validation_seed``.
 
     Example:
         >>> environment = Classification.from_arrays([[0.0], [1.0], [2.0], [3.0]], ["a", "b", "a", "b"], seed=1)
@@ -182,17 +179,10 @@ class Classification(LabelledRows, Value):
 
 
 class Streams(LabelledRows, Value):
-    """The rows of a data set in an order that a file gives.
+    """The rows of a data set in an order that a file gives; ``seed`` says which stream, counted from 0.
 
     The file (.npz) holds, for the data set NAME and S streams, ``NAME_validation`` (rows never played),
     ``NAME_start`` (S, N), row i of a stream given to arm i before round 1, and ``NAME_test`` (S, T).
-
-    Args:
-        data: name of a data set of the paper, or a `Dataset`.
-        path: the file.
-        seed: which stream, counted from 0.
-        horizon: how many rounds; default all of the stream.
-        scaling: of the features.
     """
 
     data: str | Dataset

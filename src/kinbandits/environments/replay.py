@@ -39,16 +39,10 @@ class Log(Value):
         arms: Sequence[Any] | None = None,
         propensities: ArrayLike | None = None,
     ) -> Log:
-        """From arm names, contexts and rewards, row by row.
+        """From arm names (n,), contexts (n, d) and rewards (n,).
 
-        Args:
-            choices: name of the arm played in each row.
-            contexts: (n, d).
-            rewards: (n,).
-            arms: all arms that could have been played; default: the categories of a categorical column, or
-                those that were played, sorted.
-            propensities: (n,) probabilities of the choices, if logged: the method is valid for 1/N alone, and
-                any other value is refused.
+        ``arms`` are all that could have been played (default: the categories of the column, or those played).
+        ``propensities`` other than 1/N are refused: the method is valid for no other.
         """
         listed = listed_column(choices)
         names = list(np.asarray(choices).tolist()) if listed is None else listed
@@ -85,11 +79,7 @@ class Log(Value):
         contexts: Sequence[str] | None = None,
         propensity: str | None = None,
     ) -> Log:
-        """From a table of pandas, polars or another library; arguments name its columns.
-
-        Without ``contexts`` all columns that are not named otherwise are the context. A categorical column of arms
-        names all arms, played or not.
-        """
+        """From a table of pandas, polars or another library; arguments name its columns (contexts: all others)."""
         table = as_table(frame)
         named = {arm, reward, propensity}
         features = [c for c in table.columns if c not in named] if contexts is None else list(contexts)
@@ -111,12 +101,9 @@ class Replay(Value):
     so a run has about n/N rows, and the regret is not known.
 
     Args:
-        log: a `Log`, or the path of a CSV or Parquet file.
-        arm, reward: for a file, the columns of choices and rewards.
-        contexts: for a file, the columns of the context; default: all numeric columns but those named.
-        propensity: for a file, the column of propensities, if there is one; they must be 1/N.
-        horizon: how many rounds of the log to go through; default all.
-        seed: None plays the log in its order; a number shuffles it.
+    log: a `Log`, or the path of a CSV or Parquet file, whose columns the next four name (contexts: all others).
+    horizon: how many rounds of the log to go through; default all.
+    seed: None plays the log in its order; a number shuffles it.
 
     Example:
         >>> log = Log.of(["a", "b", "a"], [[0.0], [1.0], [2.0]], [1.0, 0.0, 0.5])

@@ -31,8 +31,7 @@ class Tasks(Drawn, Value):
 
     Args:
         mu: how much two tasks have in common, from 0 (nothing) to 1 (they are one).
-        n_tasks: N.
-        n_candidates: m, for each task; they stay the same in all rounds.
+        n_candidates: m, for each of the N tasks; they stay the same in all rounds.
         on_offer: how many of them are on offer in a round, drawn anew; 0 is all.
         length_scale: of the functions of candidates, which are uniform in [-1, 1]^d.
         descriptor_size: how many numbers describe a task. With 0 all tasks have the same part in common; else
@@ -188,10 +187,7 @@ class Users(Drawn, Value):
     one cluster have one linear model; models and items are of norm 1.
 
     Args:
-        n_users: N.
-        n_clusters: of users.
-        n_items: size of the catalogue.
-        on_offer: k, items on offer in a round.
+        n_items: size of the catalogue. on_offer: k, items on offer in a round.
         graph_noise: the graph links users of one cluster; each pair is drawn wrong with this probability.
 
     Example:

@@ -1,8 +1,7 @@
 """Running an experiment: all cells that are not finished yet, on a backend, until there are none.
 
-What travels to the workers is a cell's description, never data. What is finished is what has a result file (see
-`storage`); the driver keeps no other account. So a killed worker costs the cell it was at, a killed driver costs
-the cells its workers were at, and a resumed run goes on from there.
+Workers get a cell's description, never data. Finished is what has a result file (`storage`): a killed worker or
+driver costs the cells under way, and a resumed run goes on from there.
 """
 
 from __future__ import annotations
@@ -50,15 +49,12 @@ def run_experiment(
     """Run every cell that is not finished, and write ``results.csv``; gives its path.
 
     Args:
-        experiment: what to run.
-        directory: where results go.
-        resume: go on with what is there. Without it, a directory that holds an experiment is refused.
-        extend: like ``resume``, but the directory may hold another experiment, whose cells are kept and used.
-        jobs: how many cells at a time; -1 is all processors.
-        backend_name: ``"loky"``, ``"dask"`` or ``"ray"``.
-        scheduler: address of a dask scheduler or ray cluster; without it, a local one is started.
-        stream: where progress is written; None is silence.
-        name: of the experiment in its directory, where several share one (see `CellStore`).
+    resume: go on with what is there. Without it, a directory that holds an experiment is refused.
+    extend: like ``resume``, but the directory may hold another experiment, whose cells are kept and used.
+    jobs: how many cells at a time; -1 is all processors.
+    backend_name, scheduler: ``"loky"``, ``"dask"`` or ``"ray"``, and the address of a cluster; else a local one.
+    stream: where progress is written; None is silence.
+    name: of the experiment in its directory, where several share one (see `CellStore`).
     """
     store = CellStore(directory, name)
     experiment.check()
@@ -90,10 +86,7 @@ def run_experiment(
 def _watched(
     work: dict[str, float], done: Callable[[], set[str]], stream: TextIO | None, every: float = 0.5
 ) -> Iterator[None]:
-    """Progress, seen by counting result files: the same on every backend, and right after a crash too.
-
-    ``work`` is that of every cell, by id: its rounds squared, from which the time left is estimated.
-    """
+    """Progress, seen by counting result files; ``work`` is that of every cell, its rounds squared, by id."""
     total = sum(work.values())
 
     def state() -> tuple[int, float]:
@@ -163,11 +156,7 @@ def _raise_failed(store: CellStore, cells: list[Cell], failed: set[str]) -> None
 
 
 def compute_cell(cell: Cell) -> Trace:
-    """Play the cell's policy on its environment. Depends on nothing but the cell.
-
-    The metadata of the trace hold names, settings, and after the last round ``counts``, the rows of each arm, and
-    ``similarity``, the (N, N) matrix (empty for a policy without one).
-    """
+    """Play the cell's policy on its environment. The metadata have settings, final counts and similarity."""
     environment, policy = cell.make()
     settings = repr(policy)
     trace = simulate(policy, environment)

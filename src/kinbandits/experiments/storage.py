@@ -7,8 +7,7 @@
     results.csv         one row a cell, made from the cells
     lock                held by the driver, so that two do not share a directory
 
-A cell is written beside its place, flushed to disk and renamed: there is the whole cell or nothing, whatever is
-killed at whatever moment.
+A cell is written beside its place, flushed and renamed: the whole cell or nothing.
 """
 
 from __future__ import annotations
@@ -46,10 +45,7 @@ def load_cell(path: Path) -> Trace:
 
 
 class CellStore:
-    """One experiment's directory.
-
-    Several experiments may share a directory, each under a name of its own; cells in common are computed once.
-    """
+    """One experiment's directory; several may share it under their names, and cells in common are computed once."""
 
     def __init__(self, directory: str | PathLike[str], name: str = "experiment") -> None:
         self.directory, self.name = Path(directory), name
@@ -60,11 +56,7 @@ class CellStore:
         return self.directory / f"{self.name}.json"
 
     def open(self, experiment: Experiment, resume: bool, extend: bool = False) -> None:
-        """Make the directory ready for this experiment, or refuse.
-
-        With ``extend`` it may hold another experiment: cells are known by what is in them, so those in common stay
-        valid, and the directory then holds this one.
-        """
+        """Make the directory ready for this experiment, or refuse; ``extend`` replaces another, its cells kept."""
         record = experiment.record()
         if self.record_path.exists() and not extend:
             old = self.record()
@@ -107,10 +99,7 @@ class CellStore:
             raise FormatError(f"{self.record_path} is damaged ({error})") from error
 
     def recorded(self) -> Iterator[tuple[str, str, int, Trace | None, dict[str, Any]]]:
-        """Environment, method, seed, result (None while it is not finished) and time of every cell.
-
-        As they were written down: nothing that the experiment needs, such as its data, need be here any more.
-        """
+        """Environment, method, seed, result (None while unfinished) and time of every cell, as written down."""
         done = self.done()
         for environment, method, seed, cell_id in self.record()["cells"]:
             result = load_cell(self.cells / f"{cell_id}.npz") if cell_id in done else None
