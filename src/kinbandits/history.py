@@ -96,7 +96,6 @@ class History:
 
     @property
     def n_features(self) -> int | None:
-        """Columns of a context, once there is one."""
         return self._contexts.shape[1] if self._size else None
 
     @property
@@ -132,7 +131,6 @@ class History:
             self._contexts[: self._size] = contexts
 
     def truncate(self, size: int) -> None:
-        """Forget the rows after the first ``size``."""
         self._size = min(self._size, size)
         self.marks = self.marks.cut(slice(0, self._size))
 

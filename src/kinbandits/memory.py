@@ -1,7 +1,7 @@
 """How long a policy remembers, as frozen values: for worlds that change.
 
-``None`` (the default) remembers everything. `Window` keeps the last rows only; `Forgetting` keeps them all but
-trusts a row the less the older it is. Age is counted in rows learned, of whatever arm.
+``None`` (the default) remembers everything, `Window` the last rows; `Forgetting` trusts old rows less. Age is
+counted in rows learned, of whatever arm.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Batch multi-task regression with the same kernel: a scikit-learn estimator. Needs scikit-learn.
 
-The kernel between distributions of Blanchard, Lee and Scott (2011): tasks are known by the rows they are asked
-about, k((P, x), (Q, x')) = k_Z(P, Q) k_X(x, x'), with k_Z a Gaussian of the distance of mean embeddings. A task
-that was not there when the model was fitted is predicted from the rows of X alone.
-
+The kernel between distributions of Blanchard, Lee and Scott (2011), k((P, x), (Q, x')) = k_Z(P, Q) k_X(x, x') with
+k_Z a Gaussian of the distance of mean embeddings: a task that was not fitted is predicted from the rows of X alone.
 Notation as in `regression.base`; a task is an arm.
 """
 

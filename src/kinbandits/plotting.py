@@ -1,7 +1,7 @@
 """Figures: one look for reports, documentation and notebooks, and the pictures of single objects.
 
-Colours that the colour-blind tell apart (Okabe and Ito), line styles that survive grey printers, units on all axes;
-matrices use viridis, which is even in brightness. matplotlib is imported when a figure is asked for.
+Colours of Okabe and Ito, line styles for grey printers, units on all axes; matrices use viridis. matplotlib is
+imported when a figure is asked for.
 """
 
 from __future__ import annotations
@@ -194,10 +194,7 @@ def _short(name: str) -> str:
 
 
 def _settle(figure: Any) -> None:
-    """Lay the figure out once, at the resolution of the saved image: text is not equally wide at another one.
-
-    The layout is solved three times, since the width of labels depends on it in turn; and then stays.
-    """
+    """Lay the figure out as for the saved image, three times: widths of labels depend on it in turn."""
     if not getattr(figure, "_settled", False):
         figure.set_dpi(_DPI)
         for _ in range(3):

@@ -37,13 +37,9 @@ def clock(seconds: float) -> str:
 class Progress:
     """Counts to ``total``. Use it in a ``with`` statement and call `advance`.
 
-    Args:
-        total: how much there is to do.
-        label: what is done.
-        stream: where to write (default: standard error); None writes nothing.
-        fancy: a bar (True) or lines (False); default: a bar if ``stream`` is a terminal.
-        done: how much was done before.
-        share: the part of the work that this was, where things are not equally long.
+    ``stream`` is where to write (default: standard error; None: nowhere), ``fancy`` a bar instead of lines
+    (default: on a terminal), ``done`` what was done before, and ``share`` its part of the work, where things are
+    not equally long.
     """
 
     def __init__(

@@ -74,11 +74,9 @@ def play_independent(
 ) -> tuple[Indices, Vector]:
     """Play independent arms through the rows in order: the rounds that counted, and the rewards received.
 
-    ``Y`` (n, N) holds every arm's reward, NaN where it is not known: a round in which the choice is not known is
-    left out. Ties go to the first arm. The same as `KMTLUCB` with `Independent()` and uniform weights.
-
-    ``given`` names the arms of the first rows, which are learned but do not count; ``rule`` makes the scores of all
-    arms from their means, their deviations (width times the root of the ridge) and the number of the round, from 1.
+    ``Y`` (n, N) has NaN where a reward is not known; a round in which that is chosen is left out. Ties go to the
+    first arm. ``given`` are the arms of the first rows, learned before; ``rule`` makes scores from means,
+    deviations (width times the root of the ridge) and the number of the round.
     """
     n, n_arms = Y.shape
     prior = K.diagonal()

@@ -1,7 +1,6 @@
 """Kernels on learned features: a representation of contexts, fitted to the rows learned, again on a schedule.
 
-The paper leaves representation learning to the future. Here it is a value: a rule that gives a kernel (see
-`kinbandits.kernels.rules`). The features are a function of the rows up to the last milestone.
+A rule that gives a kernel (`kinbandits.kernels.rules`) whose features are a function of the rows up to a milestone.
 """
 
 from __future__ import annotations
@@ -68,8 +67,6 @@ class PrincipalComponents(Representation):
     Worth a try where contexts have many columns, but no safe default: 10 % less regret on USPS and MNIST, 4 to 8 %
     more on two other data sets.
 
-    Args:
-        n_components: how many, at most as many as contexts have columns.
     """
 
     n_components: int = 20
@@ -90,7 +87,6 @@ class RewardDirections(Representation):
     stretch: float = 2.0
 
     def fit(self, X: Matrix, arms: Indices, rewards: Vector) -> Stretch:
-        """One direction per arm played, made orthogonal."""
         centre = X.mean(axis=0)
         weights = np.eye(arms.max() + 1)[arms] * (rewards - rewards.mean())[:, None]
         means = weights.T @ (X - centre)
@@ -168,12 +164,10 @@ class Represented(KernelRule):
         return max(milestones(self.first, self.growth, min(rows, self.until)), default=0)
 
     def refits(self, before: int, after: int) -> bool:
-        """When a milestone is passed, and while the kernel on top follows the rows."""
         follows = isinstance(self.kernel, KernelRule) and self.kernel.refits(before, after)
         return follows or self.milestone(before) != self.milestone(after)
 
     def fit(self, X: Matrix, arms: Indices | None = None, rewards: Vector | None = None) -> Kernel:
-        """The kernel on the features learned at the last milestone."""
         n = self.milestone(len(X))
         if not n:
             return self._on(X, arms, rewards)

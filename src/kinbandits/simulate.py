@@ -44,13 +44,9 @@ def play(
     and nothing is learned or yielded. A reward that is late (`Round.delay`) is learned when it is known, and not at
     all if that is after the last round.
 
-    Args:
-        policy: is changed by playing.
-        environment: an `Environment`.
-        horizon: how many rounds to go through.
-        numbers: whether to read mean and width of each choice, which may cost more than choosing.
-        trained: say that the policy may have learned before; else a `SimulationWarning` tells that it has.
-        progress: called after each round with the number of rounds gone through and the horizon.
+    ``numbers`` reads mean and width of each choice, which may cost more than choosing; ``trained`` says that the
+    policy may have learned before (else a `SimulationWarning`); ``progress`` is called with rounds gone through and
+    the horizon.
 
     Example:
         >>> import kinbandits as kb

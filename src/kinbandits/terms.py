@@ -51,7 +51,6 @@ class Term(Value):
         return as_terms(self).__add__(other)
 
     def select(self, contexts: Matrix) -> Matrix:
-        """The columns of ``contexts`` that this term sees."""
         return contexts if self.columns is None else contexts[:, list(self.columns)]
 
     def select_history(self, history: History) -> History:
@@ -65,7 +64,6 @@ class Term(Value):
         return selected
 
     def fitted(self, history: History) -> Term:
-        """The term with the kernel to use after this history."""
         rule = self.context_kernel
         if not isinstance(rule, KernelRule):
             return self
@@ -182,10 +180,7 @@ class TermsTracker:
 
     @property
     def coming(self) -> tuple[int, list[Matrix]] | None:
-        """The matrices that are chosen but not yet in force, with the size of the history at which they will be.
-
-        None where nothing changes.
-        """
+        """The matrices chosen but not yet in force, and the size of the history at which they will be."""
         for i, tracker in enumerate(self._trackers):  # a similarity that changes in steps stands in a single term
             found = tracker.coming if isinstance(tracker, StepTracker) else None
             if found is not None and not np.array_equal(found[1], tracker.matrix):
@@ -197,10 +192,7 @@ class TermsTracker:
         return [tracker.matrix for tracker in self._trackers]
 
     def observe(self, start: int, squares: Matrix | None = None) -> None:
-        """The history has grown: its rows from ``start`` on are new. If that fails, all is as before.
-
-        ``squares`` may give the squared distances (over all columns) of a single new row to all rows.
-        """
+        """Rows from ``start`` on are new (``squares``: of one, to all rows). If that fails, all is as before."""
         h = self._history
         before = [tracker.__dict__.copy() for tracker in self._trackers]  # trackers replace arrays, never edit them
         try:

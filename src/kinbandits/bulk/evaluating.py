@@ -136,7 +136,6 @@ def _common_arms(policies: Mapping[str, KMTLUCB]) -> tuple[str | int, ...]:
 
 
 def _parts(table: Table, train: float | None, since: float | None, teach: bool) -> tuple[Table, Table]:
-    """The rows that teach, and those that are evaluated."""
     if since is not None:
         if train is not None:
             raise InvalidInputError("give since or train, not both: rows before since teach")
@@ -193,7 +192,6 @@ def _folds(places: Indices, seed: int) -> Indices:
 
 
 def _fold_sums(partition: Partition, checks: Checks, plan: Plan, seed: int) -> State:
-    """The sums of the rows of each fold."""
     rows = read(partition, checks)
     folds = _folds(rows.places, seed)
     found: State = {}
@@ -205,7 +203,6 @@ def _fold_sums(partition: Partition, checks: Checks, plan: Plan, seed: int) -> S
 
 
 def _tallies(partition: Partition, checks: Checks, paths: dict[str, str], seed: int, clip: float | None) -> State:
-    """What the rows of a partition add to the estimators of each policy."""
     rows = read(partition, checks)
     good = np.flatnonzero(rows.good)
     found: State = {}

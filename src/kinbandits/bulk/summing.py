@@ -42,7 +42,6 @@ class Plan:
     scale: RewardScale
 
     def model(self) -> Model:
-        """A model with these points that has learned nothing."""
         model = Model(self.settings, self.n_arms, self.contexts.shape[1])
         for follower in model.followers:
             follower.let_go()

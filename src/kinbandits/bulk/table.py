@@ -130,7 +130,6 @@ class Table:
         return Table(tuple(p for p in cut if p.low < p.high), self.names)
 
     def where(self, place: int) -> str:
-        """The file and the row of a place, counted from 1."""
         for p in self.partitions:
             if p.low <= place < p.high:
                 place -= p.place

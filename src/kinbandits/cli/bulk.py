@@ -227,7 +227,6 @@ def _files(logs: list[str]) -> Iterator[list[str]]:
 def _in_memory(
     log: str, config: Path | None, train: float, arm: str, reward: str | None, propensity: str, context: str
 ) -> tuple[Evaluation, dict[str, int]]:
-    """One policy, which learns the first part of a log that fits into memory."""
     from dataclasses import replace
     from functools import partial
 

@@ -197,7 +197,6 @@ class COFIBA(Policy):
     # -- learning -------------------------------------------------------------------------------
 
     def _start(self, history: History) -> None:
-        """From no rows, then these in order."""
         self._state = Neighbours.start(self.n_arms, self.items, self.ridge, self.confidence)
         self._history = History(self.n_arms)
         self._regressions: dict[int, Regression] = {0: self._regression(self._state.user_edges[0])}
@@ -228,7 +227,6 @@ class COFIBA(Policy):
     # -- arms, saving, copies -------------------------------------------------------------------
 
     def add_arm(self, arm: ArmName) -> None:
-        """Add a user, linked to all at first; then all rows are gone over."""
         self._check_new_arm(arm)
         self._append_arm(arm)
         history = self._history.copy()

@@ -75,7 +75,6 @@ class SyntheticNews(Drawn, Value):
 
     @property
     def theta(self) -> Vector:
-        """The angle of each article, (N,)."""
         return np.linspace(*self.angles, self.n_arms)
 
     @property
@@ -116,7 +115,6 @@ class SyntheticNews(Drawn, Value):
 
 
 def _rotated(user: Vector, angles: Vector) -> Matrix:
-    """The user rotated by each angle, (N, 2)."""
     cos, sin = np.cos(angles), np.sin(angles)
     return np.stack([cos * user[0] - sin * user[1], sin * user[0] + cos * user[1]], axis=1)
 

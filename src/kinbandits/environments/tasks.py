@@ -174,7 +174,6 @@ class MeasuredTasks(Value):
             yield Round(self.contexts[rows[a]], rewards, rewards, [arms[a]] * len(rewards))
 
     def _rows(self) -> list[Indices]:
-        """The measurements of each task."""
         number = {task: i for i, task in enumerate(self.arms)}
         of = np.array([number[task] for task in self.tasks])
         return [np.flatnonzero(of == i) for i in range(len(number))]
@@ -221,12 +220,10 @@ class Users(Drawn, Value):
 
     @property
     def clusters(self) -> Indices:
-        """The planted cluster of each user, (N,)."""
         return np.arange(self.n_users) % self.n_clusters
 
     @property
     def items(self) -> Matrix:
-        """The catalogue, (m, d)."""
         return _unit(seeded(self.seed, 4)[0], self.n_items, self.n_features)
 
     @property

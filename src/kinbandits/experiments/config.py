@@ -73,7 +73,6 @@ class EnvironmentConfig(BaseModel):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Everything but kind and name."""
         return dict(self.model_extra or {})
 
     def make(self, seed: int) -> Environment:
@@ -81,7 +80,6 @@ class EnvironmentConfig(BaseModel):
         return make_environment(self.kind, **self.options, **({"seed": seed} if takes_seed else {}))
 
     def record(self) -> dict[str, Any]:
-        """As plain data; files by the hash of what is in them."""
         return {"kind": self.kind, **{k: plain(v) for k, v in sorted(self.options.items())}}
 
 
@@ -117,7 +115,6 @@ class MethodConfig(BaseModel):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Arguments of the policy as they stand in the file."""
         return dict(self.model_extra or {})
 
     def record(self) -> dict[str, Any]:
@@ -177,7 +174,6 @@ class Experiment(BaseModel):
         return self
 
     def cells(self) -> list[Cell]:
-        """Every (environment, method, seed), in the order of the file."""
         return [
             Cell(e, m, seed) for e in self.environments for m in self.methods_on(e) for seed in self.seeds_of(e)
         ]
@@ -186,7 +182,6 @@ class Experiment(BaseModel):
         return [m for m in self.methods if m.environments is None or e.name in m.environments]
 
     def seeds_of(self, e: EnvironmentConfig) -> list[int]:
-        """Its own, or those of the experiment."""
         return self.seeds if e.seeds is None else e.seeds
 
     def check(self) -> None:
@@ -200,7 +195,6 @@ class Experiment(BaseModel):
                 m.make(e, environment, self.seeds_of(e)[0])
 
     def record(self) -> dict[str, Any]:
-        """The experiment as plain data; files by the hash of what is in them."""
         return {
             "format": FORMAT,
             "name": self.name,

@@ -108,7 +108,6 @@ class CellStore:
     # -- cells ----------------------------------------------------------------------------------
 
     def cell_path(self, cell: Cell) -> Path:
-        """Where the result of a cell stands, once it is finished."""
         return self.cells / f"{cell.id}.npz"
 
     def done(self) -> set[str]:
@@ -127,14 +126,12 @@ class CellStore:
         atomic_write(self.errors / f"{cell.id}.txt", f"{cell}\n{text}".encode())
 
     def results(self, experiment: Experiment) -> Iterator[tuple[Cell, Trace]]:
-        """The finished cells, in the order of the experiment."""
         done = self.done()
         for cell in experiment.cells():
             if cell.id in done:
                 yield cell, load_cell(self.cell_path(cell))
 
     def timing(self, cell_id: str) -> dict[str, Any]:
-        """How long a cell took (empty if that was not written)."""
         try:
             timing: dict[str, Any] = json.loads((self.times / f"{cell_id}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):

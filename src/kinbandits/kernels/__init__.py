@@ -12,9 +12,8 @@ Notation
     B       (m, d)  rows            r    distance of two rows after division by ell
     K       (n, m)  K[i, j] = k(A[i], B[j])
 
-Every entry of K depends on its two rows alone, to the last bit (distances are summed pair by pair, not
-by a matrix product), so that a matrix grown row by row equals one computed at once. The inner product of
-`Linear` is the exception.
+Every entry of K depends on its two rows alone, to the last bit (but for `Linear`), so that a matrix grown row by
+row equals one computed at once.
 """
 
 from kinbandits.kernels.algebra import Foreign, Kernel, Product, Scaled, Sum, as_kernel

@@ -180,10 +180,7 @@ class Scaled(Kernel):
 
 
 class Foreign(Kernel):
-    """A scikit-learn kernel, or a plain callable ``f(A, B) -> matrix``.
-
-    A callable without a ``diag`` method is called once per row for the diagonal.
-    """
+    """A scikit-learn kernel, or a plain callable ``f(A, B) -> matrix``, called once per row for its diagonal."""
 
     function: Callable[[Matrix, Matrix], Any]
 
@@ -199,7 +196,6 @@ class Foreign(Kernel):
         return K
 
     def diag(self, A: Matrix) -> Matrix:
-        """The kernel's own ``diag``, or one call per row."""
         own = getattr(self.function, "diag", None)
         if own is not None:
             return np.asarray(own(A), dtype=np.float64)

@@ -1,7 +1,4 @@
-"""The kernels themselves: of distances, of inner products, of wide networks.
-
-Notation as in `kinbandits.kernels`.
-"""
+"""The kernels: of distances, of inner products, of wide networks. Notation as in `kinbandits.kernels`."""
 
 from __future__ import annotations
 

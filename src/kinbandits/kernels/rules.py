@@ -1,8 +1,7 @@
 """Kernels that are read off the data: a rule has a `fit` that looks at rows and gives a kernel.
 
-A rule stands where a kernel is asked for (``context_kernel=kb.Median()``); a policy fits it to the rows it has
-learned, again as they grow. What a rule gives is a function of the first rows alone, so a policy that has one is
-still a pure function of its data. Rules add, multiply and scale as kernels do.
+A rule stands where a kernel is asked for (``context_kernel=kb.Median()``); a policy fits it to its first rows,
+again as they grow, so that it is still a pure function of its data. Rules add, multiply and scale as kernels do.
 """
 
 from __future__ import annotations
@@ -134,7 +133,6 @@ class Median(KernelRule):
         return fitted
 
     def refits(self, before: int, after: int) -> bool:
-        """While fewer than ``rows`` rows have been learned."""
         return before < self.rows
 
     def check_features(self, n_features: int) -> None:

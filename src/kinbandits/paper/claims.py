@@ -3,9 +3,9 @@
     "better in all runs"          reproduced if it is better in every run
     "better in all but one"       reproduced if it is worse in at most one
     "the worst"                   no count is claimed: reproduced if the mean is, and the test agrees
-    "equally well"                equivalence, by two one-sided t tests (TOST) with a margin of 5 % of the second
-                                  method's mean: reproduced if both reject, contradicted if the 95 % interval of the
-                                  paired difference lies wholly beyond the margin, undecided otherwise
+    "equally well"                two one-sided t tests (TOST) with a margin of 5 % of the second method's mean:
+                                  reproduced if both reject, contradicted if the 95 % interval of the paired
+                                  difference lies wholly beyond the margin, undecided otherwise
 
 A claim of "better" is contradicted where the interval lies on the wrong side of 0. p values are those of the
 claim's own test (paired t; the larger of the pair for TOST; the largest over the other methods for "best" and

@@ -1,8 +1,7 @@
 """Choosing bandwidths and ridge by cross-validation of the batch regression, as in the paper (section 5).
 
-The rows are labelled examples that the game never sees. They are dealt to the arms at random, with target 1
-if the label is the arm (`deal_rows`); five folds; a setting is judged by its squared error on held-out rows,
-averaged over the rows of each arm and then over the arms.
+Labelled examples that the game never sees are dealt to the arms at random, with target 1 if the label is the arm; a
+setting is judged by its squared error on held-out rows (five folds), averaged over the rows of an arm, then arms.
 
 Notation (one fold with n rows to learn from and m held out)
     K_X      (n, n)  context kernel            w       (n,)  row weights: n_a ("per_arm") or 1 ("uniform")
@@ -14,10 +13,8 @@ The regression solves M alpha = y with M = K + ridge diag(w), so alpha = s * (S 
 
     (S + ridge I)^-1 b = Q (T + ridge I)^-1 Q' b.
 
-T + ridge I is tridiagonal for every ridge, so one reduction (4/3 n^3) serves all ridges, each of which then
-costs O(n) and a share of one multiplication by Q. Kernel matrices are computed once a fold and precision, and
-distances of embeddings once a fold and precision of k'. For the paper's 10^4 points that makes 10^3 reductions
-a fold in place of 10^4 factorisations.
+T + ridge I is tridiagonal for every ridge, so one reduction (4/3 n^3) serves all ridges, each of which then costs
+O(n) and a share of one product with Q: 10^3 reductions a fold in place of 10^4 factorisations for the paper's grid.
 """
 
 from __future__ import annotations
@@ -89,14 +86,7 @@ class Plays(NamedTuple):
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """What cross-validation found.
-
-    Attributes:
-        method: whose settings these are.
-        axes: the values tried, by name.
-        errors: the error of every setting, one axis of the array per entry of ``axes``.
-        best: the setting of least error (the first in the grid's order, if several).
-    """
+    """What cross-validation found: ``errors`` has one axis for each of ``axes``, the values tried."""
 
     method: Method
     axes: dict[str, tuple[float, ...]]
@@ -121,7 +111,6 @@ class CrossValidation:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: the best setting, its error, and the whole grid."""
         found = {"method": self.method, "best": self.best, "error": self.error}
         return found | {"axes": self.axes, "errors": self.errors.tolist()}
 
@@ -182,15 +171,12 @@ def cross_validate(
     """The error of every setting on the grid, by ``folds``-fold cross-validation.
 
     Args:
-        method: ``"independent"``, ``"pooled"``, ``"estimated"``, or ``"known"`` with ``descriptors``, one per arm.
-        rows: what to learn from; for labelled examples, `deal_rows`.
-        n_arms: N.
-        grid: the values tried (default: the paper's).
-        descriptors: for ``"known"``, whose k_Z is an RBF over them.
-        weighting: of the rows, as in `KMTLUCB`.
-        folds: how many; rows of each arm are spread over all of them.
-        seed: of the folds.
-        n_jobs: how many processes.
+    method: ``"independent"``, ``"pooled"``, ``"estimated"``, or ``"known"``: an RBF over ``descriptors``, one per
+    arm.
+    rows: what to learn from; for labelled examples, `deal_rows`.
+    grid: the values tried (default: the paper's).
+    weighting: of the rows, as in `KMTLUCB`.
+    folds, seed: how many, and of what; rows of each arm are spread over all of them.
 
     Example:
         >>> rng = np.random.default_rng(0)

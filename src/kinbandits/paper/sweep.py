@@ -147,10 +147,7 @@ def sweep_figure(points: Sequence[SweepPoint]) -> Any:
 
 @dataclass(frozen=True)
 class Control:
-    """Two methods at one multiplier on the same runs.
-
-    ``equal`` is the p value of TOST: small if they differ by less than 5 % of the second's mean.
-    """
+    """Two methods at one multiplier on the same runs. ``equal`` is the p value of TOST with a margin of 5 %."""
 
     first: str
     second: str

@@ -1,7 +1,4 @@
-"""One HTML page on the theory: bounds, and runs beside them, with a paragraph on each picture.
-
-Here are the parts on what similarity does to bounds, widths and regret, and on a wrong one.
-"""
+"""One HTML page on the theory: here the parts on what similarity does to bounds, widths and regret."""
 
 from __future__ import annotations
 
@@ -289,10 +286,7 @@ def write_theory(
     formats: Sequence[str] = FORMATS,
     done: Callable[[str], None] = lambda step: None,
 ) -> tuple[Path, dict[str, float]]:
-    """Compute everything and write ``index.html`` with ``figures/``; gives the page, and its numbers by name.
-
-    ``command`` is the one that asked for it, to be shown; ``done`` is told each of `STEPS` when it is finished.
-    """
+    """Compute everything and write ``index.html`` with ``figures/``; gives the page, and its numbers by name."""
     size = Size() if size is None else size
     short = min(size.horizon, 200)
     makers: tuple[Callable[[], Part], ...] = (

@@ -1,8 +1,7 @@
 """Parts of the page of the theory: regret under the bounds, and what the theory says along a run.
 
-Each part of the page is one class: its numbers are its fields, and it draws and explains them itself. Everything is
-computed from `RKHSProblem`, where the conditions of the theorems hold and f* is known, so that regret is expected
-regret. Notation as in `kinbandits.theory`.
+Each part of the page is one class: its numbers are its fields, and it draws and explains them itself. All is
+computed from `RKHSProblem`, where f* is known: regret is expected regret. Notation as in `kinbandits.theory`.
 """
 
 from __future__ import annotations

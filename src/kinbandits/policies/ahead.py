@@ -1,9 +1,8 @@
 """What was learned about noise, and the regression that goes with it, made ready a little with each row.
 
-A ridge, level or unit that moves changes what all rows are seen by: the similarity is chosen anew, and every
-factor is. So it takes force a sixteenth of the rows later (`kinbandits.noise.in_force`); each row between does a
-part: in the first third noise is learned, in the second the similarity is chosen, in the last the factors grow.
-Parts are counted, not timed. What is made ready is what would be made at once: only the time it takes is another.
+A ridge, level or unit that moves changes what all rows are seen by: similarity and factors are made anew. So it
+takes force a sixteenth of the rows later (`kinbandits.noise.in_force`), and each row between does a part (counted,
+not timed): first noise is learned, then the similarity chosen, then the factors grow. What is made is the same.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ class Ahead:
         return type(None), ()
 
     def advance(self) -> None:
-        """Do what is due with the rows that there are."""
         share = 3.0 * elapsed(len(self.history), self.milestone, in_force(self.milestone))
         if self.noise is None:
             self._learn(share)

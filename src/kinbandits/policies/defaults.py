@@ -26,11 +26,9 @@ def defaults(
 ) -> dict[str, Any]:
     """The settings of a policy that is given none, by the names of `KMTLUCB`'s arguments.
 
-    Args:
-        learns_similarity: whether a similarity can be chosen from the rows: they all stay, or the engine keeps sums
-            for each arm.
-        rewards, ridge, exploration: as given. Noise, level and unit of rewards are learned unless ridge or
-            exploration is a number (or a schedule), which is meant for rewards as they are.
+    ``learns_similarity``: rows all stay, or the engine keeps sums for each arm. The others are as given: noise,
+    level and unit are learned unless ridge or exploration is a number (or a schedule), which is meant for rewards
+    as they are.
     """
     about_all = rewards is not None and rewards.about_all_arms
     numbers = exploration is not None and as_rule(exploration).in_units_of_rewards

@@ -45,7 +45,6 @@ def html_repr(policy: KMTLUCB) -> str:
 
 
 def _settings_shown(policy: KMTLUCB) -> dict[str, str]:
-    """Settings that differ from their defaults; the kernel always."""
     parameters = inspect.signature(KMTLUCB.__init__).parameters
     usual = {name: p.default for name, p in parameters.items()} | {"pending": Pending()}
     fixed = None if isinstance(policy.ridge, LearnedRidge) else policy.ridge

@@ -154,11 +154,8 @@ class KMTLUCB(RegressionPolicy):
     ) -> None:
         """Add an arm, which may be chosen from now on.
 
-        Args:
-            arm: its name.
-            descriptor: for `Known` with descriptors.
-            similarity: for `Known` with a matrix: to each arm in the order of ``policy.arms``.
-            neighbours: for `Graph`: the arms it is linked to.
+        `Known` asks for its ``descriptor``, or its ``similarity`` to each of ``policy.arms``; `Graph` for its
+        ``neighbours``.
         """
         (arm,) = listed("arm", [arm])  # a NumPy scalar is a plain name
         self._check_new_arm(arm)
@@ -300,7 +297,6 @@ class KMTLUCB(RegressionPolicy):
                 raise
 
     def _with_noise(self, noise: Noise) -> tuple[RewardScale, RegressionSettings]:
-        """Scale and settings with this noise."""
         scale = self._scale
         if isinstance(self.rewards, Standardized):
             scale = replace(scale, offset=noise.level, scale=noise.unit)

@@ -1,8 +1,7 @@
 """The table of open decisions, and the memory of rewarded ones.
 
-A decision is open until its reward comes, it is cancelled, or it is forgotten (`Pending` says when).
-Rewarded decisions are remembered with their reward (as many as may be open), so that a repeated delivery is
-recognised.
+A decision is open until its reward comes, it is cancelled, or forgotten (`Pending`). Rewarded ones are remembered
+(as many as may be open), so that a repeated delivery is recognised.
 """
 
 from __future__ import annotations
@@ -82,7 +81,6 @@ class Ledger:
                 self.forgotten += 1
 
     def ticket(self, decision_id: int) -> Ticket:
-        """The open decision of this number."""
         entry = self._open.get(decision_id)
         if entry is None and 0 <= decision_id < self.next_id:
             raise UnknownDecisionError(
@@ -129,7 +127,6 @@ class Ledger:
         return True
 
     def settle(self, decision_id: int, reward: float) -> None:
-        """The reward has been learned."""
         entry = self._open.pop(decision_id)
         self._rewarded[decision_id] = reward, entry.serial if isinstance(entry, Ticket) else entry[0].serial
         if len(self._rewarded) > self.pending.most:

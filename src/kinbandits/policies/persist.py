@@ -4,10 +4,8 @@
     arrays.npz     rows learned, contexts of open decisions, array fields of settings
     checksum       SHA-256 of the two above
 
-A file is written beside its place and moved there when it is complete, so that a crash leaves the old one.
-
-What all policies have is written here; a policy class adds what it has learned (`Policy._learned`) and takes it
-back (`Policy._relearn`). Its settings are those of ``get_params``, with which it is built again.
+A file is written beside its place and moved there when complete. A policy class adds what it has learned to what
+all have (`Policy._learned`) and takes it back (`_relearn`); it is built again with its ``get_params``.
 """
 
 from __future__ import annotations

@@ -69,12 +69,10 @@ class RegressionPolicy(KernelPolicy, ABC):
 
     @property
     def n_observations(self) -> int:
-        """How many rows the policy has learned from."""
         return self.regression.n_observations
 
     @property
     def counts(self) -> dict[ArmName, int]:
-        """How many rows each arm has."""
         return dict(zip(self.arms, self.regression.counts.tolist(), strict=True))
 
     @property
@@ -88,10 +86,7 @@ class RegressionPolicy(KernelPolicy, ABC):
         return self._noise
 
     def similarity_matrix(self, term: int | None = None) -> Matrix:
-        """The current (N, N) similarity matrix, arms in the order of ``policy.arms``.
-
-        With a kernel of several terms, say which.
-        """
+        """The current (N, N) similarity matrix, arms in the order of ``arms``; of several terms, say which."""
         n = len(self.terms)
         if term is None and n > 1:
             raise InvalidInputError(f"this policy's kernel has {n} terms; say which with term=0 and so on")
@@ -122,12 +117,10 @@ class RegressionPolicy(KernelPolicy, ABC):
         return similarity_report(self.regression, complete)
 
     def check_transfer(self, *, margin: float = 5.0, tolerance: float = 1.0, guard: bool = True) -> TransferCheck:
-        """Whether the current similarity does harm on the rows learned; a `TransferWarning` if so.
+        """Whether the similarity does harm on the rows learned; a `TransferWarning` if so.
 
-        Args:
-            margin: nats by which it must fit worse than Independent.
-            tolerance: standard errors by which leave-one-out decisions must be worse.
-            guard: whether decisions are judged; False where every arm has a context of its own.
+        It must fit worse than Independent by ``margin`` nats, and where decisions are judged (``guard``; not where
+        arms have contexts of their own) decide worse by ``tolerance`` standard errors.
         """
         return check_transfer(self.regression, margin, tolerance, guard)
 
@@ -156,20 +149,14 @@ class RegressionPolicy(KernelPolicy, ABC):
         arms: Sequence[ArmName] | None = None,
         rng: np.random.Generator | None = None,
     ) -> Matrix:
-        """Joint draws of the candidates' rewards from the posterior, (size, k).
-
-        ``rng`` defaults to the policy's own random state.
-        """
+        """Joint draws (size, k) of the candidates' rewards from the posterior, by ``rng`` or the policy's own."""
         size = as_int("size", size)
         root = covariance_root(self.covariance(contexts, arms))
         normal = (self.rng if rng is None else rng).standard_normal((size, len(root)))
         return np.asarray(self._predict(self._query(contexts, arms)).mean + normal @ root.T)
 
     def explain(self, decision: Decision | int) -> Explanation:
-        """Who lent what: how much of the mean of the chosen arm came from each arm's data.
-
-        Computed from what the policy knows now; an open decision may be given by id.
-        """
+        """Who lent what to the mean of the chosen arm, as is known now; an open decision may be given by id."""
         decision_id = self._decision_id(decision)
         if isinstance(decision, Decision):
             arm, context = decision.arm, decision.context

@@ -55,7 +55,6 @@ class SimilarityReport:
         return self.over_time[-1].posterior if self.over_time else {}
 
     def to_data(self) -> dict[str, Any]:
-        """As plain data (numbers, strings, lists), for JSON."""
         return {
             **_choice_data(self),
             "over_time": [
@@ -84,15 +83,7 @@ class SimilarityReport:
 
 @dataclass(frozen=True)
 class TransferCheck:
-    """The current similarity compared with Independent, on the rows learned.
-
-    Attributes:
-        rows: how many rows were looked at.
-        log_likelihood: of the current similarity minus that of Independent, in nats.
-        decision_score: the same for leave-one-out decisions, in units of reward; None where not judged.
-        decision_error: standard error of that difference.
-        harmful: whether sharing fits worse by the margin, or decides worse by more than the tolerance.
-    """
+    """The similarity less Independent, on the rows learned: nats, and the reward of leave-one-out decisions."""
 
     rows: int
     log_likelihood: float

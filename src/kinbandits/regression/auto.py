@@ -1,14 +1,12 @@
 """``engine="auto"``: exact while that is affordable, then budgeted.
 
-From `CHANGEOVER` rows on (or as many as the settings say) a budgeted model is built of all of them, in pieces of
-bounded work, one with each row learned (`budgeted.build`); then it learns what came meanwhile, some rows with each.
-Until it has caught up the exact engine answers. Pieces are counted, not timed: a replay, a copy and a loaded policy
-change over at the same row with the same model. Many rows at once that lead past the change are learned by the
-budgeted engine alone, as a block.
+From `CHANGEOVER` rows on a budgeted model is built of all of them, in pieces of bounded work, one with each row
+learned (`budgeted.build`); then it catches up, some rows with each, and until then the exact engine answers. Pieces
+are counted, not timed: a replay, a copy and a loaded policy change over at the same row with the same model. Many
+rows at once that lead past the change are learned by the budgeted engine alone.
 
-How far the decisions agree across the change is a test (`tests/regression/test_auto.py`). Kernels with a finite
-feature map stay exact: there the exact engine's cost does not grow either. A similarity that changes in steps stays
-as it is then.
+Kernels with a finite feature map stay exact: their cost does not grow. A similarity that changes in steps stays as
+it is then.
 """
 
 from __future__ import annotations
@@ -34,12 +32,7 @@ MOST_SUMS = 2**22  # numbers of sums per arm: what a refresh reads at once
 
 
 class Change:
-    """A budgeted model on its way.
-
-    Attributes:
-        settings: of the model.
-        rows: how many rows it is built of. taught: how many it knows, once built.
-    """
+    """A budgeted model on its way, built of ``rows`` rows; it knows ``taught`` of them, once built."""
 
     def __init__(self, settings: RegressionSettings, history: History, rows: int, pieces: int = 0) -> None:
         self.settings, self.rows, self.taught = settings, rows, rows
@@ -56,7 +49,6 @@ class Change:
 
     @property
     def pieces(self) -> int:
-        """Pieces done of the building."""
         return self._build.pieces
 
     def advance(self, history: History) -> Model | None:
@@ -76,11 +68,7 @@ class Change:
 
 
 class AutoRegression(ExactRegression):
-    """The exact engine, which makes a budgeted one when it has many rows: see `changed_over`.
-
-    Attributes:
-        ready: the regression to go on with, if there is one.
-    """
+    """The exact engine, which makes a budgeted one ``ready`` when it has many rows: see `changed_over`."""
 
     ready: BudgetedRegression | None = None
     _change: Change | None = None
@@ -88,7 +76,6 @@ class AutoRegression(ExactRegression):
 
     @property
     def changeover(self) -> int:
-        """Rows from which on the change begins."""
         return _changeover(self.settings)
 
     def _build(self) -> None:
@@ -101,7 +88,6 @@ class AutoRegression(ExactRegression):
         super()._build()
 
     def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int = False) -> None:
-        """Learn rows. If that fails, the regression is as it was before."""
         self._stays |= self.ready is not None
         if not self._stays and self._hurried(len(arms)):
             grown = self.history.copy()
@@ -145,7 +131,6 @@ class AutoRegression(ExactRegression):
         return BudgetedRegression(self._change.settings, History(self.history.n_arms), model)
 
     def _budgeted(self, history: History) -> RegressionSettings:
-        """The settings after the change."""
         terms = self.settings.terms
         if any(t.similarity.steps for t in terms):
             known = history is self.history and len(history) <= self.changeover + MANY
@@ -155,7 +140,6 @@ class AutoRegression(ExactRegression):
         return budgeted_settings(dataclasses.replace(self.settings, terms=terms), history.n_arms)
 
     def to_data(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """As the exact engine, and how far the change is."""
         data, arrays = super().to_data()
         if self._change is not None:
             change = self._change

@@ -41,19 +41,13 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True)
 class Query:
-    """Candidates of R rounds: the same k arms in each, with one context for all of them or one for each.
-
-    Attributes:
-        arms: (k,) arm numbers; an arm may stand more than once.
-        contexts: (R, 1, d), one context a round, or (R, k, d), one per candidate.
-    """
+    """Candidates of R rounds, the same k arms in each: contexts are (R, 1, d), one a round, or (R, k, d)."""
 
     arms: Indices
     contexts: Matrix
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(R, k)."""
         return len(self.contexts), len(self.arms)
 
     @property
@@ -159,12 +153,10 @@ class Regression(ABC):
 
     @property
     def counts(self) -> Indices:
-        """Rows per arm, n_a."""
         return self.history.counts
 
     @property
     def n_features(self) -> int | None:
-        """Columns of a context, once there is one."""
         return self.history.n_features
 
     @property
@@ -183,7 +175,6 @@ class Regression(ABC):
         return self.rebuilt(settings, self.history.without_arm(arm))
 
     def to_data(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What was learned, as JSON data and arrays."""
         h = self.history
         arrays = {"arms": h.arms.astype(np.int64), "contexts": h.contexts, "rewards": h.rewards}
         return {
@@ -246,7 +237,6 @@ class Regression(ABC):
         """Which candidates have the largest mean + exploration * width of their round, (R, k).
 
         With a ``tolerance``, all whose score is that fraction of the largest magnitude below it.
-        An engine that can tell without computing every number overrides this.
         """
         return best(self._scores(query, exploration), tolerance)
 
@@ -279,11 +269,7 @@ class Regression(ABC):
         return covariance
 
     def contributions(self, arm: int, context: Vector) -> Vector:
-        """How much of the mean of (arm, context) comes from each arm's rows, (N,).
-
-        The mean is k' M^-1 y, a weighted sum of rewards, and an arm's part is that of its rows. (Split as k times
-        the dual M^-1 y instead, parts of kin cancel and may be many times the mean.)
-        """
+        """How much of the mean of (arm, context) is from each arm's rows, (N,): k' M^-1 y, split by rows."""
         h = self.history
         if not len(h) or self._cold(np.array([arm])).any():
             return np.zeros(h.n_arms)
@@ -305,14 +291,10 @@ class Regression(ABC):
         return {}
 
     def copy(self) -> Self:
-        """A copy that shares no state."""
         return copy.deepcopy(self)
 
     def frozen(self) -> Regression:
-        """What is known now, to be read by other threads while this one learns on.
-
-        An engine that has a better layout for reading overrides this.
-        """
+        """What is known now, to be read by other threads while this one learns on."""
         return self.copy()
 
     def one_by_one(self, more: int) -> bool:

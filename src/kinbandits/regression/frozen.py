@@ -46,7 +46,6 @@ class Chunk(NamedTuple):
 
     @property
     def high(self) -> int:
-        """The row after its last."""
         return self.low + int(self.W.shape[1])
 
     @classmethod
@@ -242,7 +241,6 @@ class FrozenRegression(Regression):
         return self
 
     def dual(self) -> Vector:
-        """M^-1 y."""
         return self._dual
 
     def log_det(self) -> float:
@@ -258,7 +256,6 @@ class FrozenRegression(Regression):
 
 
 def _inverse_factor(M: Matrix) -> Matrix:
-    """T = L^-1 of M."""
     return np.tril(lapack.dtrtri(factor(M), lower=1)[0])
 
 

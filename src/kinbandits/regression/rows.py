@@ -27,7 +27,6 @@ class RowRegression(Regression, ABC):
         """The history has grown; its rows from ``start`` on are new."""
 
     def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int = False) -> None:
-        """Learn from rows. If that fails, all is as before."""
         memory = self.settings.memory
         if memory is not None and memory.rows is not None and len(self.history) + len(arms) > memory.rows:
             self._learn_window(memory.rows, arms, contexts, rewards, own_contexts)
@@ -82,7 +81,6 @@ class FactorRegression(RowRegression, ABC):
         return self._factor().remaining(gram, self._cross(arms, contexts)) if len(self.history) else gram
 
     def dual(self) -> Vector:
-        """M^-1 y."""
         return self._factor().dual() if len(self.history) else np.zeros(0)
 
     def log_det(self) -> float:

@@ -25,11 +25,7 @@ Maker = Callable[[Any], Policy]
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What `compare` gives. Printed, it is a table; `plot` and `plot_differences` are matplotlib figures.
-
-    Attributes:
-        group: all runs, with their traces.
-    """
+    """What `compare` gives. Printed, it is a table; `plot` and `plot_differences` are matplotlib figures."""
 
     group: RunGroup
 
@@ -64,11 +60,9 @@ class Comparison:
         }
 
     def to_pandas(self) -> Any:
-        """`columns` as a pandas DataFrame."""
         return package("pandas", "to_pandas needs").DataFrame(self.columns())
 
     def to_polars(self) -> Any:
-        """`columns` as a polars DataFrame."""
         return package("polars", "to_polars needs").DataFrame(self.columns())
 
     def plot(self) -> Any:

@@ -44,12 +44,7 @@ def write_report(
 ) -> Report:
     """A report on the finished cells of an experiment's directory; by default in its folder ``report``.
 
-    Args:
-        directory: where `run_experiment` wrote.
-        out: where the page goes (``index.html``), with ``figures/``, and the tables as CSV.
-        command: the command that made the runs, to be shown.
-        formats: of the figures beside the page.
-        extra: gives further sections, which stand after the table of final values.
+    ``command`` made the runs, and is shown; ``extra`` gives further sections, after the table of final values.
     """
     results = Results.load(directory)
     place = Path(out) if out is not None else Path(directory) / "report"

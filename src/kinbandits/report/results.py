@@ -5,9 +5,8 @@ Notation
                         knows the means; the average reward where nobody knows the best one (a replayed log)
     curves  (seeds, T)  one row a run, cut to the shortest
 
-All methods of an experiment meet the same streams, so runs with the same seed are pairs, and differences are far
-less noisy than the methods' own spread. Intervals are Student's; p values of several comparisons are adjusted by
-Holm's method.
+All methods meet the same streams, so runs with the same seed are pairs. Intervals are Student's; p values of
+several comparisons are adjusted by Holm's method.
 """
 
 from __future__ import annotations
@@ -74,7 +73,6 @@ class RunGroup:
         return min(len(run.trace) for run in self.runs)
 
     def of(self, method: str) -> list[Run]:
-        """The runs of a method on the common seeds, in their order."""
         found = {run.seed: run for run in self.runs if run.method == method}
         return [found[seed] for seed in self.seeds]
 

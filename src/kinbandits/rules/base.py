@@ -15,27 +15,21 @@ from kinbandits.rewards import RewardScale
 
 
 class Answer:
-    """What the regression says about the candidates of R rounds; worked out when it is asked for.
-
-    All numbers are on the scale on which rewards are learned.
-    """
+    """What the regression says of R rounds, when it is asked, on the scale on which rewards are learned."""
 
     def __init__(self, regression: Regression, query: Query, scale: RewardScale) -> None:
         self._regression, self._query, self._scale = regression, query, scale
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rounds and candidates, (R, k)."""
         return self._query.shape
 
     @property
     def rows(self) -> int:
-        """How many rows were learned."""
         return self._regression.n_observations
 
     @property
     def ridge(self) -> float:
-        """The ridge in force."""
         return self._regression.settings.ridge
 
     def log_det(self) -> float:

@@ -7,9 +7,8 @@ Notation (k candidates of one round)
     f         (S, k)        mean + scale * z root': joint draws
     shares    (k,)          how often each candidate leads
 
-Thompson's rule plays the leader of one draw. Here the candidate is drawn from the shares of S draws instead, by the
-policy's own random numbers. That is the same rule to Monte Carlo error, and what is gained is that probabilities
-are known: ``decision.propensity`` is exact, and a decision is a function of the posterior and one random number.
+The candidate is drawn from the shares of S draws, not from one draw: the same rule to Monte Carlo error, with exact
+``decision.propensity``.
 """
 
 from __future__ import annotations

@@ -152,11 +152,7 @@ class Adaptive(Stepwise):
         return {mu: (1.0 - min(mu, NEARLY_ONE)) ** -0.5 for mu in mus}
 
     def choosing(self, history: History, complete: bool = False) -> Work[SimilarityChoice]:
-        """The choice from all of these rows, with the evidence.
-
-        ``complete`` fits every candidate to all rows and computes every decision score, also those that could not
-        have mattered.
-        """
+        """The choice from all of these rows. ``complete`` fits all candidates to all rows, with all scores."""
         regressor, guard = self.regressor, self.guard
         problem = yield from FitData.building(history, regressor.context_kernel, regressor.weighting)
         matrices = yield from self._matrices(problem)
@@ -232,7 +228,6 @@ class Adaptive(Stepwise):
         )
 
     def choice(self, history: History, complete: bool = False) -> SimilarityChoice:
-        """The same at once."""
         return finished(self.choosing(history, complete))
 
     def _matrices(self, problem: FitData) -> Work[dict[Key, Matrix]]:

@@ -32,10 +32,7 @@ class ArmInfo:
 
 
 class Tracker:
-    """Follows ``similarity.matrix(history)`` while the history grows.
-
-    This one computes the matrix anew when it is asked for; similarities that can do better have their own.
-    """
+    """Follows ``similarity.matrix(history)`` as the history grows; this one computes it anew when asked for."""
 
     def __init__(self, similarity: Similarity, history: History) -> None:
         self._similarity = similarity
@@ -52,10 +49,7 @@ class Tracker:
         return self._matrix
 
     def observe(self, start: int, squares: Matrix | None = None) -> None:
-        """The history has grown: its rows from ``start`` on are new.
-
-        Arrays are replaced, not edited, so that a shallow copy of a tracker is a way back.
-        """
+        """The rows from ``start`` on are new. Arrays are replaced, not edited: a shallow copy is a way back."""
 
 
 class Similarity(Value, ABC):
@@ -89,10 +83,7 @@ class Similarity(Value, ABC):
         return Tracker(self, history)
 
     def bound(self, context_kernel: Kernel, ridge: float, weighting: Weighting) -> Similarity:
-        """This similarity told the context kernel of its term, the ridge and the weights of the regression.
-
-        A similarity that judges itself by the fit of the regression needs them; the others are what they are.
-        """
+        """This similarity told the kernel of its term, ridge and weights, where it judges itself by the fit."""
         return self
 
     def scaled(

@@ -68,7 +68,6 @@ class Clustered(Similarity):
         return self.replace(labels=np.append(self._labels, new))
 
     def without_arm(self, arm: int) -> Clustered:
-        """One label fewer; numbers of clusters stay."""
         return self.replace(labels=np.delete(self._labels, arm))
 
 

@@ -15,7 +15,7 @@ Decision score: leave each row out; where its own arm would have been chosen, co
 It takes the row's context as that of all arms. Fit alone is not enough: where one arm of N pays, arms look alike in
 the contexts where they were played, and a similarity that says so fits well but makes them tie.
 
-Large work is done in slices (`Work`), so that a policy can spread it over many updates.
+Large work is done in slices (`Work`).
 """
 
 from __future__ import annotations
@@ -109,7 +109,6 @@ class FitData:
 
     @classmethod
     def of(cls, history: History, context_kernel: Kernel, weighting: Weighting) -> FitData:
-        """The same at once."""
         return finished(cls.building(history, context_kernel, weighting))
 
     def __len__(self) -> int:

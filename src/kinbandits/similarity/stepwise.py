@@ -38,10 +38,7 @@ _FITS = 12  # the work of a choice at its worst, in cubes of the number of rows
 
 @dataclass(frozen=True)
 class SimilarityChoice:
-    """What was chosen at a milestone, and why.
-
-    ``candidates`` is empty for a similarity that is not chosen among several.
-    """
+    """What was chosen at a milestone, and why; ``candidates`` is empty where it is not chosen among several."""
 
     rows: int  # how many rows it was chosen from
     mu: float  # 0 is Independent
@@ -118,7 +115,6 @@ class Stepwise(Judging, kw_only=True):
         return max((n for n in self.milestones(rows) if takes_force(n) <= rows), default=0)
 
     def matrix(self, history: History) -> Matrix:
-        """As chosen at the milestone in force."""
         n = self.in_force(len(history))
         return self.choice(history.sample(n, SAMPLE)).matrix if n else self.at_first(history)
 
@@ -130,14 +126,10 @@ class Stepwise(Judging, kw_only=True):
         """The choice from all of these rows, in slices."""
 
     def choice(self, history: History) -> SimilarityChoice:
-        """The same at once."""
         return finished(self.choosing(history))
 
     def tracker(self, history: History, known: SimilarityChoice | None = None) -> StepTracker:
-        """Chooses in slices: the cost of a choice is spread over the rows until it is in force.
-
-        ``known`` is a choice that was made from these rows before, and need not be made again.
-        """
+        """Chooses in slices, over the rows until it is in force; ``known`` is one made from these rows before."""
         return StepTracker(self, history, known)
 
 
@@ -190,11 +182,7 @@ class Job:
 
 
 class StepTracker(Tracker):
-    """Keeps the matrix in force, and works on the one that is coming.
-
-    Attributes:
-        choices: those made while it followed, without their matrices.
-    """
+    """Keeps the matrix in force and works on the one that is coming; ``choices`` are without their matrices."""
 
     def __init__(self, similarity: Stepwise, history: History, known: SimilarityChoice | None = None) -> None:
         super().__init__(similarity, history)
@@ -211,7 +199,6 @@ class StepTracker(Tracker):
 
     @property
     def latest(self) -> SimilarityChoice | None:
-        """The choice in force, with its matrix."""
         return replace(self.choices[-1], matrix=self._chosen) if self.choices else None
 
     @property

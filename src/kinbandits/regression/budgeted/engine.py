@@ -1,7 +1,6 @@
 """The budgeted engine: constant cost and constant memory, whatever the number of rows.
 
-`model` has the algebra and learns; here it is read: mean k'w, width^2 = prior / ridge - k' gap k. The Nystrom
-residual stays in the width, or exploration would starve.
+`model` learns; here it is read: mean k'w, width^2 = prior / ridge - k' gap k, with the Nystrom residual.
 """
 
 from __future__ import annotations

@@ -134,7 +134,6 @@ class Points:
 
     @property
     def gram(self) -> Matrix:
-        """K."""
         grams = self._grams[:, : self.size, : self.size]
         return np.asarray(grams[0]) if self.joint else self.pairs(self.arms, grams)
 
@@ -171,7 +170,6 @@ class Points:
             self._lending[:, p, slots] = K_arm[:, arms]
 
     def remove(self, j: int) -> None:
-        """A point fewer."""
         last = self.size - 1
         move_last(self._grams, j, last, axes=(1, 2))
         move_last(self._nugget, j, last, axes=(1,))

@@ -61,7 +61,6 @@ class Posterior:
 
     @property
     def v(self) -> Vector:
-        """v~."""
         return self._v[: self.size]
 
     @property
@@ -213,7 +212,6 @@ class Posterior:
         self.solve()
 
     def remove(self, j: int) -> None:
-        """A point fewer; the last takes its slot."""
         self._write()
         last = self.size - 1
         for M in (self.P, self._A_before):

@@ -47,17 +47,14 @@ class Recent:
 
     @property
     def contexts(self) -> Matrix:
-        """(rows, d)."""
         return self._contexts[self._live]
 
     @property
     def rewards(self) -> Vector:
-        """(rows,)."""
         return self._rewards[self._live]
 
     @property
     def weights(self) -> Vector:
-        """(rows,)."""
         return self._weights[self._live]
 
     def rows(self, size: int, last: int | None = None, first: int | None = None) -> Rows:
@@ -83,7 +80,6 @@ class Recent:
         self._kappa[:, low : low + kappa.shape[1], : kappa.shape[2]] = kappa
 
     def append(self, arm: int, context: Vector, reward: float, weight: float, kappa: Matrix) -> None:
-        """One row more. The oldest must have been dropped if there were ``limit``."""
         self._reserve(len(context))
         if self._high == self._capacity:
             self._compact()
@@ -93,7 +89,6 @@ class Recent:
         self._high = i + 1
 
     def drop_oldest(self) -> None:
-        """One row fewer."""
         self._low += 1
 
     def drop_arm(self, arm: int) -> None:
@@ -121,7 +116,6 @@ class Recent:
         move_last(self._kappa, j, size - 1, axes=(2,))
 
     def history(self, n_arms: int) -> History:
-        """These rows, as a history."""
         if not len(self):
             return History(n_arms)
         return History.of(n_arms, self.arms, self.contexts, self.rewards)

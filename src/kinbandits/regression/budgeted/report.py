@@ -111,8 +111,7 @@ def _spectrum(model: Model) -> Vector:
 def needed_points(model: Model, enough: bool) -> tuple[int, bool]:
     """Points that would miss no more than `TOO_BLIND`, and whether the rows kept were too few to see it.
 
-    Points are chosen while rows come, not with all of them in view: where those in force are not ``enough``, a
-    quarter more of them is the least that is advised.
+    Points are chosen while rows come: where those in force are not ``enough``, a quarter more is advised at least.
     """
     best, guessed = _best(model)
     return (best if enough else max(best, math.ceil(1.25 * model.settings.budget))), guessed

@@ -19,11 +19,7 @@ VALUE = 1000.0  # what a kernel value costs, in floating point operations
 
 
 class Sliced(Generic[Found]):
-    """Work under way. ``start`` begins it and is a pure function, so that a copy can do the same pieces again.
-
-    Attributes:
-        pieces: how many were done.
-    """
+    """Work under way, ``pieces`` of it done. ``start`` begins it and is pure: a copy can do the same again."""
 
     def __init__(self, start: Callable[[], Work[Found]], pieces: int = 0) -> None:
         self._start = start

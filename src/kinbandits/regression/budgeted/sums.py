@@ -170,7 +170,6 @@ class Sums:
         return np.asarray(self.scale * total)
 
     def with_arm(self) -> None:
-        """One arm more, without rows."""
         self.v = np.concatenate([self.v, np.zeros((1, *self.v.shape[1:]))])
         if not self.joint:
             self.S = np.concatenate([self.S, np.zeros((1, *self.S.shape[1:]))])
@@ -182,12 +181,10 @@ class Sums:
             self.S = np.delete(self.S, arm, axis=0)
 
     def to_arrays(self) -> dict[str, Matrix]:
-        """What a saved file holds."""
         n = self.size
         return {"S": self.S[..., :n, :n], "v": self.v[..., :n], "scale": np.array(self.scale)}
 
     def restore(self, arrays: dict[str, Matrix]) -> None:
-        """From what `to_arrays` gave."""
         self.size = n = arrays["v"].shape[-1]
         self.S[..., :n, :n], self.v[..., :n] = arrays["S"], arrays["v"]
         self.scale = float(arrays["scale"])

@@ -81,7 +81,6 @@ class AppendRegression(RowRegression):
 
     @property
     def counts(self) -> Indices:
-        """Rows per arm, n_a."""
         return self._counts
 
     def _absorb(self, start: int) -> None:
@@ -162,7 +161,6 @@ class AppendRegression(RowRegression):
     # -- numbers --------------------------------------------------------------------------------
 
     def dual(self) -> Vector:
-        """M^-1 y, in order of arrival; n^2 for each family that has changed."""
         alpha, moved = self._alpha[: len(self.history)], False
         for family in self._families:
             if not family.solved:
@@ -184,7 +182,6 @@ class AppendRegression(RowRegression):
         return q
 
     def _explained_alone(self, probe: Probe, candidate: int) -> Vector:
-        """The same for one candidate of a round."""
         family = self._families[self._family_of[probe.query.arms[candidate]]]
         c = family.factor.forward(probe.part(candidate, family.rows))
         return np.array([c @ c])

@@ -1,8 +1,4 @@
-"""The ladder's lower rungs and its appends in the compiled core: the same arrays, the same rungs, other loops.
-
-What is here hands arrays over and takes bounds back; the mathematics is in `rungs`, `reference` and `dual`, and
-once more in `regression/core`.
-"""
+"""The ladder's lower rungs and its appends in the compiled core: the same arrays and rungs, the loops in C."""
 
 from __future__ import annotations
 

@@ -24,7 +24,6 @@ class DenseRegression(FactorRegression):
 
     @property
     def similarity_matrices(self) -> list[Matrix]:
-        """Followed, not recomputed."""
         return self._tracker.matrices
 
     def _absorb(self, start: int) -> None:

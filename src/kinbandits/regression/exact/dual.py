@@ -60,7 +60,6 @@ class Dual:
 
     @property
     def values(self) -> Vector:
-        """alpha (a view)."""
         return self.alpha[: self._matrix.size]
 
     def reserve(self) -> bool:

@@ -127,7 +127,6 @@ class ExactRegression(RowRegression):
         self._prepare()
 
     def _matrices(self) -> list[Matrix]:
-        """The matrices in force, as followed."""
         return [] if self._tracker is None else self._tracker.matrices
 
     def _prepare(self) -> None:

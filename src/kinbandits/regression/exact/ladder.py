@@ -1,8 +1,7 @@
 """The ladder as an engine: exact decisions from intervals, and exact numbers when they are read.
 
-It is made of the matrix in strips (`matrix`), a dual vector that is nearly right (`dual`), a matrix like M that is
-easy to invert (`reference` or `lagged`), and the rungs on them (`rungs`). Numbers, when they are read, come from a
-fresh Cholesky factor.
+The matrix in strips (`matrix`), a dual vector that is nearly right (`dual`), a matrix like M that is easy to invert
+(`reference`, `lagged`), and the rungs on them (`rungs`). Numbers come from a fresh Cholesky factor.
 """
 
 from __future__ import annotations
@@ -55,10 +54,7 @@ class LadderRegression(FactorRegression):
         self._forget()
 
     def _suitable(self) -> Reference:
-        """Block-diagonal while the similarity is well away from singular, else the whole M, lagged.
-
-        Asked again when the history has grown by 30 %.
-        """
+        """Block-diagonal while the similarity is far from singular, else all of M; asked at every 30 % more."""
         t = len(self.history)
         blocks = BlocksReference(self.matrix)
         self._spread = blocks.spread() if t else 1.0
@@ -85,7 +81,6 @@ class LadderRegression(FactorRegression):
 
     @property
     def counts(self) -> Indices:
-        """Rows per arm, n_a (a view)."""
         return self.matrix.rows.counts
 
     def _absorb(self, start: int) -> None:

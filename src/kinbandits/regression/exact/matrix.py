@@ -8,9 +8,8 @@ Notation (besides `base`)
 
 (K v)_i = sum_b K_arm[a_i, b] Y[b, i]: whatever K_arm has become, a product costs N t once Y is known.
 
-A new row is also a new column of every strip, t distant places in memory. So the latest rows are kept together, and
-their columns are written to the strips some at a time. Buffers double when they are full. They are plain arrays,
-and the compiled core works on the same ones.
+A new row is also a new column of every strip: the latest rows are kept together and written as columns some at a
+time. Buffers double when they are full; the compiled core works on the same arrays.
 """
 
 from __future__ import annotations
@@ -29,14 +28,7 @@ ROOM = 1544  # rows at least that there is room for; no power of two, which memo
 
 
 class Rows:
-    """Which rows belong to which arm.
-
-    Attributes:
-        size: t.
-        arms: the arm of each row, with room to grow.
-        index: row numbers of each arm, with room to grow.
-        counts: (N,) rows per arm, n_a.
-    """
+    """Which rows belong to which arm: ``arms`` and ``index`` (row numbers of each) have room to grow."""
 
     def __init__(self, n_arms: int, arms: Indices) -> None:
         self.size = len(arms)
@@ -52,11 +44,9 @@ class Rows:
 
     @property
     def labels(self) -> Indices:
-        """The arm of each row (a view)."""
         return self.arms[: self.size]
 
     def reserve(self, arm: int) -> bool:
-        """Room for one more row of ``arm``; whether arrays were replaced."""
         full = bool(self.counts[arm] == len(self.index[arm]))
         if full:
             self.index[arm] = np.concatenate([self.index[arm], np.zeros_like(self.index[arm])])
@@ -74,12 +64,7 @@ class Rows:
 
 
 class Strips:
-    """The context-kernel values of one term.
-
-    Attributes:
-        buffers: S[a] of each arm, with room to grow; columns up to ``first`` are written.
-        recent: (32, room) the rows from ``first`` on.
-    """
+    """The context-kernel values of one term: ``buffers`` S[a], written up to ``first``; ``recent`` rows after."""
 
     def __init__(self, rows: Rows, K: Matrix) -> None:
         self._rows = rows
@@ -116,7 +101,6 @@ class Strips:
         return z
 
     def reserve(self, arm: int) -> bool:
-        """Room for one more row of ``arm``; whether arrays were replaced. After `Rows.reserve`."""
         if self._rows.size - self.first == RECENT:
             self.flush()
         room, n = len(self._rows.arms), int(self._rows.counts[arm])
@@ -154,7 +138,6 @@ class Strips:
             self.first = t
 
     def dense(self) -> Matrix:
-        """The (t, t) matrix, in order of arrival."""
         K = np.empty((self._rows.size, self._rows.size))
         for a in range(len(self.buffers)):
             K[self._rows[a]] = self.strip(a)
@@ -197,7 +180,6 @@ class ArmMatrix:
 
     @property
     def size(self) -> int:
-        """t."""
         return self.rows.size
 
     def noise_after(self, arm: int) -> float:
@@ -205,7 +187,6 @@ class ArmMatrix:
         return self._settings.ridge * (int(self.rows.counts[arm]) + 1 if self.per_arm else 1)
 
     def reserve(self, arm: int) -> bool:
-        """Room for one more row of ``arm``; whether arrays were replaced."""
         replaced = self.rows.reserve(arm)
         for strips in self.strips:
             replaced |= strips.reserve(arm)
@@ -265,7 +246,6 @@ class ArmMatrix:
         return block
 
     def dense(self) -> Matrix:
-        """M, (t, t), in order of arrival; a new array."""
         arms = self.rows.labels
         total = np.zeros((len(arms), len(arms)))
         for strips, K_arm in zip(self.strips, self.K_arms, strict=True):

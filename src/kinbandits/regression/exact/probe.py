@@ -24,10 +24,7 @@ MOST = 2**24  # numbers kept (128 MB): eight tasks with 2,000 candidates each, a
 
 
 def different_arms(query: Query, K_arms: list[Matrix], cold: NDArray[np.bool_]) -> tuple[Indices, Indices]:
-    """With one context for all, arms of equal similarity (and both cold or not) have equal numbers.
-
-    Which candidates differ, and which of these stands for each candidate.
-    """
+    """With one context, arms of equal similarity (and coldness) are equal: who differ, and who stands for each."""
     rows = np.hstack([*(K[query.arms] for K in K_arms), cold[:, None]])
     if len({row.tobytes() for row in rows}) == len(rows):  # the usual case, and `unique` is slow
         everyone = np.arange(len(rows))
@@ -58,7 +55,6 @@ class Probe:
 
     @cached_property
     def largest_prior(self) -> float:
-        """Of all candidates."""
         return float(self.prior.max())
 
     @cached_property
@@ -122,7 +118,6 @@ class Probe:
         return np.asarray(self.k[candidate].take(rows))
 
     def dot(self, v: Vector) -> Vector:
-        """k_b . v for every candidate."""
         if self._fast:
             return np.asarray(self._lent[0] @ self._by_arm(self._row * v))
         if self._task is not None:
@@ -198,16 +193,11 @@ class _Set:
 
     @property
     def size(self) -> int:
-        """Numbers held."""
         return sum(values.size for values in self.values) + self.contexts.size
 
 
 class KeptColumns:
-    """Kernel values of candidates that come again: kept from round to round, so that only new rows are compared.
-
-    A set of candidates is kept from the second time on that it comes, and the set that was not asked for longest
-    makes room. Nothing depends on what is kept but the time it takes.
-    """
+    """Kernel values of candidates, kept from the second time on that a set comes: only new rows are compared."""
 
     def __init__(self) -> None:
         self._sets: list[_Set] = []  # the last one asked for first

@@ -1,9 +1,7 @@
 """What the ladder climbs on: a reference B, close to M and easy to invert; and the block-diagonal one.
 
-`BlocksReference` is block-diagonal, one inverse per arm, grown with the arm and rebuilt when its noise has aged:
-cheap, and good while arms are not too alike. `lagged.LaggedReference` is all of M at an earlier moment, inverted,
-with new rows appended: for similarities near singular (Pooled, Mixed, wide Known) and for kernels of several terms
-that are.
+`BlocksReference` is block-diagonal, one inverse per arm, rebuilt when its noise has aged: good while arms are not
+too alike. `lagged.LaggedReference` is all of M at an earlier moment: for similarities near singular.
 
 Notation (besides `matrix`, `dual`), of the block-diagonal one
     B        blockdiag over arms of  B_a = K_a + b_a I,  K_a = the kernel among the rows of arm a
@@ -172,7 +170,6 @@ class BlocksReference(Reference):
 
     @property
     def stale(self) -> bool:
-        """Whether some block is to be rebuilt before it is used."""
         return bool(self._stale)
 
     def refresh(self) -> bool:

@@ -41,13 +41,7 @@ _MAX_CG = 40
 
 
 class Round:
-    """One round's candidates on the way up.
-
-    Attributes:
-        probe, exploration: what is asked.
-        f, q_low, q_high, guess: what is known of means and widths so far.
-        low, high: (k,) intervals that contain every score; they only ever shrink.
-    """
+    """One round's candidates on the way up: intervals low..high (k,) hold every score, and only ever shrink."""
 
     def __init__(self, probe: Probe, exploration: float, cold: Callable[[Indices], Mask]) -> None:
         self.probe, self.exploration, self._cold = probe, exploration, cold
@@ -63,7 +57,6 @@ class Round:
 
     @cached_property
     def some_cold(self) -> bool:
-        """Whether there are any."""
         return bool(self.cold.any())
 
     f = property(lambda self: self.known[0])
@@ -73,12 +66,10 @@ class Round:
     high = property(lambda self: self.known[4])
 
     def begin(self) -> None:
-        """Nothing is known yet."""
         self.known[:3] = 0.0
         self.low[:], self.high[:] = -np.inf, np.inf
 
     def narrow(self, low: Vector, high: Vector) -> None:
-        """Another pair of bounds holds."""
         np.maximum(self.low, low, out=self.low)
         np.minimum(self.high, high, out=self.high)
 
@@ -201,7 +192,6 @@ class Ladder:
     # -- conjugate gradients --------------------------------------------------------------------
 
     def conjugate(self, asked: Round) -> Iterator[str]:
-        """The last rung, for the contenders."""
         low, high = self._reference.bounds()
         (res, error), noise = self._dual.residual(), self._matrix.row_noise
         ids = np.flatnonzero((asked.high >= asked.low.max()) & ~asked.cold)

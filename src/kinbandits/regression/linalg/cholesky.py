@@ -63,10 +63,9 @@ def jittered(
 def factor(M: Matrix, overwrite: bool = False) -> Matrix:
     """The lower Cholesky factor of M, with jitter on the diagonal if rounding made M indefinite.
 
-    Jitter is told of with a warning that names it. A factor whose smallest pivot is below 1e-11 of the largest
-    diagonal entry has lost most of its digits: without jitter that is told of, with jitter there is more of it.
-    Costs t^3 / 3. M is left as it was, unless it may be overwritten: then the factor is in its place (and what is
-    above its diagonal means nothing).
+    Jitter is told of with a warning that names it, and so is a smallest pivot below 1e-11 of the largest diagonal
+    entry, which has lost most digits. Costs t^3 / 3. M may be overwritten (above the diagonal the factor then means
+    nothing).
     """
     diagonal = M.diagonal().copy()
     scale = float(diagonal.max())
@@ -94,10 +93,7 @@ def factor(M: Matrix, overwrite: bool = False) -> Matrix:
 
 
 def check_digits(smallest: float, scale: float) -> None:
-    """Raise LinAlgError if a factor with this smallest pivot has lost most of its digits.
-
-    Jitter that barely lets a factor be computed leaves numbers that differ from one BLAS to the next.
-    """
+    """Raise LinAlgError if a factor with this smallest pivot has lost digits: they differ from BLAS to BLAS."""
     if smallest < SMALL_PIVOT * scale:
         raise np.linalg.LinAlgError("few digits are certain")
 
@@ -149,11 +145,9 @@ class Solved(NamedTuple):
         return np.asarray(prior - c.T @ c)
 
     def dual(self) -> Vector:
-        """M^-1 y."""
         return backward(self.L, self.z)
 
     def log_det(self) -> float:
-        """log det M."""
         return float(2.0 * np.log(np.diag(self.L)).sum())
 
 
@@ -176,15 +170,10 @@ class GrowingCholesky:
 
     @property
     def nbytes(self) -> int:
-        """Memory held."""
         return sum(a.nbytes for a in (*self._left, *self._diagonal))
 
     def append(self, rows: Matrix) -> None:
-        """Grow by m rows, given with all columns up to themselves, (m, t + m).
-
-        Costs m t^2 + m^2 t. Raises LinAlgError, and changes nothing, if the grown matrix is not positive
-        definite in floating point.
-        """
+        """Grow by m rows with all columns up to themselves, (m, t + m): m t^2 + m^2 t. All, or LinAlgError."""
         before = self.size
         done = 0
         try:
@@ -260,7 +249,6 @@ class GrowingCholesky:
         return C
 
     def log_det(self) -> float:
-        """log det of the matrix, from the diagonal of L."""
         return float(2.0 * sum(np.log(np.diag(d)).sum() for d in self._diagonal))
 
 

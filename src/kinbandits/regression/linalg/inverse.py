@@ -58,7 +58,6 @@ class Inverse:
         return self.buffer[: self.size, : self.size]
 
     def set(self, P: Matrix) -> None:
-        """Start again from a known inverse."""
         self.size = 0
         self.reserve(len(P))
         self.size = len(P)
@@ -120,20 +119,14 @@ class GrowingInverse:
 
     @property
     def nbytes(self) -> int:
-        """Memory held."""
         return self.P.nbytes + self._G.nbytes
 
     @property
     def appended(self) -> int:
-        """Rows appended since."""
         return self.size - self.given
 
     def append(self, k: Vector, corner: float, least: float = 0.0, u: Vector | None = None) -> None:
-        """Grow by a row with values k (t,) and ``corner``; ``u`` is P k if it is known: t^2 if not.
-
-        Raises LinAlgError, and changes nothing, if the Schur complement is not above ``least``, because rounding
-        has taken over.
-        """
+        """Grow by a row of values k and ``corner``; ``u`` is P k if known: else t^2. LinAlgError if s <= least."""
         u = self.times(k[:, None])[:, 0] if u is None else u
         s = float(corner - k @ u)
         if not s > least:
