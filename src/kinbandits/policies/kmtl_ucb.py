@@ -340,7 +340,7 @@ class KMTLUCB(RegressionPolicy):
                 scale = replace(scale, offset=noise.level, scale=noise.unit)
             assert self._noise is not None
             moved = moved or noise.ridge != self._noise.ridge or not scale.same_scale(self._scale)
-        fitted = self.terms.fitted(grown) if refits or moved else self.regression.settings.terms
+        fitted = self.terms.fitted(grown) if refits else self.regression.settings.terms
         moved = moved or not fitted.same_kernels(self.regression.settings.terms)
         self._scale, self._noise, self._own_contexts = scale, noise, kind
         if moved:

@@ -57,8 +57,7 @@ class Thompson(Rule):
 
     def leaders(self, answer: Answer, exploration: Vector, tolerance: float) -> Matrix:
         mean = answer.prediction.mean
-        rule = self.replace(scale=self.scale / answer.deviations)
-        shares = [rule.shares(mean[r], answer.covariance(r)) for r in range(answer.shape[0])]
+        shares = [self.shares(mean[r], answer.covariance(r) / answer.deviations**2) for r in range(answer.shape[0])]
         return np.array(shares).reshape(answer.shape)
 
     def draws(self, mean: Vector, covariance: Matrix) -> Matrix:

@@ -8,6 +8,7 @@ from kinbandits._types import Matrix
 from kinbandits.regression.base import Regression
 from kinbandits.regression.frozen import FrozenRegression
 from kinbandits.regression.linalg.cholesky import Solved
+from kinbandits.regression.linalg.inverse import SquareBuffer
 from kinbandits.regression.rows import FactorRegression
 from kinbandits.terms import TermsTracker
 
@@ -15,39 +16,34 @@ from kinbandits.terms import TermsTracker
 class DenseRegression(FactorRegression):
     """Exact: t^2 context-kernel values kept per term, t^3 / 3 for a factor after each change."""
 
-    _solved: Solved | None
+    _solved: Solved | None = None
 
     def _build(self) -> None:
         self._tracker = TermsTracker(self.settings.terms, self.history)
-        self._grams = [np.empty((0, 0)) for _ in self.settings.terms]
-        self._grams, self._solved = self._grown(0), None
+        self._grams = [SquareBuffer(16) for _ in self.settings.terms]
+        self._compare(0)
 
     @property
     def similarity_matrices(self) -> list[Matrix]:
         return self._tracker.matrices
 
     def _absorb(self, start: int) -> None:
-        grown = self._grown(start)  # kernels may fail here and in the next line, where nothing has changed yet
         self._tracker.observe(start)
-        self._grams, self._solved = grown, None
+        self._compare(start)
 
-    def _grown(self, start: int) -> list[Matrix]:
-        """The context-kernel matrices of all rows, of which those up to ``start`` are known."""
-        X, t = self.history.contexts, len(self.history)
-        if t == start:
-            return self._grams
-        grams: list[Matrix] = []
-        for term, before in zip(self.settings.terms, self._grams, strict=True):
-            K, new = np.empty((t, t)), term.context_kernel(term.select(X[start:]), term.select(X))
-            K[:start, :start], K[start:], K[:start, start:] = before, new, new[:, :start].T
-            grams.append(K)
-        return grams
+    def _compare(self, start: int) -> None:
+        """Context-kernel values of the rows from ``start`` on with all."""
+        X, t, self._solved = self.history.contexts, len(self.history), None
+        for term, K in zip(self.settings.terms, self._grams, strict=True) if t > start else ():
+            new = term.context_kernel(term.select(X[start:]), term.select(X))
+            K.reserve(t)
+            K.buffer[start:t, :t], K.buffer[:start, start:t], K.size = new, new[:, :start].T, t
 
     def _factor(self) -> Solved:
         if self._solved is None:
             arms, M = self.history.arms, np.diag(self._noise())
             for K, K_arm in zip(self._grams, self.similarity_matrices, strict=True):
-                M += K_arm.take(arms, axis=0).take(arms, axis=1) * K
+                M += K_arm.take(arms, axis=0).take(arms, axis=1) * K.matrix
             self._solved = Solved.of(M, self.history.rewards, overwrite=True)
         return self._solved
 

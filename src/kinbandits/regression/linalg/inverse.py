@@ -45,8 +45,8 @@ def inverted(M: Matrix) -> Matrix:
 _ABOVE = np.triu(np.ones((64, 64), dtype=bool), 1)
 
 
-class Inverse:
-    """P in a buffer that grows when it must."""
+class SquareBuffer:
+    """A matrix with room to grow."""
 
     def __init__(self, capacity: int) -> None:
         self.buffer: Matrix = np.zeros((capacity, capacity))
@@ -54,7 +54,6 @@ class Inverse:
 
     @property
     def matrix(self) -> Matrix:
-        """P (a view)."""
         return self.buffer[: self.size, : self.size]
 
     def set(self, P: Matrix) -> None:
@@ -71,6 +70,10 @@ class Inverse:
         grown[: self.size, : self.size] = self.matrix
         self.buffer = grown
         return True
+
+
+class Inverse(SquareBuffer):
+    """P in a buffer that grows when it must."""
 
     def border(self, column: Vector, corner: float, least: float) -> bool:
         """M gains a row: ``column`` and ``corner``. False, and nothing changed, if the Schur complement < least."""
