@@ -10,7 +10,7 @@ from scipy import stats
 
 import kinbandits as kb
 from kinbandits.errors import KinbanditsError
-from kinbandits.rules import Thompson, covariance_root
+from kinbandits.rules import Thompson, symmetric_root
 from kinbandits.testing import check_policy
 from strategies import engine_of, negative_similarity, random_rows
 
@@ -116,7 +116,7 @@ def test_an_unlikely_arm_keeps_its_chance_and_twins_share() -> None:
 
 def test_root_of_a_singular_covariance() -> None:
     C = np.outer([1.0, 2.0, -1.0], [1.0, 2.0, -1.0])
-    root = covariance_root(C)
+    root = symmetric_root(C)
     np.testing.assert_allclose(root @ root.T, C, atol=1e-12)
     assert (np.linalg.eigvalsh(root) > 1e-12).sum() == 1
 

@@ -19,6 +19,7 @@ from kinbandits.baselines.special_cases import Arms, LinUCB, filled
 from kinbandits.errors import InvalidInputError
 from kinbandits.exploration import LogExploration
 from kinbandits.history import History
+from kinbandits.regression.linalg.cholesky import components
 from kinbandits.similarity import ArmInfo, Graph, Judging, Tracker
 
 
@@ -178,13 +179,3 @@ def same_component(edges: Mask) -> Matrix:
     """
     labels = components(edges)
     return np.asarray((labels[:, None] == labels[None, :]).astype(np.float64))
-
-
-def components(edges: Mask) -> Indices:
-    """The connected component of each node, numbered in order of their first nodes."""
-    from scipy.sparse import csr_array  # slow to import, and not needed by every policy
-    from scipy.sparse.csgraph import connected_components
-
-    labels = connected_components(csr_array(edges.astype(np.int8)), directed=False)[1]
-    _, first, place = np.unique(labels, return_index=True, return_inverse=True)
-    return np.asarray(np.argsort(np.argsort(first))[place], dtype=np.intp)

@@ -22,7 +22,6 @@ from numpy.typing import ArrayLike, NDArray
 from kinbandits._checks import rows_of_contexts
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import positive
-from kinbandits.contrib.clusters import components
 from kinbandits.errors import InvalidInputError
 from kinbandits.exploration import LogExploration
 from kinbandits.history import History
@@ -31,6 +30,7 @@ from kinbandits.policies.base import Policy
 from kinbandits.policies.decision import ArmName
 from kinbandits.regression import Prediction, Query, Regression, RegressionSettings, make_regression
 from kinbandits.regression.base import best
+from kinbandits.regression.linalg.cholesky import components
 from kinbandits.similarity import Clustered
 from kinbandits.terms import Term, as_terms
 

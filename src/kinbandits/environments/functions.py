@@ -27,16 +27,11 @@ from kinbandits._value import Count, Natural, NotNegative, Part, Positive, Value
 from kinbandits.environments.base import Drawn, Round, StartRows, seeded
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF, as_kernel, cdist
+from kinbandits.rules import symmetric_root
 from kinbandits.similarity import Known, Mixed, Similarity
 from kinbandits.theory import equicorrelated
 
 _UNIT = 0.2  # length scale over descriptors in the middle of the dial
-
-
-def symmetric_root(K: Matrix) -> Matrix:
-    """The symmetric square root. Unlike Cholesky's, it exists for singular K, and does not depend on the order."""
-    values, vectors = np.linalg.eigh(K)
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +67,7 @@ class ArmFunctions:
         if length_scale is not None:
             frequencies = features.standard_normal((n_features, size)) / length_scale
             phases, D = features.uniform(0.0, 2.0 * math.pi, size), size
-        kin = symmetric_root(K_arm)
+        kin = symmetric_root(K_arm, rounding=False)
         W = kin @ weights.standard_normal((len(K_arm), D))
         turned = kin @ weights.standard_normal((len(K_arm), D)) if drift else W
         return cls(W, turned, frequencies, phases, drift)
@@ -248,5 +243,5 @@ class RKHSProblem(Drawn, Value):
         # f_a(x) has variance |k_X(x, C)|^2 over draws of G: scale by its mean over contexts
         X = contexts.uniform(-1.0, 1.0, (1000, self.n_features))
         scale = self.amplitude / np.sqrt(np.mean(np.sum(self.context_kernel(X, C) ** 2, axis=1)))
-        root = symmetric_root(self.similarity_matrix)
+        root = symmetric_root(self.similarity_matrix, rounding=False)
         return C, scale * root @ weights.standard_normal((self.n_arms, self.centres))

@@ -21,7 +21,7 @@ from kinbandits.policies.explanation import Explanation, explain
 from kinbandits.policies.transfer import SimilarityReport, TransferCheck, check_transfer, similarity_report
 from kinbandits.regression import Regression
 from kinbandits.rewards import RewardScale
-from kinbandits.rules import covariance_root
+from kinbandits.rules import symmetric_root
 from kinbandits.similarity import Similarity
 from kinbandits.terms import Term, Terms, as_terms
 
@@ -151,7 +151,7 @@ class RegressionPolicy(KernelPolicy, ABC):
     ) -> Matrix:
         """Joint draws (size, k) of the candidates' rewards from the posterior, by ``rng`` or the policy's own."""
         size = as_int("size", size)
-        root = covariance_root(self.covariance(contexts, arms))
+        root = symmetric_root(self.covariance(contexts, arms))
         normal = (self.rng if rng is None else rng).standard_normal((size, len(root)))
         return np.asarray(self._predict(self._query(contexts, arms)).mean + normal @ root.T)
 

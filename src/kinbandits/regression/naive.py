@@ -37,10 +37,6 @@ class NaiveRegression(RowRegression):
             eta = eta @ np.diag(self.settings.memory.weights(len(h)))
         return eta @ K + self.settings.ridge * np.eye(len(h)), eta
 
-    def _cross(self, arms: Indices, contexts: Matrix) -> Matrix:
-        h = self.history
-        return self.settings.terms.gram(self.similarity_matrices, h.arms, h.contexts, arms, contexts)
-
     def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
         arms, contexts = query.points()
         prior = self.settings.terms.prior(self.similarity_matrices, arms, contexts)

@@ -62,7 +62,7 @@ class Thompson(Rule):
 
     def draws(self, mean: Vector, covariance: Matrix) -> Matrix:
         """The joint draws f, (samples, k)."""
-        step = self.scale * (_normal(self.samples // 2, len(mean)) @ covariance_root(covariance).T)
+        step = self.scale * (_normal(self.samples // 2, len(mean)) @ symmetric_root(covariance).T)
         return np.concatenate([mean + step, mean - step])
 
     def shares(self, mean: Vector, covariance: Matrix) -> Vector:
@@ -92,16 +92,16 @@ class Thompson(Rule):
         return np.asarray(np.where(certain | (deviation == 0.0), tied.astype(np.float64), ndtr(gap)))
 
 
-def covariance_root(covariance: Matrix) -> Matrix:
-    """The symmetric root R, R R' = ``covariance``; directions that are zero to rounding stay zero.
+def symmetric_root(K: Matrix, rounding: bool = True) -> Matrix:
+    """The symmetric R, R R' = K; with ``rounding``, directions that are zero but for it stay zero.
 
     It is the only one that is the same on every processor: eigenvectors of equal eigenvalues are arbitrary.
 
-    >>> covariance_root(np.array([[4.0]]))
+    >>> symmetric_root(np.array([[4.0]]))
     array([[2.]])
     """
-    values, vectors = np.linalg.eigh(covariance)
-    floor = len(values) * np.finfo(float).eps * max(float(values[-1]), 0.0)
+    values, vectors = np.linalg.eigh(K)
+    floor = rounding * len(values) * np.finfo(float).eps * max(float(values[-1]), 0.0)
     root: Matrix = (vectors * np.sqrt(np.where(values > floor, values, 0.0))) @ vectors.T
     return root
 

@@ -23,7 +23,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.blas import dtrsm, dtrsv
 from scipy.linalg.lapack import dpotrf, dpstrf, dtrtrs
 
-from kinbandits._types import Indices, Matrix, Vector
+from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.errors import NumericalWarning, SingularMatrixError
 
 UNIT = 2.0**-53
@@ -259,13 +259,13 @@ def _triangle(L: Matrix, B: Matrix, transposed: int) -> Matrix:
     return np.asarray(dtrsm(1.0, L, B, lower=1, trans_a=transposed))
 
 
-def components(K: Matrix) -> Indices:
+def components(K: Matrix | Mask) -> Indices:
     """Which block of a symmetric K each row belongs to, numbered from 0: blocks are linked by nothing but zeros.
 
     >>> components(np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.0], [0.5, 0.0, 1.0]]))
     array([0, 1, 0])
     """
-    if not np.any(K - np.diag(np.diag(K))):
+    if not np.any(K, where=~np.eye(len(K), dtype=bool)):
         return np.arange(len(K))
     from scipy.sparse import csr_array  # slow to import, and not needed by every policy
     from scipy.sparse.csgraph import connected_components
