@@ -1,7 +1,6 @@
 """The contracts as checks: run them on your own kernel, similarity, policy or environment.
 
-Each check raises `ContractError`, naming the first thing that is wrong, and returns nothing if all is well.
-They are what the tests of this library run, too.
+Each raises `ContractError`, naming the first thing that is wrong. The tests of this library run them, too.
 
 >>> import kinbandits as kb
 >>> from kinbandits.testing import check_kernel, check_policy
@@ -39,9 +38,7 @@ __all__ = ["check_environment", "check_kernel", "check_policy", "check_similarit
 def check_kernel(kernel: object, contexts: ArrayLike | None = None) -> None:
     """Check a kernel of ours, a scikit-learn kernel or a callable ``f(A, B)``.
 
-    Args:
-        kernel: what you would give as ``context_kernel=``.
-        contexts: (n, d) rows to try it on; random ones with d = 3, some of them equal, if left out.
+    On ``contexts`` (n, d), or random ones, some of them equal, with d = 3.
 
     It must give an (n, m) matrix of finite numbers that is symmetric and positive semidefinite to 1e-8 of its
     largest entry, whose entries depend on their two rows alone, whose diagonal is ``diag``; it must give the
@@ -66,10 +63,7 @@ def check_kernel(kernel: object, contexts: ArrayLike | None = None) -> None:
 def check_similarity(similarity: Similarity, n_arms: int = 4, contexts: ArrayLike | None = None) -> None:
     """Check a similarity for so many arms.
 
-    Args:
-        similarity: the value; it must fit ``n_arms`` (`check_arms`).
-        n_arms: how many arms.
-        contexts: (n, d) rows of a history to try it on, played by all arms but the last in turn.
+    On a history of ``contexts`` (n, d), played by all arms but the last in turn.
 
     Its matrix must be (N, N), finite, symmetric and positive semidefinite to 1e-8 of its largest entry; `fixed`
     must be true only if the history does not matter; `tracker` must follow the definition row by row.
@@ -99,10 +93,8 @@ def check_similarity(similarity: Similarity, n_arms: int = 4, contexts: ArrayLik
 def check_policy(policy: Policy, contexts: ArrayLike | None = None, *, saves: bool = True) -> None:
     """Check a policy, on copies of it: the policy itself is left as it was.
 
-    Args:
-        policy: with at least two active arms, fresh or not.
-        contexts: (n, d), at least 8 rows to play; random ones of the right width if left out.
-        saves: whether ``save`` and ``load`` are part of what it promises.
+    It must have two active arms, fresh or not. ``contexts`` (n, d) are at least 8 rows to play (random ones if left
+    out); ``saves`` says whether ``save`` and ``load`` are part of what it promises.
 
     The contract: decisions name a candidate and its exact probability; choosing and predicting change nothing but
     open decisions and the random state; rewards come late and out of order, a repeat is recognised, another value

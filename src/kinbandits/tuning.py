@@ -1,7 +1,7 @@
 """Choosing settings by playing: run the bandit itself on rows whose rewards are known, and keep what did best.
 
-Which ridges and explorations are tried follows what the rows say about noise (`kinbandits.noise`). The default is
-played as it is, learning its noise as it goes. Games are in `kinbandits.replayed_games`.
+Ridges and explorations tried follow what the rows say about noise (`kinbandits.noise`), which the default learns as
+it plays. Games are in `kinbandits.replayed_games`.
 """
 
 from __future__ import annotations
@@ -137,31 +137,26 @@ def tune(
 ) -> Tuned:
     """Choose length scale, ridge and exploration on labelled rows or a log.
 
-    The bandit is played on the rows in several random orders with every setting of the grid, and the setting with
-    the least regret a round is taken. In a log only the arm that was played has a known reward: rounds in which the
-    bandit would have played another are left out, about n / N stay (``found.best.rounds``), and what is small then
-    is minus the mean reward. The default settings are played too. If no setting is better than they are (on a log:
-    better by twice the standard error, with a `TuningWarning` if not), they are kept.
+    The bandit is played on the rows in several random orders with every setting of the grid; the one with the least
+    regret a round is taken. In a log rounds in which it would have played another arm are left out (about n / N
+    stay, ``found.best.rounds``), and minus the mean reward counts. The default is played too, and kept if no
+    setting is better (on a log: by twice the standard error, else a `TuningWarning`).
 
     Args:
-        contexts: (n, d).
         labels: (n,) class of each row; arm a pays 1 if the label is the a-th class, else 0.
         rewards: in place of labels: (n, N), what every arm would have paid; or, with ``arms``, (n,).
         arms: (n,) the arm played in each row of a log.
         propensities: (n,) the probability with which it was played; rows are weighted by their inverse.
-        kernel: whose length scale is looked for: `RationalQuadratic`, `RBF` or `Matern`. A length scale of its own
-            is one more factor.
+        kernel: whose length scale is looked for (one of its own is one more factor): `RationalQuadratic`, `RBF`,
+        `Matern`.
         length_scales: tried, as multiples of the median distance of the contexts.
         ridges: tried. Default: what `LearnedRidge` makes of all rows, a tenth of it and ten times that.
-        widths: tried, as exploration / sqrt(ridge): multiples of the posterior's standard deviation, in the unit
-            that is learned with the ridge.
-        orders: random orders in which the rows are played.
-        seed: of the orders.
+        widths: tried, as exploration / sqrt(ridge): posterior deviations, in the unit that is learned with the
+        ridge.
+        orders, seed: random orders in which the rows are played.
         progress: True shows a bar; or a function of the number of games played and of all.
-        similarity: of the bandit that plays; for `Known` and the like, arms are in the order of the classes, of the
-            columns of ``rewards``, or of the sorted names in ``arms``. None is independent arms, which are played
-            by forward substitution, many times faster than any other.
-        weighting: of that bandit.
+        similarity, weighting: of the bandit that plays; arms are in the order of the classes, of the columns of
+            ``rewards``, or of the sorted names in ``arms``. None is independent arms, played many times faster.
 
     Example:
         >>> rng = np.random.default_rng(0)

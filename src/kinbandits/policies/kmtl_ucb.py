@@ -48,33 +48,28 @@ from kinbandits.terms import Term, Terms
 class KMTLUCB(RegressionPolicy):
     """Kernelized multi-task learning UCB (Deshmukh, Dogan and Scott, 2017, Algorithm 1).
 
-    One multi-task kernel ridge regression over pairs (arm, context), with the product kernel
-    k((a, x), (b, x')) = k_Z(a, b) k_X(x, x'), and one rule: play the largest mean + exploration * width.
-    Every special case of the paper is a choice of values: `Independent()` or `Pooled()` similarity gives
-    Kernel-UCB, with a `Linear()` kernel Lin-UCB.
+    One multi-task kernel ridge regression over pairs (arm, context), k((a, x), (b, x')) = k_Z(a, b) k_X(x, x'), and
+    one
+    rule: play the largest mean + exploration * width. Special cases are values: `Independent()` or `Pooled()`
+    similarity gives Kernel-UCB, with a `Linear()` kernel Lin-UCB.
 
     Args:
         arms: how many, or their names (str or int).
-        similarity: k_Z, for example ``Known(matrix)``, ``Estimated(...)``. Default: `Adaptive()`, which shares
-            between arms where that helps (`Independent()` with a window, where rows leave, and for so many arms
-            that a budgeted engine has no room for what a changing similarity needs).
-        context_kernel: k_X. Default: rational quadratic with the median distance of the first 60 contexts
-            (`Median`).
+        similarity: k_Z, as ``Known(matrix)``, ``Estimated(...)``. Default: `Adaptive()`, which shares between arms
+        where that helps (`Independent()` where rows leave, and for too many arms for a budgeted engine).
+        context_kernel: k_X. Default: rational quadratic with the median distance of the first contexts (`Median`).
         kernel: a sum of `Term`, in place of the two above.
         ridge: lambda, a number; or `LearnedRidge()`, from the rows: the default, unless exploration is a number.
-        exploration: beta, a number (0.1 with a given ridge) or a schedule t -> beta_t of the number of the
-            decision, counted from 1 (``Deviations(1.0)`` with a ridge that is learned); or a rule, such as
-            ``UCB(0.1, ceiling=1.0)`` or ``Thompson()``.
+        exploration: beta, a number (0.1 with a given ridge), or a schedule of the number of the decision, from 1
+            (``Deviations(1.0)`` with a learned ridge), or a rule, as ``UCB(0.1, ceiling=1.0)`` or ``Thompson()``.
         rewards: what is known about rewards: ``Range(low, high)``, ``Running()``, ``Standardized()``, ``OneOfN()``.
-            Default: level and unit are learned (`Standardized`) where the ridge is, else rewards are taken as they
-            are. With `OneOfN` the default similarity is `Independent()`, the default exploration 0.7.
+                Default: level and unit are learned (`Standardized`) where the ridge is, else rewards are as they
+                are. With `OneOfN` the default similarity is `Independent()`, the default exploration 0.7.
         weighting: ``"per_arm"``, eta = 1/n_a (the paper's algorithm), or ``"uniform"`` (its analysis).
-        cold_start: an arm never played has mean 0 and the prior width (``"explore"``, the paper), or borrows
-            from its kin (``"borrow"``); ``"auto"`` borrows where arms have descriptors, and
-            where `Adaptive` averages.
-        engine: ``"auto"`` (exact for the first 5,000 rows, then a dictionary of 1,000 points), ``"exact"``,
-            ``Budgeted(points=256, after=0)`` (constant cost and memory, exact before) or ``"naive"`` (the formula,
-            literally; slow).
+        cold_start: an arm never played has mean 0 and the prior width (``"explore"``, the paper), or borrows from
+        its kin (``"borrow"``); ``"auto"`` borrows where arms have descriptors, and where `Adaptive` averages.
+        engine: ``"auto"`` (exact for 5,000 rows, then 1,000 dictionary points), ``"exact"``, ``Budgeted(points=256,
+            after=0)`` (constant cost and memory) or ``"naive"`` (the formula, literally; slow).
         memory: None remembers everything; ``Window(size)`` and ``Forgetting(half_life)`` follow a changing world.
         epsilon: with this probability, play a uniformly random candidate. Propensities are exact.
         tie_break: ``"random"``, or ``"first"`` as numpy.argmax.

@@ -199,10 +199,7 @@ class Regression(ABC):
 
     @abstractmethod
     def observe(self, arms: Indices, contexts: Matrix, rewards: Vector, own_contexts: int = False) -> None:
-        """Learn from rows. If that fails, the regression is as it was before.
-
-        ``own_contexts`` says that in their rounds every candidate had a context of its own.
-        """
+        """Learn from rows, or change nothing. ``own_contexts``: their candidates had contexts of their own."""
 
     def rebuilt(self, settings: RegressionSettings, history: History) -> Self:
         """The same engine with other settings or rows, from scratch."""
@@ -254,10 +251,7 @@ class Regression(ABC):
         return mean + self.settings.bonus(prior, explained, exploration[:, None])
 
     def covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
-        """Posterior covariance of the points: a Gaussian process with kernel k and noise ``noise``.
-
-        Under "explore", points of arms without rows keep their prior and are unrelated to the others.
-        """
+        """Posterior covariance of the points; under "explore", arms without rows keep their prior, apart."""
         covariance = self._covariance(arms, contexts)
         cold = self._cold(arms)
         if cold.any():

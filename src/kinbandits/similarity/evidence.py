@@ -43,18 +43,11 @@ _LEAST = 100  # rows below which that saves nothing
 
 @dataclass(frozen=True)
 class Evidence:
-    """What speaks for a candidate.
+    """What speaks for a candidate; mu = 0 is Independent, scale 0 one function that all arms have in common.
 
-    Attributes:
-        mu: how much of it is the estimate; 0 is Independent.
-        scale: of the estimate, relative to the median distance of arms; None where it has none, 0 for one function
-            that all arms have in common.
-        log_likelihood: profiled; only the difference to Independent means something. -inf where M cannot be
-            factorised.
-        decision_score: None if it was not needed.
-        decision_error: standard error of the difference of decision scores to mu = 0.
-        rows: on how many rows the likelihoods were compared: fewer than all where the candidate was far behind.
-        weight: its posterior probability, where the similarity is an average over candidates.
+    Of ``log_likelihood`` (profiled) and the decision score only the difference to Independent means something;
+    ``decision_error`` is its standard error. ``rows`` are fewer than all where the candidate was far behind;
+    ``weight`` is its posterior probability, where the similarity is an average.
     """
 
     mu: float
@@ -191,8 +184,8 @@ def race(
 ) -> Work[dict[Key, Judged]]:
     """Fit candidates (similarity matrix, ridge) to a quarter of the rows, then to half, then to all.
 
-    A candidate that falls behind the reference by more than ``behind`` nats is not fitted to more rows; its fit and
-    its lead are those of the rows it was judged on. A quarter of the rows costs a 64th. ``constant`` as in `fit`.
+    One that falls behind the reference by more than ``behind`` nats is not fitted to more rows, and is judged by
+    those it was fitted to. A quarter of the rows costs a 64th.
     """
     judged: dict[Key, Judged] = {}
     running = dict(candidates)

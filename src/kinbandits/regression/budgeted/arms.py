@@ -58,10 +58,7 @@ def _follow(model: Model, before: list[Matrix], after: list[Matrix]) -> None:
 
 
 def _take_out(model: Model, arm: int) -> None:
-    """Take the rows of an arm out of sums of the full kernel.
-
-    Arms it lends nothing to have nothing of it; else it is possible while its rows are all kept.
-    """
+    """Take the rows of an arm out of sums of the full kernel: possible where it lends nothing, or all are kept."""
     recent, points = model.recent, model.points
     if not any(np.delete(K_arm[arm], arm).any() for K_arm in points.K_arms):
         return

@@ -1,9 +1,8 @@
 """A model from many rows at once, in pieces: what teaching them one by one would give, in blocks.
 
 1. Points are drawn by randomly pivoted Cholesky (Chen, Epperly, Tropp and Webber 2023; in blocks with rejection,
-   Epperly, Tropp and Webber 2024): each with a probability in proportion to its residual, so that no point is drawn
-   twice and outliers do not take all. A row whose reward the points so far do not explain counts for more.
-   Candidates are all rows, or evenly spread ones, four times the points.
+      Epperly, Tropp and Webber 2024), in proportion to their residuals. A row whose reward the points so far do not
+      explain counts for more. Candidates are all rows, or evenly spread ones, four times the points.
 2. Sums at the points in one pass over the rows: exact for all of them.
 3. Inverses, as at any refresh.
 """

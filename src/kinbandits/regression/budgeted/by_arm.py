@@ -47,10 +47,7 @@ class ByArm:
         return cls(model) if len(np.unique(model.points.arms)) <= _MOST_ARMS else None
 
     def read(self, query: Query) -> tuple[Matrix, Matrix]:
-        """Means and k' gap k, both (R, k), of contexts that all candidates share.
-
-        The very same query asked again (for the leaders, then for the numbers) is free.
-        """
+        """Means and k' gap k, both (R, k), of contexts that all candidates share; the last query again is free."""
         last = self._last
         if last is None or last[0] is not query:
             last = self._last = query, self._read(query)

@@ -217,10 +217,7 @@ class BudgetedRegression(Regression):
         return self.predict(query).mean
 
     def contributions(self, arm: int, context: Vector) -> Vector:
-        """How much of the mean of (arm, context) comes from each arm's rows, (N,).
-
-        w = A v~, and v~ is a sum over arms: each has the part of the mean that its rewards make.
-        """
+        """As w = A v~, and v~ is a sum over arms: each has the part of the mean that its rewards make."""
         model = self.model
         if model is None or self._cold(np.array([arm])).any():
             return np.zeros(self._n_arms)

@@ -1,8 +1,8 @@
 """Similarity matrices followed in constant memory.
 
-A similarity that does not depend on the data is its matrix. `Estimated` needs the inner products of mean
-embeddings, that is G[a, b] = sum of k'(x, x') over rows of a and b; here k' is replaced by random features for
-every pair of rows of which one is no longer kept:
+A similarity that does not depend on the data is its matrix, and others are computed from the rows kept. `Estimated`
+needs G[a, b], the sum of k'(x, x') over rows of a and b; where one of a pair is no longer kept, k' is replaced by
+random features:
 
     G = Psi Psi' + Delta,    Psi[a] = sum of phi(x) over rows of arm a,    Delta = (exact - features) of the pairs
                              that were both kept when the first row was let go.
@@ -10,8 +10,6 @@ every pair of rows of which one is no longer kept:
 So k_Z is exact until then, does not jump there, and the error of phi enters slowly. phi(x) = sqrt(1/F) (cos, sin)
 of F random frequencies: phi(x) . phi(x) = k'(x, x) exactly, so the self-pairs of the V-statistic carry no error,
 and the standard error of any squared distance is its standard deviation over the frequencies over sqrt(F): `error`.
-
-Any other similarity is computed from the rows kept alone.
 """
 
 from __future__ import annotations
@@ -32,10 +30,7 @@ _SEED = 20171204  # of the frequencies: the same for every policy, so that a pol
 
 
 class Follower:
-    """A similarity that is the same whatever the data, or is read off the rows kept.
-
-    One that changes in steps is chosen from them when the rows learned pass a milestone.
-    """
+    """A similarity that never changes, or is read off the rows kept (at milestones, if it changes in steps)."""
 
     def __init__(self, similarity: Similarity, n_arms: int) -> None:
         self._similarity = similarity

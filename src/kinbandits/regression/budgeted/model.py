@@ -42,23 +42,15 @@ DRIFT = 1e-7  # of P, relative: beyond it all is computed anew
 
 @dataclass
 class Tally:
-    """Counts.
+    """Counts."""
 
-    Attributes:
-        counts: (N,) rows per arm (in the window, if there is one).
-        n: rows learned. squares: sum of their squared rewards.
-        unsummed: rows that are not yet in the sums, the last ones.
-        waiting: of the last rows, which wait to be newcomers, how far their reward was from the mean.
-        since: rows since the last refresh. refreshes: how many. swaps: points that gave way to others.
-    """
-
-    counts: Indices
-    n: int = 0
-    squares: float = 0.0
-    unsummed: int = 0
-    waiting: list[float] = field(default_factory=list)
-    since: int = 0
-    swaps: int = 0
+    counts: Indices  # (N,) rows per arm (in the window, if there is one)
+    n: int = 0  # rows learned
+    squares: float = 0.0  # the sum of their squared rewards
+    unsummed: int = 0  # the last rows, which are not yet in the sums
+    waiting: list[float] = field(default_factory=list)  # reward less mean of the last rows, that may be newcomers
+    since: int = 0  # rows since the last refresh
+    swaps: int = 0  # points that gave way to others
     refreshes: int = 0
 
 
@@ -268,10 +260,7 @@ class Model:
         return not drifted
 
     def _nugget(self, z: Matrix, errors: Matrix) -> Matrix:
-        """Mean squared error of the older rows' kappa at points that enter, (Q, b).
-
-        That of the projection itself, which the rows kept tell, and that of the values it is made of.
-        """
+        """Mean squared error of older rows' kappa at points that enter, (Q, b): of the projection and its values."""
         if len(self.recent) == self.tally.n:
             return np.zeros(errors.shape[:2])
         inherited = np.einsum("pbj,pj->pb", z**2, self.points.nugget)

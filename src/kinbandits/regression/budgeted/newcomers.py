@@ -6,7 +6,7 @@ For a row outside, the same two are (reward - mean)^2 delta / (delta + ridge), d
 sum e_i^2 / delta, e_i its residual covariance with the last rows, which stand for all. It must be missed `MARGIN`
 times as much.
 
-Several rows come at once; what one of them says already, the others no longer do.
+What one of several newcomers says already, the others no longer do.
 """
 
 from __future__ import annotations

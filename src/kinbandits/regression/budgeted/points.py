@@ -11,10 +11,8 @@ Notation (m slots, of which n are taken; P terms; K_arms the similarity in force
     nugget   (Q, n)     mean squared error of older rows' kappa at each point, `_TINY` of its own value at least
 
 A value that older rows lack at a new point is z'kappa, z = (gram + diag(nugget))^-1 kappa_new over the `_NEAREST`
-points that say most of it. Their values at the points are not exact either: those at points that entered late are
-projections themselves. The nugget is what keeps z from resting on them: without it z has entries of 1e3 where
-contexts are dense (condition number 1e15), and every projection multiplies the errors of those before it, until
-rounding decides about the sums.
+points that say most of it. At points that entered late these are projections themselves, and the nugget keeps z
+from resting on them: without it z has entries of 1e3 where contexts are dense, and errors multiply.
 """
 
 from __future__ import annotations
@@ -35,12 +33,7 @@ _NEAREST = 128
 
 
 class Points:
-    """Points in slots; when one leaves, the last takes its place.
-
-    Attributes:
-        joint: whether kappa is k.
-        K_arms: the similarity in force.
-    """
+    """Points in slots; when one leaves, the last takes its place. ``joint``: kappa is k."""
 
     def __init__(self, terms: Terms, K_arms: Sequence[Matrix], capacity: int, d: int, *, joint: bool) -> None:
         self._terms = terms

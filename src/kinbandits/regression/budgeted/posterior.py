@@ -27,12 +27,7 @@ LATE = 16  # rows
 
 
 class Posterior:
-    """P, A, w and usage, in buffers of fixed capacity.
-
-    Attributes:
-        size: points.
-        w: see above.
-    """
+    """P, A, w and usage of ``size`` points, in buffers of fixed capacity."""
 
     def __init__(self, capacity: int, ridge: float) -> None:
         self.size = 0

@@ -1,7 +1,7 @@
 """The rows that the budgeted engine still has: the last ones, raw, with their kappa at the dictionary.
 
-They make new dictionary points exact for the recent past, say how wrong the dictionary is, and leave one by one
-when there is a window. Buffers hold twice as many rows as are kept, so that dropping the oldest is rarely a copy.
+They make new points exact for the recent past, say how wrong the dictionary is, and leave one by one when there is
+a window. Buffers hold twice as many rows, so that dropping the oldest is rarely a copy.
 """
 
 from __future__ import annotations
@@ -15,12 +15,7 @@ from kinbandits.regression.linalg.inverse import move_last
 
 
 class Recent:
-    """The last ``limit`` rows.
-
-    Attributes:
-        kinds: feature kinds per row (Q of `points`).
-        slots: capacity of the dictionary.
-    """
+    """The last ``limit`` rows, with ``kinds`` (Q of `points`) values at each of the dictionary's ``slots``."""
 
     def __init__(self, limit: int, kinds: int, slots: int) -> None:
         self.limit = limit

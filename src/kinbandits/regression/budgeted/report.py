@@ -1,10 +1,10 @@
 """How good a dictionary is: measured on the rows that are still kept.
 
 residual            prior - k' P k of a row: the variance the dictionary cannot see, at most the prior
-effective dimension sum of mu / (mu + ridge) over the eigenvalues mu of the kernel matrix of all rows; those of the
-                    rows kept, times (rows learned / rows kept), stand for them
-error               the same rows fitted twice, exactly and by the dictionary, and compared on rows left out, and on
-                    those fitted, where a row without a place shows most: the larger of the two
+effective dimension sum of mu / (mu + ridge) over the eigenvalues mu of the kernel matrix of all rows, for which
+those of the rows kept stand, times (rows learned / rows kept)
+error               the same rows fitted exactly and by the dictionary, and compared on rows left out and on those
+                    fitted: the larger of the two
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A model of the budgeted engine as arrays, and back.
-
-Kernel values are computed again when it is read; inverses are not, so that a loaded policy decides the same.
-"""
+"""A model of the budgeted engine as arrays, inverses too, and back: a loaded policy decides the same."""
 
 from __future__ import annotations
 

@@ -83,12 +83,8 @@ class Sums:
         the older ones, which is their projection on the span of the dictionary. So the new line of S is z'S + sum
         over kept rows of weight * error * kappa': exact for the rows kept.
 
-        Args:
-            slots: (b,).
-            z: (Q, b, m) one line per kind and point; 0 at ``slots``.
-            at_new: (Q, b, rows) kappa of the rows kept at the new points.
-            errors: (Q, b, rows) what of it is not z'kappa.
-            rows: the rows kept.
+        ``z`` (Q, b, m) is 0 at ``slots``; ``at_new`` (Q, b, rows) is kappa of the rows kept at the new points,
+        ``errors`` what of it is not z'kappa.
         """
         n, kinds = self.size, len(z)
         S, v = self.S[..., :n, :n], self.v
@@ -124,10 +120,7 @@ class Sums:
         return [(int(arm), arms == arm) for arm in np.unique(arms)]
 
     def system(self, q: Matrix, weights: Vector) -> tuple[Matrix, Vector]:
-        """S~ = sum over arms of weights_a sum_pr (q_ap q_ar') * S[a, p, r], and the like of v. q is (N, Q, m).
-
-        Sums of the full kernel need neither.
-        """
+        """S~ = sum over arms of weights_a sum_pr (q_ap q_ar') * S[a, p, r], and the like of v. q is (N, Q, m)."""
         n = self.size
         if self.joint:
             return self.scale * self.S[0, 0, 0, :n, :n], self.scale * self.v[:, 0, :n].sum(axis=0)
@@ -196,10 +189,7 @@ def changing(settings: RegressionSettings) -> bool:
 
 
 def is_joint(settings: RegressionSettings, n_arms: int) -> bool:
-    """Whether sums are of the full kernel, of all arms together (else of the context kernels, per arm).
-
-    A graph's similarity changes when an arm comes or goes, so there too context kernels are better, if they fit.
-    """
+    """Whether sums are of the full kernel, of all arms together; else of context kernels, per arm (graphs, too)."""
     per_arm = n_arms * (len(settings.terms) * settings.budget) ** 2
     if changing(settings):
         if per_arm > MOST_SUMS:
