@@ -260,7 +260,7 @@ class Model:
         return not drifted
 
     def _nugget(self, z: Matrix, errors: Matrix) -> Matrix:
-        """Mean squared error of older rows' kappa at points that enter, (Q, b): of the projection and its values."""
+        """Mean squared error of older rows' kappa at points that enter, (Q, b): of projection and values."""
         if len(self.recent) == self.tally.n:
             return np.zeros(errors.shape[:2])
         inherited = np.einsum("pbj,pj->pb", z**2, self.points.nugget)
