@@ -117,7 +117,7 @@ def text() -> str:
         for name in ("known descriptors", "independent", "LinUCB")
     )
     page = (ROOT / "docs" / "comparison.md").read_text()
-    digits = re.search(r"kinbandits default: ([\d.]+) against ([\d.]+) of the best peer \((.+?)\)", page)
+    digits = re.search(r"kinbandits default: ([\d.]+) against ([\d.]+) of (.+?)(?: \(|\. )", page)
     losses = re.search(r"^Our default, with nothing set, is (.+?):?$", page, flags=re.MULTILINE)
     assert digits is not None
     beaten = f"It is {losses[1]}." if losses else ""

@@ -61,84 +61,88 @@ def _wins(ours: MethodRow | None, other: MethodRow) -> str:
 
 
 def verdicts(problem: Standings) -> Iterator[str]:
-    """For each of our two: whether it beats every peer's best in the mean, in plain words."""
-    peers = [x for x in problem.rows if x.peer is not None]
+    """For each of our two: the best peer beside it, and which peers beat it in the mean."""
     for name in (DEFAULT, TUNED):
-        line = problem.row(name)
-        if line is None or not peers:
+        ours = problem.row(name)
+        if ours is None:
             continue
-        played = [x for x in peers if not math.isnan(line.mean_difference(x))]
+        played = [x for x in problem.rows if x.peer is not None and not math.isnan(ours.mean_difference(x))]
         if not played:
             continue
-        best = max(played, key=line.mean_difference)
-        won, of = line.wins_against(best)
-        better = [x.title for x in played if line.mean_difference(x) > 0.0]
-        how = "is not beaten by any peer" if not better else f"**is beaten by {', '.join(better)}**"
-        yield (
-            f"{name}: {line.mean:.1f} against {best.mean:.1f} of the best peer ({best.title})"
-            + (
-                f", lower in {won} of {of} seeds; in the mean over the seeds that both have"
-                if of
-                else "; in the mean"
-            )
-            + f" it {how}."
-        )
+        better = [x.title for x in played if ours.mean_difference(x) > 0.0]
+        how = f"**It is beaten by {', '.join(better)}.**" if better else "No peer beats it."
+        yield f"{name}: {_against(ours, max(played, key=ours.mean_difference))}. {how}"
 
 
-def summary(problems: Sequence[Standings]) -> list[str]:
-    """What a reader should know first: where our default is beaten, and the best of each family."""
-    lost, rows_, not_run = [], [], []
-    for problem in problems:
-        ours = problem.row(DEFAULT)
-        if ours is None:
-            not_run.append(problem.title)
-            continue
-        cells = [problem.title, f"{problem.rounds:,}", f"{ours.mean:.0f}"]
-        for family in FAMILIES:
-            members = [x for x in problem.rows if x.peer and PEERS[x.peer].family == family]
-            best = min(members, key=lambda x: x.mean, default=None)
-            few = "" if best is None or best.seeds >= ours.seeds else f", {_seeds(best.seeds)}"
-            cells.append("-" if best is None else f"{best.mean:.0f} ({best.title}{few})")
-        cells.append("-" if ours.cpu_ms is None else f"{ours.cpu_ms:.2f}")
-        rows_.append(cells)
-        better = [x for x in problem.rows if x.peer and ours.mean_difference(x) > 0.0]
-        if better:
-            lost.append(f"- {problem.title}: {_better(ours, better)}")
-    if not rows_:
-        return []
-    told = [f"Our default, with nothing set, is beaten on none of the {len(rows_)} problems below."]
-    if lost:
-        told = [
-            f"Our default, with nothing set, is beaten on {len(lost)} of {len(rows_)} problems:",
-            "",
-            *lost,
-            "",
-            "Means are over the seeds that both have. Rivals have the best settings of a small grid, chosen on one",
-            "or two of these seeds.",
-        ]
-    if not_run:
-        told += ["", f"Not yet run with today's default: {', '.join(not_run)}."]
-    columns = (
-        "problem",
-        "rounds",
-        DEFAULT,
-        *(f"best of {name}" for name, _ in FAMILIES.values()),
-        "CPU ms of ours",
-    )
-    return [*told, "", "Final regret, mean over seeds:", "", *_table(columns, rows_), ""]
+def _against(ours: MethodRow, best: MethodRow) -> str:
+    """What the two had on the same seeds."""
+    won, of = ours.wins_against(best)
+    paired = f" ({_seeds(of)}, ours lower in {won})" if of else ""
+    return f"{best.mean + ours.mean_difference(best):.1f} against {best.mean:.1f} of {best.title}{paired}"
 
 
 def _seeds(n: int) -> str:
     return f"{n} seed{'s' * (n > 1)}"
 
 
-def _better(ours: MethodRow, rivals: Sequence[MethodRow]) -> str:
-    """The best of those that are better, with what the two had on the same seeds; and the others."""
-    best, *others = sorted(rivals, key=ours.mean_difference, reverse=True)
-    won, of = ours.wins_against(best)
-    paired = f" ({_seeds(of)}, ours lower in {won})" if of else ""
-    told = f"{best.title} {best.mean:.1f} against {best.mean + ours.mean_difference(best):.1f}{paired}"
-    return told + (f"; also {', '.join(x.title for x in others)}" if others else "")
+def _others(n: int) -> str:
+    return f"{n} other{'s' * (n > 1)} as well"
+
+
+def summary(problems: Sequence[Standings]) -> list[str]:
+    """What a reader should know first: where our default is beaten, and the best of each family."""
+    lost, lines, not_run = [], [], []
+    for problem in problems:
+        ours = problem.row(DEFAULT)
+        if ours is None:
+            not_run.append(problem.title)
+            continue
+        lines.append(_summary_row(problem, ours))
+        better = [x for x in problem.rows if x.peer and ours.mean_difference(x) > 0.0]
+        if better:
+            told = _against(ours, max(better, key=ours.mean_difference))
+            others = f"; {_others(len(better) - 1)}" if len(better) > 1 else ""
+            lost.append(f"- {problem.title}: {told}{others}")
+    if not lines:
+        return []
+    told = [f"Our default, with nothing set, is beaten on none of the {len(lines)} problems below."]
+    if lost:
+        told = [f"Our default, with nothing set, is beaten on {len(lost)} of {len(lines)} problems:", "", *lost]
+    if not_run:
+        told += ["", f"Not yet run with today's default: {', '.join(not_run)}."]
+    names = [name for name, _ in FAMILIES.values()]
+    return [
+        *told,
+        "",
+        "Final regret, mean over seeds, of our default and of the best rival in each family; the least is bold.",
+        "Rivals have settings of a small grid, the best on one or two of these seeds. Where a rival has played",
+        "fewer seeds than ours, its number is followed by ours on the same seeds.",
+        "",
+        *_table(("problem", "rounds", "ours", *names, "CPU ms of ours"), lines),
+        "",
+    ]
+
+
+def _summary_row(problem: Standings, ours: MethodRow) -> list[str]:
+    families = [[x for x in problem.rows if x.peer and PEERS[x.peer].family == f] for f in FAMILIES]
+    found = [min(members, key=lambda x: x.mean, default=None) for members in families]
+    lead = max((x for x in found if x), key=ours.mean_difference, default=None)
+    if lead is None or not ours.mean_difference(lead) > 0.0:
+        lead = ours
+
+    def shown(x: MethodRow | None) -> str:
+        if x is None:
+            return "-"
+        number = f"**{x.mean:.0f}**" if x is lead else f"{x.mean:.0f}"
+        if x is ours:
+            return number
+        if x.seeds >= ours.seeds:
+            return f"{number} ({x.title})"
+        same = "" if x.recorded else f", ours {x.mean + ours.mean_difference(x):.0f}"
+        return f"{number} ({x.title}; {_seeds(x.seeds)}{same})"
+
+    cost = "-" if ours.cpu_ms is None else f"{ours.cpu_ms:.2f}"
+    return [problem.title, f"{problem.rounds:,}", shown(ours), *map(shown, found), cost]
 
 
 def propensities(problems: Sequence[Standings]) -> list[str]:
@@ -157,13 +161,14 @@ def propensities(problems: Sequence[Standings]) -> list[str]:
         over += [problem.title] * (inverse > 1.15 * default)
     if not lines:
         return []
-    told = f"more than 15 % above it on {', '.join(over)}" if over else f"within 15 % of it on all {len(lines)}"
+    told = f"within 15 % of the default's on all {len(lines)} problems"
+    if over:
+        told = f"more than 15 % above the default's on {', '.join(over)}"
     return [
         "## With propensities",
         "",
-        "`kb.InverseGap()` plays every candidate with a known probability above 0. Its regret beside the",
-        f"default's, on the seeds that both have, is {told}.",
-        "What its logs are worth: [evaluation](evaluation.md#which-rule-to-log-with).",
+        f"`kb.InverseGap()` gives every candidate a known probability above 0. Its regret is {told}",
+        "(the same seeds). [What its logs are worth](evaluation.md#which-rule-to-log-with).",
         "",
         *_table(("problem", "default", "InverseGap", "ratio", "InverseGap lower in"), lines),
         "",
@@ -182,14 +187,14 @@ def write_page(
     out = ["# Compared with other libraries", "", *_HIDDEN, "", *summary(problems)]
     if problems:
         out += [f"![Final regret against CPU a decision, one panel a problem]({figure})", ""]
-    out += [*propensities(problems), *_head(plan, command)]
+    out += [*propensities(problems), *_head(plan, problems, command)]
     for problem in problems:
         out += [f"## {problem.title}", "", f"{problem.rounds:,} rounds, {problem.arms} arms.", ""]
         out += [f"- {v}" for v in verdicts(problem)]
         out += ["", *_table(COLUMNS, rows(problem)), ""]
-        done, of = problem.tried
-        if 0 < done < of:  # of a peer that was not tried at all it is told below
-            out += [f"Of the grids of peers {done} of {of} settings were tried here.", ""]
+        if problem.tried:
+            few = ", ".join(f"{name} {done} of {of}" for name, (done, of) in problem.tried.items())
+            out += [f"Settings of the grid that were tried: {few}.", ""]
         out += _not_run(plan, problem)
     missing = [n for n in plan.data if n not in {p.name for p in problems}]
     if missing:
@@ -227,9 +232,9 @@ _MEASURED = {  # what other commands printed, and the words before it
     "ek-ucb.txt": (
         "## Kernel rivals on their own problems",
         "",
-        "`python benchmarks/ek_ucb.py`: the three problems of the EK-UCB paper (arms are actions on a line; regret",
-        "against the best of the ten actions). All but our default are told the actions and the paper's kernel.",
-        "*Points* are those in the dictionary.",
+        "`python benchmarks/ek_ucb.py --horizon 600 --seeds 10`: the three problems of the EK-UCB paper, with ten",
+        "actions on a line. All but our default are told the actions and the paper's kernel. *Points* are the rows",
+        "that a method computes with.",
         "",
         "![Regret and CPU time on the three problems of the EK-UCB paper](ek-ucb.png)",
     ),
@@ -245,32 +250,34 @@ _MEASURED = {  # what other commands printed, and the words before it
 _HIDDEN = ["<!-- Written by `make compare`; change benchmarks/compare, not this page. -->"]
 
 
-def _head(plan: Plan, command: str) -> list[str]:
+def _head(plan: Plan, problems: Sequence[Standings], command: str) -> list[str]:
     versions = {PEERS[p].package: version(PEERS[p].package) for p in plan.here() if PEERS[p].library}
     absent = sorted({PEERS[p].package for p in plan.peers if PEERS[p].library} - set(versions))
     listed = ", ".join(f"{name} {v}" for name, v in versions.items()) or "none"
+    tuned = f"; *{TUNED}* has what `kb.tune` finds on rows never played" if TUNED in plan.ours else ""
     return [
         "## How it was measured",
         "",
-        "The libraries that one would pick instead, on the same streams, seed by seed. Peers get what helps them:",
-        "features standardised (or centred with one common scale) by rows never played, divided by the root of",
-        "their number, an intercept, and the best of a small grid, chosen on one or two of the seeds that are",
-        "scored: an oracle, in their favour. MABWiser, coba and contextualbandits have the same Lin-UCB and take",
-        "the settings of the last, as does ours with the peers' features: it shows the cost of the same choices.",
+        "All methods play the same streams, seed by seed.",
         "",
-        f"Ours get none of that: *{DEFAULT}* is `kb.KMTLUCB(arms)`, nothing set; *{TUNED}* takes its",
-        "settings from `kb.tune` on the rows never played; *kinbandits, fixed settings* is the default before",
-        "noise was learned, `kb.KMTLUCB(arms, ridge=0.01, exploration=0.1)`. EpsilonGreedy, UCB1 and Uniform are",
-        "our own policies at their defaults.",
-        "",
-        "Clicks are rewards of 0 and 1 whose log odds are linear in six features: a logistic regression of each",
-        "arm is the true model. The rate is that of an arm chosen at random. No arm has rows at first, so programs",
-        "of the same algorithm may differ in how they break ties. With 50 arms bayesianbandits takes the settings",
-        "that were best with 12.",
-        "",
-        "Kernel and neural rivals are written here from their papers (`projected.py` and `neural.py` in",
-        "`benchmarks/compare`) and tested against the papers' formulas; they get the peers' features and a grid.",
-        "What is not run stands below the table of its problem.",
+        "- **Rivals get what helps them**: features standardised, or centred with one scale, by rows never",
+        "  played; an intercept; the best of a small grid, chosen on one or two of the scored seeds. MABWiser,",
+        "  coba and *LinUCB of ours, features of peers* are contextualbandits' algorithm and take its settings.",
+        f"- **Ours get none of that**: *{DEFAULT}* is `kb.KMTLUCB(arms)`{tuned}. *Fixed",
+        "  settings* is an earlier default, `kb.KMTLUCB(arms, ridge=0.01, exploration=0.1)`. EpsilonGreedy, UCB1",
+        "  and Uniform are ours, at their defaults.",
+        "- **Kernel and neural rivals** are written here from their papers (`projected.py`, `neural.py` in",
+        "  `benchmarks/compare`) and tested against the papers' formulas. On USPS and MNIST they take the",
+        "  settings that were best on Digits.",
+        "- **Clicks** are 0 or 1, with log odds linear in six features: a logistic regression of each arm is the",
+        "  true model. The rate is that of a random arm. No arm has rows at first, so programs of the same",
+        "  algorithm may break ties apart. With 50 arms bayesianbandits takes the settings best with 12.",
+        "- **Regret** is mean ± standard deviation over seeds (expected regret on hidden descriptors and clicks).",
+        "  *Default better* counts the seeds in which our default has less. Seeds with a star are of an earlier",
+        "  run on the same streams, of which only mean and deviation were kept.",
+        "- **CPU** is process time of one decision and update, **MB** what the process grew by in the game, both",
+        "  in a process of its own with one thread. Compare them within a table. Below 1 MB it is rounding.",
+        *_fewer(problems),
         "",
         "```sh",
         command,
@@ -279,14 +286,25 @@ def _head(plan: Plan, command: str) -> list[str]:
         f"kinbandits {__version__}; {listed}; Python {platform.python_version()}."
         + (f" Not installed: {', '.join(absent)}." if absent else ""),
         "",
-        "Regret is mean ± standard deviation over seeds (expected regret on hidden descriptors and clicks);",
-        "*default better* counts the seeds in which our default has the lower regret. Seeds with a star are of an",
-        "earlier run on the same streams, of which mean and deviation were kept (`recorded.json`). CPU is process",
-        "time of one decision and update on one thread, and MB what the process grew by in the game, both in a",
-        "process of its own; compare them within a table, not between machines. Below a megabyte it is the",
-        "allocator's rounding.",
-        "",
     ]
+
+
+def _fewer(problems: Sequence[Standings]) -> list[str]:
+    """How many seeds rows have; problems are named as in the command."""
+    found: dict[int, dict[str, list[str]]] = {}
+    for problem in problems:
+        for x in problem.rows:
+            found.setdefault(x.seeds, {}).setdefault(x.title, []).append(problem.name)
+    if len(found) < 2:
+        return []
+    usual = max(found, key=lambda n: sum(map(len, found[n].values())))
+    told = [f"- **Seeds**: {usual} in every row but these."]
+    for n in sorted(set(found) - {usual}, reverse=True):
+        together: dict[str, list[str]] = {}
+        for name, where in found[n].items():
+            together.setdefault(", ".join(where), []).append(name)
+        told += [f"  - {_seeds(n)} on {where}: {', '.join(names)}." for where, names in together.items()]
+    return told
 
 
 def _table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:

@@ -7,7 +7,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -97,7 +97,7 @@ class MethodRow:
 
 @dataclass(frozen=True)
 class Standings:
-    """One data set: its lines, best first, who was left out, and how many settings of peers were tried, of all."""
+    """One data set: its lines, best first, who was left out, and of which grids only a part was tried."""
 
     name: str
     title: str
@@ -105,7 +105,7 @@ class Standings:
     arms: int
     rows: tuple[MethodRow, ...]
     left_out: dict[str, str]
-    tried: tuple[int, int] = (0, 0)
+    tried: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def row(self, title: str) -> MethodRow | None:
         """The row of this title."""
@@ -249,8 +249,20 @@ def _problem(plan: Plan, name: str, directory: Path, recorded: Sequence[Mapping[
         len(environment.arms),
         tuple(sorted(lines, key=lambda x: x.mean)),
         left_out,
-        (sum(not np.isnan(values).any() for values in grid.values()), len(grid)),
+        _partly_tried(plan, name, grid),
     )
+
+
+def _partly_tried(plan: Plan, name: str, found: Mapping[str, Vector]) -> dict[str, tuple[int, int]]:
+    """Settings finished, and of how many, for peers whose grid was begun and is not whole."""
+    told = {}
+    for peer in plan.here():
+        whole = replace(plan, grid_size=None).tried(peer, name)
+        values = [found[n] for s in whole if (n := setting_name(peer, s)) in found]
+        done = sum(not np.isnan(v).any() for v in values)
+        if 0 < done < len(whole):
+            told[PEERS[peer].title] = done, len(whole)
+    return told
 
 
 def _remembered(old: Mapping[str, Any], seeds: int, cost: tuple[float | None, float | None]) -> MethodRow:

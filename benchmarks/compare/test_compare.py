@@ -153,14 +153,15 @@ def test_the_grid_then_the_best_on_all_seeds_and_more_later(tmp_path) -> None:
     assert len(cells) == 3 + 1 + 4  # the grid, the best once more, two of ours twice
     (problem,) = read(plan, tmp_path)
     assert [len(x.finished) for x in problem.rows] == [2, 2, 2]
-    assert problem.tried == (3, 3)
+    title = catalogue.PEERS["kinbandits-linucb"].title
+    assert problem.tried == {title: (3, 12)}
     (more,) = read(Plan(data=("hidden-0.5",), seeds=2, **{**small, "grid_size": 4}), tmp_path)
-    assert more.tried == (3, 4)
+    assert more.tried == {title: (3, 12)}
     one_more = Plan(data=("hidden-0.5",), seeds=2, **{**small, "grid_size": 4})
     assert [n for _, _, n in missing(one_more, tmp_path)] == [1], "one setting of the grid, on one seed"
     assert not list(missing(plan, tmp_path))
     write_page(tmp_path / "page.md", plan, [more], [], "command", "figure.png")
-    assert "Of the grids of peers 3 of 4 settings were tried here." in (tmp_path / "page.md").read_text()
+    assert f"Settings of the grid that were tried: {title} 3 of 12." in (tmp_path / "page.md").read_text()
     # The setting shown is the one with the least regret on the first seed.
     found = {}
     for s in plan.tried("kinbandits-linucb", "hidden-0.5"):
@@ -208,13 +209,12 @@ def test_numbers_of_the_page() -> None:
     assert rows(problem())[1][2:6] == ["15.0 ± 5.7", "2", "1 of 2", "-"]
     assert rows(problem())[2][4:] == ["-", "0.50", "1.0"]
     (verdict,) = verdicts(problem())
-    assert "20.0 against 8.0 of the best peer (Fast), lower in 0 of 3 seeds" in verdict
-    assert "**is beaten by Fast**" in verdict, "of Slow one seed is missing, and on the others it is no better"
+    assert "20.0 against 8.0 of Fast (3 seeds, ours lower in 0)." in verdict
+    assert "**It is beaten by Fast.**" in verdict, "of Slow one seed is missing, and on the others it is no better"
     ahead = MethodRow(DEFAULT, None, "out of the box", np.array([1.0, 2.0, 9.0]))
     only = MethodRow("Slow", "coba", "alpha 1", np.array([np.nan, 3.0, np.nan]))
     (verdict,) = verdicts(Standings("digits", "Digits", 100, 10, (ahead, only), {}))
-    assert "lower in 1 of 1 seeds" in verdict
-    assert "is not beaten by any peer" in verdict
+    assert "2.0 against 3.0 of Slow (1 seed, ours lower in 1). No peer beats it." in verdict
     never = MethodRow("Slow", "coba", "alpha 1", np.full(3, np.nan))
     assert not list(verdicts(Standings("digits", "Digits", 100, 10, (ahead, never), {})))
 
@@ -222,23 +222,31 @@ def test_numbers_of_the_page() -> None:
 def test_the_page_says_first_where_we_are_beaten() -> None:
     told = "\n".join(summary([problem()]))
     assert told.startswith("Our default, with nothing set, is beaten on 1 of 1 problems:")
-    assert "- Digits: Fast 8.0 against 20.0 (3 seeds, ours lower in 0)" in told
+    assert "- Digits: 20.0 against 8.0 of Fast (3 seeds, ours lower in 0)" in told
     assert "Slow" not in told.partition("Final regret")[0], "on the seeds that both have it is no better"
-    assert "| Digits | 100 | 20 | 8 (Fast) | - | - | - | 0.50 |" in told
+    assert "| Digits | 100 | 20 | **8** (Fast) | - | - | - | 0.50 |" in told
     ours = MethodRow(DEFAULT, None, "out of the box", np.array([1.0, 2.0]))
     before = MethodRow("Old", "river", "alpha 1", np.empty(0), 0.2, 0.1, (3.0, 0.5, 10))
     known = Standings("digits", "Digits", 100, 10, (ours, before), {})
     assert summary([known])[0] == "Our default, with nothing set, is beaten on none of the 1 problems below."
     assert rows(known)[1][2:5] == ["3.0 ± 0.5", "10*", "-"]
+    few = replace(problem(), rows=problem().rows[1:])
+    assert "| Digits | 100 | **20** | 15 (Slow; 2 seeds, ours 15) |" in "\n".join(summary([few]))
+
+
+def test_the_page_says_which_rows_have_fewer_seeds(tmp_path) -> None:
+    write_page(tmp_path / "page.md", Plan(peers=()), [problem()], [], "command", "figure.png")
+    told = "- **Seeds**: 3 in every row but these.\n  - 2 seeds on digits: Slow.\n"
+    assert told in (tmp_path / "page.md").read_text()
 
 
 def test_the_page_says_what_propensities_cost() -> None:
     ours = MethodRow(DEFAULT, None, "", np.array([10.0, 10.0]))
     near, far = (MethodRow(INVERSE, None, "", np.array([9.0, x])) for x in (13.0, 16.0))
     told = {n: Standings(n, n, 100, 10, (ours, row), {}) for n, row in (("Near", near), ("Far", far))}
-    assert "within 15 % of it on all 1." in "\n".join(propensities([told["Near"]]))
+    assert "within 15 % of the default's on all 1 problems" in "\n".join(propensities([told["Near"]]))
     both = "\n".join(propensities(list(told.values())))
-    assert "more than 15 % above it on Far." in both
+    assert "more than 15 % above the default's on Far\n" in both
     assert "| Near | 10 | 11 | 1.10 | 1 of 2 |" in both
     assert not propensities([problem()])
 
