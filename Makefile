@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: demo test test-quick test-kernels test-oldest test-pythons test-package lint types imports bench bench-service paper compare soak soak-service browser docs readme clean help
+.PHONY: demo test test-quick test-kernels test-oldest test-pythons test-package test-extras lint types imports bench bench-service paper compare soak soak-service browser docs readme clean help
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -51,6 +51,12 @@ test-pythons: $(STAMP)  ## quick tests with every other supported Python found h
 
 test-package: $(STAMP)  ## wheel and sdist: built, checked, tried without extras, and without a compiler
 	$(BIN)/python tools/package.py
+
+test-extras: $(STAMP)  ## the tests that need PyTorch or Ray, which `make test` leaves out; both go to .venvs/extras (5 GB, where pip takes PyTorch with CUDA)
+	@test -d .venvs/extras/torch && test -d .venvs/extras/ray \
+	  || $(BIN)/python -m pip install --disable-pip-version-check -q --target .venvs/extras 'torch>=2.4' 'ray>=2.30'
+	PYTHONPATH=.venvs/extras $(BIN)/python -m pytest -n 0 benchmarks/compare/test_neural.py \
+	  tests/experiments/test_experiment_runs.py -k 'neural or ray'
 
 lint: $(STAMP)  ## style, formatting, and the direction of imports
 	$(BIN)/ruff check .
