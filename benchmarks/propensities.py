@@ -5,8 +5,9 @@
 
 Each rule plays T rounds. Its log then evaluates a second policy: the greedy choice (1 in 10 at random) of the same
 regression, taught with 300 uniformly random rounds. The truth is known, since the environment says what every arm
-pays. ``rows`` is the effective sample size, ``error`` the root mean square error of the doubly robust estimate in
-rewards a round, ``half`` the half width of its 95 % interval, ``cover`` in how many logs that held the truth.
+pays. ``rows`` is the effective sample size, a median over logs, since they differ much; ``error`` the root mean
+square error of the doubly robust estimate in rewards a round, ``half`` the half width of its 95 % interval,
+``cover`` in how many logs that held the truth.
 
 Results are kept in a file, one line of JSON for each run; runs found there are not repeated.
 """
@@ -117,7 +118,8 @@ def table(lines: Iterable[dict[str, Any]]) -> str:
         for rule in RULES:
             runs = [x for x in mine if x["rule"] == rule]
             if runs:
-                mean = {name: float(np.mean([x[name] for x in runs])) for name in ("regret", "rows", "half", "ms")}
+                mean = {name: float(np.mean([x[name] for x in runs])) for name in ("regret", "half", "ms")}
+                mean["rows"] = float(np.median([x["rows"] for x in runs]))
                 error = float(np.sqrt(np.mean([x["error"] ** 2 for x in runs])))
                 cover = f"{sum(x['covers'] for x in runs)} of {len(runs)}"
                 out.append(

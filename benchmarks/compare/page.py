@@ -187,7 +187,9 @@ def write_page(
     out = ["# Compared with other libraries", "", *_HIDDEN, "", *summary(problems)]
     if problems:
         out += [f"![Final regret against CPU a decision, one panel a problem]({figure})", ""]
-    out += [*propensities(problems), *_head(plan, problems, command)]
+    there = {x.title for problem in problems for x in problem.rows}
+    nowhere = [PEERS[p].title for p in plan.here() if PEERS[p].title not in there]
+    out += [*propensities(problems), *_head(plan, problems, nowhere, command)]
     for problem in problems:
         out += [f"## {problem.title}", "", f"{problem.rounds:,} rounds, {problem.arms} arms.", ""]
         out += [f"- {v}" for v in verdicts(problem)]
@@ -195,7 +197,7 @@ def write_page(
         if problem.tried:
             few = ", ".join(f"{name} {done} of {of}" for name, (done, of) in problem.tried.items())
             out += [f"Settings of the grid that were tried: {few}.", ""]
-        out += _not_run(plan, problem)
+        out += _not_run(plan, problem, nowhere)
     missing = [n for n in plan.data if n not in {p.name for p in problems}]
     if missing:
         out += ["## Not run", "", f"{', '.join(missing)}: not run yet; the command above goes on with them.", ""]
@@ -209,6 +211,7 @@ def write_page(
         ),
         "",
     ]
+    out += [*_REAL_LOG, ""]
     for name, told in _MEASURED.items():
         measured = path.with_name(name)
         if measured.exists():
@@ -217,17 +220,29 @@ def write_page(
     path.write_text("\n".join(out).rstrip() + "\n", encoding="utf-8")
 
 
-def _not_run(plan: Plan, problem: Standings) -> list[str]:
-    """Peers without a row, with the reason or their cost; those that are not meant for the problem are not told."""
+def _not_run(plan: Plan, problem: Standings, nowhere: Sequence[str]) -> list[str]:
+    """Peers without a row, with the reason or their cost.
+
+    Those that are not meant for the problem are not told, nor those run nowhere, unless there is a reason.
+    """
     there = {x.title for x in problem.rows}
     told = []
     for peer in plan.here():
         entry, why = PEERS[peer], problem.left_out.get(peer)
+        if entry.title in nowhere and not why:
+            continue
         if entry.title not in there and problem.name.startswith(entry.only):
             told.append(entry.title + (f" ({why})" if why else ""))
     return [f"Not run here: {', '.join(told)}.", ""] if told else []
 
 
+_REAL_LOG = (
+    "## A real log",
+    "",
+    "`python benchmarks/open_bandit.py FOLDER/random/men` replays your copy of the Open Bandit Dataset: rounds in",
+    "which a policy chooses what the log played count and are learned. The data are not in this repository, so",
+    "there is no table of them here.",
+)
 _MEASURED = {  # what other commands printed, and the words before it
     "ek-ucb.txt": (
         "## Kernel rivals on their own problems",
@@ -250,7 +265,7 @@ _MEASURED = {  # what other commands printed, and the words before it
 _HIDDEN = ["<!-- Written by `make compare`; change benchmarks/compare, not this page. -->"]
 
 
-def _head(plan: Plan, problems: Sequence[Standings], command: str) -> list[str]:
+def _head(plan: Plan, problems: Sequence[Standings], nowhere: Sequence[str], command: str) -> list[str]:
     versions = {PEERS[p].package: version(PEERS[p].package) for p in plan.here() if PEERS[p].library}
     absent = sorted({PEERS[p].package for p in plan.peers if PEERS[p].library} - set(versions))
     listed = ", ".join(f"{name} {v}" for name, v in versions.items()) or "none"
@@ -277,6 +292,7 @@ def _head(plan: Plan, problems: Sequence[Standings], command: str) -> list[str]:
         "  run on the same streams, of which only mean and deviation were kept.",
         "- **CPU** is process time of one decision and update, **MB** what the process grew by in the game, both",
         "  in a process of its own with one thread. Compare them within a table. Below 1 MB it is rounding.",
+        *([f"- **Run on none of these problems**: {', '.join(nowhere)}."] if nowhere else []),
         *_fewer(problems),
         "",
         "```sh",
