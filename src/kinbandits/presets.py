@@ -85,12 +85,11 @@ def paper(
     """What to pass to `KMTLUCB` for the published settings.
 
     Args:
-    data: name of a data set or "synthetic"; left out, what all experiments of KMTL-UCB-Est share, with length
-    scales from the median distance.
-    method: one of `METHODS`; "Kernel-UCB-Ind at Est's settings" has their kernel and ridge, which differ on
-    Segment.
-    ridge: another lambda; exploration goes with its root.
-    descriptors: for "KMTL-UCB" (known similarity), one per arm; default: the angles of `SyntheticNews`.
+        data: name of a data set or "synthetic"; left out, what all experiments of KMTL-UCB-Est share, with length
+            scales from the median distance.
+        method: one of `METHODS`; "Kernel-UCB-Ind at Est's settings" has those, which differ on Segment.
+        ridge: another lambda; exploration goes with its root.
+        descriptors: for "KMTL-UCB" (known similarity), one per arm; default: the angles of `SyntheticNews`.
 
     Example:
         >>> paper("segment", "Kernel-UCB-Ind")["ridge"].__round__(6)

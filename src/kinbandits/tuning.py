@@ -147,12 +147,10 @@ def tune(
         rewards: in place of labels: (n, N), what every arm would have paid; or, with ``arms``, (n,).
         arms: (n,) the arm played in each row of a log.
         propensities: (n,) the probability with which it was played; rows are weighted by their inverse.
-        kernel: whose length scale is looked for (one of its own is one more factor): `RationalQuadratic`, `RBF`,
-        `Matern`.
+        kernel: whose length scale is looked for (its own is one more factor): `RationalQuadratic`, `RBF`, `Matern`.
         length_scales: tried, as multiples of the median distance of the contexts.
         ridges: tried. Default: what `LearnedRidge` makes of all rows, a tenth of it and ten times that.
-        widths: tried, as exploration / sqrt(ridge): posterior deviations, in the unit that is learned with the
-        ridge.
+        widths: tried, as exploration / sqrt(ridge): posterior deviations, in the unit learned with the ridge.
         orders, seed: random orders in which the rows are played.
         progress: True shows a bar; or a function of the number of games played and of all.
         similarity, weighting: of the bandit that plays; arms are in the order of the classes, of the columns of

@@ -171,8 +171,8 @@ class RKHSProblem(Drawn, Value):
     is equally hard for all mu, and what a policy gains as mu grows it gains from kin.
 
     Args:
-    mu: similarity of any two different arms, from 0 to 1.
-    context_kernel: k_X, with k_X(x, x) = 1. centres: M. amplitude: root mean square of f*.
+        mu: similarity of any two different arms, from 0 to 1.
+        context_kernel: k_X, with k_X(x, x) = 1. centres: M. amplitude: root mean square of f*.
         amplitude: root mean square of f*.
         noise: noise is within [-noise, noise]; Lemma 1 allows at most 0.5.
         two_point: noise is -noise or +noise, the worst case, instead of uniform.

@@ -101,9 +101,9 @@ class Replay(Value):
     so a run has about n/N rows, and the regret is not known.
 
     Args:
-    log: a `Log`, or the path of a CSV or Parquet file, whose columns the next four name (contexts: all others).
-    horizon: how many rounds of the log to go through; default all.
-    seed: None plays the log in its order; a number shuffles it.
+        log: a `Log`, or the path of a CSV or Parquet file, whose columns the next four name (contexts: all others).
+        horizon: how many rounds of the log to go through; default all.
+        seed: None plays the log in its order; a number shuffles it.
 
     Example:
         >>> log = Log.of(["a", "b", "a"], [[0.0], [1.0], [2.0]], [1.0, 0.0, 0.5])

@@ -93,8 +93,8 @@ class Misspecified(Variant):
     can do without ``amount`` a round once it has learned the smooth part.
 
     Args:
-    amount: by how much, in the unit of rewards.
-    wave: length of the wave, in the unit of contexts.
+        amount: by how much, in the unit of rewards.
+        wave: length of the wave, in the unit of contexts.
     """
 
     amount: NotNegative = 0.1

@@ -49,12 +49,12 @@ def run_experiment(
     """Run every cell that is not finished, and write ``results.csv``; gives its path.
 
     Args:
-    resume: go on with what is there. Without it, a directory that holds an experiment is refused.
-    extend: like ``resume``, but the directory may hold another experiment, whose cells are kept and used.
-    jobs: how many cells at a time; -1 is all processors.
-    backend_name, scheduler: ``"loky"``, ``"dask"`` or ``"ray"``, and the address of a cluster; else a local one.
-    stream: where progress is written; None is silence.
-    name: of the experiment in its directory, where several share one (see `CellStore`).
+        resume: go on with what is there. Without it, a directory that holds an experiment is refused.
+        extend: like ``resume``, but the directory may hold another experiment, whose cells are kept and used.
+        jobs: how many cells at a time; -1 is all processors.
+        backend_name, scheduler: ``"loky"``, ``"dask"`` or ``"ray"``, and the address of a cluster (else local).
+        stream: where progress is written; None is silence.
+        name: of the experiment in its directory, where several share one (see `CellStore`).
     """
     store = CellStore(directory, name)
     experiment.check()

@@ -171,12 +171,11 @@ def cross_validate(
     """The error of every setting on the grid, by ``folds``-fold cross-validation.
 
     Args:
-    method: ``"independent"``, ``"pooled"``, ``"estimated"``, or ``"known"``: an RBF over ``descriptors``, one per
-    arm.
-    rows: what to learn from; for labelled examples, `deal_rows`.
-    grid: the values tried (default: the paper's).
-    weighting: of the rows, as in `KMTLUCB`.
-    folds, seed: how many, and of what; rows of each arm are spread over all of them.
+        method: ``"independent"``, ``"pooled"``, ``"estimated"``, or ``"known"``: an RBF over ``descriptors``.
+        rows: what to learn from; for labelled examples, `deal_rows`.
+        grid: the values tried (default: the paper's).
+        weighting: of the rows, as in `KMTLUCB`.
+        folds, seed: how many, and of what; rows of each arm are spread over all of them.
 
     Example:
         >>> rng = np.random.default_rng(0)

@@ -56,18 +56,18 @@ class KMTLUCB(RegressionPolicy):
     Args:
         arms: how many, or their names (str or int).
         similarity: k_Z, as ``Known(matrix)``, ``Estimated(...)``. Default: `Adaptive()`, which shares between arms
-        where that helps (`Independent()` where rows leave, and for too many arms for a budgeted engine).
+            where that helps (`Independent()` where rows leave, and for too many arms for a budgeted engine).
         context_kernel: k_X. Default: rational quadratic with the median distance of the first contexts (`Median`).
         kernel: a sum of `Term`, in place of the two above.
         ridge: lambda, a number; or `LearnedRidge()`, from the rows: the default, unless exploration is a number.
         exploration: beta, a number (0.1 with a given ridge), or a schedule of the number of the decision, from 1
             (``Deviations(1.0)`` with a learned ridge), or a rule, as ``UCB(0.1, ceiling=1.0)`` or ``Thompson()``.
         rewards: what is known about rewards: ``Range(low, high)``, ``Running()``, ``Standardized()``, ``OneOfN()``.
-                Default: level and unit are learned (`Standardized`) where the ridge is, else rewards are as they
-                are. With `OneOfN` the default similarity is `Independent()`, the default exploration 0.7.
+            Default: level and unit are learned (`Standardized`) where the ridge is, else rewards are as they
+            are. With `OneOfN` the default similarity is `Independent()`, the default exploration 0.7.
         weighting: ``"per_arm"``, eta = 1/n_a (the paper's algorithm), or ``"uniform"`` (its analysis).
         cold_start: an arm never played has mean 0 and the prior width (``"explore"``, the paper), or borrows from
-        its kin (``"borrow"``); ``"auto"`` borrows where arms have descriptors, and where `Adaptive` averages.
+            its kin (``"borrow"``); ``"auto"`` borrows where arms have descriptors, and where `Adaptive` averages.
         engine: ``"auto"`` (exact for 5,000 rows, then 1,000 dictionary points), ``"exact"``, ``Budgeted(points=256,
             after=0)`` (constant cost and memory) or ``"naive"`` (the formula, literally; slow).
         memory: None remembers everything; ``Window(size)`` and ``Forgetting(half_life)`` follow a changing world.
