@@ -40,17 +40,15 @@ class SimilarityCurves(Part):
 
     title = "similarity", "Kin make the bound smaller"
 
-    def __init__(
-        self, n_arms: Sequence[int] = (2, 5, 10, 20), rows: int = 200, ridge: float = 1.0, seed: int = 0
-    ) -> None:
-        X = np.random.default_rng(seed).uniform(-1.0, 1.0, (rows, 2))
+    def __init__(self, n_arms: Sequence[int] = (2, 5, 10, 20), rows: int = 200) -> None:
+        X = np.random.default_rng(0).uniform(-1.0, 1.0, (rows, 2))
         K_X, self.mus, self.n_arms, self.rows = RBF(0.5)(X, X), np.linspace(0.0, 1.0, 21), tuple(n_arms), rows
         dealt = {N: np.arange(rows) % N for N in n_arms}
         self.log_g = np.array(
-            [[theory.log_g_of_similarity(mu, K_X, dealt[N], ridge) for mu in self.mus] for N in n_arms]
+            [[theory.log_g_of_similarity(mu, K_X, dealt[N], 1.0) for mu in self.mus] for N in n_arms]
         )
         self.bound = np.array([
-            [theory.regret_bound(rows, N, DELTA, ridge, 1.0, 1.0, g) for g in row]
+            [theory.regret_bound(rows, N, DELTA, 1.0, 1.0, 1.0, g) for g in row]
             for N, row in zip(n_arms, self.log_g.tolist(), strict=True)
         ])  # fmt: skip
 
@@ -167,10 +165,10 @@ class MultiTaskEffect(Part):
 
     title = "effect", "The multi-task effect"
 
-    def __init__(self, size: Size, mus: Sequence[float] = MUS) -> None:
-        tasks = [(seed, mu, size.horizon) for seed in range(size.seeds) for mu in mus]
-        pairs = np.array(each(size.jobs, _kin_and_alone, tasks)).reshape(size.seeds, len(mus), 2)
-        self.mus, self.horizon, self.kin, self.alone = np.array(mus), size.horizon, pairs[..., 0], pairs[..., 1]
+    def __init__(self, size: Size) -> None:
+        tasks = [(seed, mu, size.horizon) for seed in range(size.seeds) for mu in MUS]
+        pairs = np.array(each(size.jobs, _kin_and_alone, tasks)).reshape(size.seeds, len(MUS), 2)
+        self.mus, self.horizon, self.kin, self.alone = np.array(MUS), size.horizon, pairs[..., 0], pairs[..., 1]
 
     def figure(self) -> Any:
         figure, axes = canvas(1, 1, 5.6, 3.8)

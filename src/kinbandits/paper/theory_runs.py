@@ -165,9 +165,9 @@ def growth(
     return Growth(times, *(np.array(column) for column in zip(*found, strict=True)))
 
 
-def hard_problem(seed: int, horizon: int, mu: float = 0.9) -> RKHSProblem:
+def hard_problem(seed: int, horizon: int) -> RKHSProblem:
     """Few arms that are close kin, a smooth function: SupKMTL-UCB reaches its later stages soonest here."""
-    return RKHSProblem(seed=seed, mu=mu, n_arms=3, horizon=horizon, context_kernel=RBF(2.0), amplitude=1.0)
+    return RKHSProblem(seed=seed, mu=0.9, n_arms=3, horizon=horizon, context_kernel=RBF(2.0), amplitude=1.0)
 
 
 def sup_for(problem: RKHSProblem, ridge: float) -> SupKMTLUCB:

@@ -116,7 +116,6 @@ class AutoRegression(ExactRegression):
         return more > MANY if memory is None else memory.rows is None
 
     def _advanced(self) -> BudgetedRegression | None:
-        """The change a piece further; what is ready."""
         if self._change is None:
             if len(self.history) <= self.changeover or self.settings.memory is not None or not self.grows:
                 return None

@@ -171,7 +171,6 @@ class Regression(ABC):
         return self.rebuilt(settings, history)
 
     def without_arm(self, settings: RegressionSettings, arm: int) -> Self:
-        """The same knowledge without this arm and its rows."""
         return self.rebuilt(settings, self.history.without_arm(arm))
 
     def to_data(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -313,7 +312,6 @@ class Regression(ABC):
         return prior
 
     def _cross(self, arms: Indices, contexts: Matrix) -> Matrix:
-        """k of each point, (t, m)."""
         h = self.history
         return self.settings.terms.gram(self.similarity_matrices, h.arms, h.contexts, arms, contexts)
 

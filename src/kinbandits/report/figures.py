@@ -79,7 +79,7 @@ def regret_figure(results: Results) -> Any:
         return figure
 
 
-def appendix_figure(results: Results, points: int = 10) -> Any:
+def appendix_figure(results: Results) -> Any:
     """Every run as a thin line, and the mean with its 95 % confidence interval at ten rounds (the appendix)."""
     with plot_style():
         figure, axes = _grid(results)
@@ -91,8 +91,8 @@ def appendix_figure(results: Results, points: int = 10) -> Any:
                 colour = look[method]["color"]
                 ax.plot(at + 1, curves[:, at].T, color=colour, linewidth=0.4, alpha=0.3)
                 # Bars of different methods stand a little apart, so that none hides another.
-                step = group.rounds / points
-                marks = (np.arange(1, points + 1) * step - 1 - step * 0.12 * i).astype(int).clip(0)
+                step = group.rounds / 10
+                marks = (np.arange(1, 11) * step - 1 - step * 0.12 * i).astype(int).clip(0)
                 half = None if len(curves) < 2 else half_width(curves[:, marks])
                 drawn = {"marker": "os^Dv"[i % 5], "markersize": 3, "capsize": 2, "linewidth": 1.2, **look[method]}
                 ax.errorbar(marks + 1, curves[:, marks].mean(axis=0), yerr=half, label=method, **drawn)
@@ -188,7 +188,7 @@ def choices_figure(reports: Mapping[str, Any]) -> Any:
         return figure
 
 
-def recorded_choices(results: Results, most: int = 4) -> dict[str, Any]:
+def recorded_choices(results: Results) -> dict[str, Any]:
     """The reports that runs have kept (first seed of each environment and method), those with candidates."""
     found = {}
     for group in results.groups:
@@ -196,7 +196,7 @@ def recorded_choices(results: Results, most: int = 4) -> dict[str, Any]:
             report = group.of(method)[0].trace.metadata.get("choices")
             if report and any(c["candidates"] for c in report["over_time"]):
                 found[f"{group.name}, {method}"] = report
-    return dict(list(found.items())[:most])
+    return dict(list(found.items())[:4])
 
 
 def _column(axes: Any, report: dict[str, Any]) -> None:

@@ -175,8 +175,8 @@ class Paired:
         return self.wins + self.ties + self.losses
 
 
-def half_width(values: Matrix, confidence: float = 0.95) -> Matrix:
-    """Half the width of Student's interval of the mean over the first axis; NaN for a single row.
+def half_width(values: Matrix) -> Matrix:
+    """Half the width of Student's 95 % interval of the mean over the first axis; NaN for a single row.
 
     >>> half_width(np.array([1.0, 2.0, 3.0])).round(3)
     np.float64(2.484)
@@ -184,7 +184,7 @@ def half_width(values: Matrix, confidence: float = 0.95) -> Matrix:
     n = len(values)
     if n < 2:
         return np.full(values.shape[1:], np.nan)
-    factor = float(stats.t.ppf(0.5 + confidence / 2.0, n - 1))
+    factor = float(stats.t.ppf(0.975, n - 1))
     return np.asarray(factor * values.std(axis=0, ddof=1) / math.sqrt(n))[()]
 
 

@@ -138,7 +138,6 @@ class BudgetedRegression(Regression):
     # -- reading --------------------------------------------------------------------------------
 
     def frozen(self) -> Regression:
-        """A copy that only reads, with its points in order of their arms."""
         model = self.model
         if model is None:
             return self.copy()
@@ -213,7 +212,6 @@ class BudgetedRegression(Regression):
         return float(signs)
 
     def means(self, query: Query) -> Matrix:
-        """As `predict`, which is cheap here."""
         return self.predict(query).mean
 
     def contributions(self, arm: int, context: Vector) -> Vector:
@@ -236,7 +234,6 @@ class BudgetedRegression(Regression):
         return lent
 
     def report(self) -> dict[str, Any]:
-        """How good the dictionary is: see `report`."""
         return budget_report(self)
 
     # -- saving ---------------------------------------------------------------------------------

@@ -73,13 +73,11 @@ class Follower:
         return 0.0
 
     def to_arrays(self) -> dict[str, Matrix]:
-        """What a saved file needs."""
         if self._stepwise is None:
             return {}
         return {"matrix": self._matrix, "milestone": np.array([float(self._milestone)])}
 
     def restore(self, arrays: dict[str, Matrix]) -> None:
-        """From what `to_arrays` gave."""
         if self._stepwise is not None:
             self._matrix, self._milestone = arrays["matrix"].copy(), int(arrays["milestone"][0])
 
@@ -146,13 +144,11 @@ class EmbeddingFollower(Follower):
         return worst
 
     def with_arm(self) -> None:
-        """One arm more, without rows."""
         self._Psi = np.vstack([self._Psi, np.zeros((1, self.features.size))])
         self._Delta = np.pad(self._Delta, (0, 1))
         self._G = None if self._G is None else np.pad(self._G, (0, 1))
 
     def without_arm(self, arm: int) -> None:
-        """One arm fewer."""
         self._Psi = np.delete(self._Psi, arm, axis=0)
         self._Delta = without(self._Delta, arm)
         self._G = None if self._G is None else without(self._G, arm)

@@ -83,12 +83,10 @@ class Model:
 
     @property
     def n_arms(self) -> int:
-        """N."""
         return len(self.tally.counts)
 
     @property
     def size(self) -> int:
-        """Points in the dictionary."""
         return self.points.size
 
     @property
@@ -146,7 +144,6 @@ class Model:
         return max(LATE, self.points.capacity // 32) if self.settings.memory is None else 1
 
     def _values(self, arm: int, context: Vector) -> tuple[Vector, Matrix]:
-        """k and kappa of a row."""
         values = self.points.values(context[None, :])
         k = self.points.pairs(np.array([arm]), values)
         return k[0], k if self.points.joint else values[:, 0]
@@ -267,7 +264,6 @@ class Model:
         return np.asarray(np.mean(errors**2, axis=2) + inherited)
 
     def evict(self, j: int) -> None:
-        """Point j leaves; the last takes its slot."""
         self.recent.remove_slot(j, self.size)
         self.sums.remove(j)
         self.posterior.remove(j)
@@ -315,7 +311,6 @@ class Model:
             self._go_on(begun)
 
     def resume(self, K_arms: list[Matrix], S: Matrix, v: Vector, rows: int, pieces: int) -> None:
-        """A refresh that was under way."""
         self.refreshing = self._begin(K_arms, S, v, rows, pieces)
 
     def _begin(self, K_arms: list[Matrix], S: Matrix, v: Vector, rows: int, pieces: int = 0) -> Refresh:

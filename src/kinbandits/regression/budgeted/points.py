@@ -56,22 +56,18 @@ class Points:
 
     @property
     def contexts(self) -> Matrix:
-        """C."""
         return self._contexts[: self.size]
 
     @property
     def lending(self) -> Matrix:
-        """(N, P, n)."""
         return self._lending[:, :, : self.size]
 
     @property
     def nugget(self) -> Matrix:
-        """(Q, n)."""
         return self._nugget[:, : self.size]
 
     @property
     def kinds(self) -> int:
-        """Q."""
         return len(self._nugget)
 
     # -- values of rows -------------------------------------------------------------------------
@@ -171,7 +167,6 @@ class Points:
         self.size, self._asked = last, None
 
     def fill(self, arms: Indices, contexts: Matrix, nugget: Matrix | None = None) -> Work[None]:
-        """These points, in an empty dictionary."""
         n, self._asked = len(arms), None
         self.size = n
         self._arms[:n], self._contexts[:n] = arms, contexts

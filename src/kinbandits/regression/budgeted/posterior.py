@@ -60,7 +60,6 @@ class Posterior:
 
     @property
     def usage(self) -> Vector:
-        """Diagonal of P S~ P."""
         return self._usage[: self.size]
 
     def forms(self, k: Matrix) -> Vector:
@@ -84,7 +83,6 @@ class Posterior:
 
     @property
     def gap(self) -> Matrix:
-        """P / ridge - A."""
         self._write()
         return self._gap_before()
 
@@ -219,7 +217,6 @@ class Posterior:
         self.solve()
 
     def solve(self) -> None:
-        """w from A and v~."""
         self.w = self.A @ self.v
 
     # -- late rows ------------------------------------------------------------------------------

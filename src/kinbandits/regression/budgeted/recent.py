@@ -107,7 +107,6 @@ class Recent:
         self._kappa[:, self._live, slots] = np.swapaxes(values, 1, 2)
 
     def remove_slot(self, j: int, size: int) -> None:
-        """The dictionary loses slot j."""
         move_last(self._kappa, j, size - 1, axes=(2,))
 
     def history(self, n_arms: int) -> History:

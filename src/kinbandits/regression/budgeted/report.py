@@ -93,7 +93,6 @@ def _at_points(model: Model, rows: Indices) -> Matrix:
 
 
 def _residuals(model: Model, rows: Indices) -> tuple[Vector, Vector]:
-    """Residual and prior variance of these rows kept."""
     kept = model.recent
     prior = model.settings.terms.prior(model.points.K_arms, kept.arms[rows], kept.contexts[rows])
     k = _at_points(model, rows)
@@ -101,7 +100,6 @@ def _residuals(model: Model, rows: Indices) -> tuple[Vector, Vector]:
 
 
 def _spectrum(model: Model) -> Vector:
-    """Eigenvalues of the kernel matrix of the rows kept, largest first."""
     kept, rows = model.recent, _sample(model)
     a, X = kept.arms[rows], kept.contexts[rows]
     mu = np.linalg.eigvalsh(model.settings.terms.gram(model.points.K_arms, a, X, a, X))[::-1]

@@ -142,7 +142,6 @@ class FeatureRegression(RowRegression):
         self._ready = True
 
     def _moments(self, block: int) -> tuple[Matrix, Vector]:
-        """A and sum eta_i y_i Phi_i of a block."""
         eta = 1.0 / np.maximum(self._n, 1) if self._weighted else np.ones(len(self._n))
         if self._separate or len(self._S) == 1:
             S, v = eta[block] * self._S[block], eta[block] * self._v[block]

@@ -142,7 +142,6 @@ class LaggedReference(Reference):
         return self._limits
 
     def bounds(self) -> tuple[float, float]:
-        """Those of K, and of the noise."""
         low, high = self._similarity_bounds()
         played = self._matrix.rows.counts > 0
         ratio = self._matrix.noise.per_arm[played] / self.ready().noise[played]

@@ -129,7 +129,6 @@ class Strips:
         self.buffers[arm][self._rows.counts[arm], : t + 1] = values
 
     def flush(self) -> None:
-        """The recent rows become columns of the strips."""
         first, t = self.first, self._rows.size
         if first < t:
             for a, buffer in enumerate(self.buffers):

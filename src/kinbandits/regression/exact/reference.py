@@ -204,7 +204,6 @@ class BlocksReference(Reference):
         return high / low if low > 1e-12 else np.inf
 
     def similarity_bounds(self) -> tuple[float, float]:
-        """lo and hi of the similarity alone."""
         if self._limits is None:
             lows, highs = [], []
             for K_arm in self._matrix.K_arms:

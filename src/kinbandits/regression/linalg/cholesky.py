@@ -35,12 +35,7 @@ Found = TypeVar("Found")
 
 
 def jittered(
-    attempt: Callable[[float], Found],
-    scale: float,
-    rows: int,
-    first: float = 1e-12,
-    most: float = _LARGEST_JITTER,
-    growth: float = 10.0,
+    attempt: Callable[[float], Found], scale: float, rows: int, first: float = 1e-12, most: float = _LARGEST_JITTER
 ) -> tuple[Found, float]:
     """``attempt(jitter)`` for ever larger amounts to add to a diagonal, until it raises no LinAlgError; and which.
 
@@ -52,7 +47,7 @@ def jittered(
         try:
             return attempt(jitter * scale), jitter * scale
         except np.linalg.LinAlgError:
-            jitter *= growth
+            jitter *= 10.0
     raise SingularMatrixError(
         f"the kernel matrix of {rows} rows is not positive definite, even with {most:g} of its "
         "largest entry added to the diagonal. The kernel may not be positive semidefinite "
@@ -273,13 +268,13 @@ def components(K: Matrix | Mask) -> Indices:
     return np.asarray(connected_components(csr_array(K), directed=False)[1], dtype=np.intp)
 
 
-def low_rank_root(K: Matrix, least: int = 64) -> Matrix | None:
-    """U (N, r) with K = U U' to rounding, if N is at least ``least`` and r at most a third of it; else None.
+def low_rank_root(K: Matrix) -> Matrix | None:
+    """U (N, r) with K = U U' to rounding, if N is at least 64 and r at most a third of it; else None.
 
     Pivoted Cholesky, which stops when the largest remaining variance is 1e-12 of the largest: N r^2.
     """
     n = len(K)
-    if n < least:
+    if n < 64:
         return None
     L, pivots, rank, _ = dpstrf(K, tol=1e-12 * float(K.diagonal().max()), lower=1)
     if rank > n // 3:
