@@ -41,14 +41,13 @@ class MultiTaskKernelRidge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         dual_coef_: one weight per row learned.
         n_features_in_: columns of X.
 
-    Example:
-        >>> from kinbandits.multitask import MultiTaskKernelRidge
-        >>> X = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> model = MultiTaskKernelRidge().fit(X, [0.1, 0.2, 1.0, 1.0], tasks=["a", "a", "b", "b"])
-        >>> model.predict([[0.0], [5.0]], tasks=["a", "b"]).round(2)
-        array([0.1, 1. ])
-        >>> model.predict([[5.0], [6.0]], tasks=["new", "new"]).round(2)
-        array([1., 1.])
+    >>> from kinbandits.multitask import MultiTaskKernelRidge
+    >>> X = np.array([[0.0], [1.0], [5.0], [6.0]])
+    >>> model = MultiTaskKernelRidge().fit(X, [0.1, 0.2, 1.0, 1.0], tasks=["a", "a", "b", "b"])
+    >>> model.predict([[0.0], [5.0]], tasks=["a", "b"]).round(2)
+    array([0.1, 1. ])
+    >>> model.predict([[5.0], [6.0]], tasks=["new", "new"]).round(2)
+    array([1., 1.])
     """
 
     def __init__(

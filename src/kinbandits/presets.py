@@ -91,11 +91,10 @@ def paper(
         ridge: another lambda; exploration goes with its root.
         descriptors: for "KMTL-UCB" (known similarity), one per arm; default: the angles of `SyntheticNews`.
 
-    Example:
-        >>> paper("segment", "Kernel-UCB-Ind")["ridge"].__round__(6)
-        0.003594
-        >>> paper(ridge=0.25)["exploration"]
-        0.05
+    >>> paper("segment", "Kernel-UCB-Ind")["ridge"].__round__(6)
+    0.003594
+    >>> paper(ridge=0.25)["exploration"]
+    0.05
     """
     if data is not None and data not in PAPER:
         raise InvalidInputError(f"there are no published settings for {data!r}; there are for {', '.join(PAPER)}")

@@ -131,12 +131,11 @@ class Represented(KernelRule):
         first, growth, until: learned at ``first`` rows, then each time they have grown by this factor, and last at
             ``until``. Before ``first``, contexts are taken as they are.
 
-    Example:
-        >>> import kinbandits as kb
-        >>> policy = kb.KMTLUCB(arms=2, context_kernel=Represented(PrincipalComponents(1), first=3))
-        >>> policy.observe([0, 1, 0], [[0.0, 0.0], [2.0, 0.1], [4.0, 0.0]], [0.0, 1.0, 0.0])
-        >>> policy.regression.settings.terms.terms[0].context_kernel.kernel
-        RationalQuadratic(length_scale=2.0...)
+    >>> import kinbandits as kb
+    >>> policy = kb.KMTLUCB(arms=2, context_kernel=Represented(PrincipalComponents(1), first=3))
+    >>> policy.observe([0, 1, 0], [[0.0, 0.0], [2.0, 0.1], [4.0, 0.0]], [0.0, 1.0, 0.0])
+    >>> policy.regression.settings.terms.terms[0].context_kernel.kernel
+    RationalQuadratic(length_scale=2.0...)
     """
 
     representation: Any

@@ -48,12 +48,11 @@ def play(
     policy may have learned before (else a `SimulationWarning`); ``progress`` is called with rounds gone through and
     the horizon.
 
-    Example:
-        >>> import kinbandits as kb
-        >>> environment = kb.environments.SyntheticNews(horizon=2)
-        >>> rows = play(kb.KMTLUCB(environment.arms, tie_break="first"), environment)
-        >>> [row["arm"] for row in rows]
-        ['article 1', 'article 2']
+    >>> import kinbandits as kb
+    >>> environment = kb.environments.SyntheticNews(horizon=2)
+    >>> rows = play(kb.KMTLUCB(environment.arms, tie_break="first"), environment)
+    >>> [row["arm"] for row in rows]
+    ['article 1', 'article 2']
     """
     horizon = _horizon(environment, horizon)
     arms = list(environment.arms)

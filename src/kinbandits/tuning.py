@@ -156,12 +156,11 @@ def tune(
         similarity, weighting: of the bandit that plays; arms are in the order of the classes, of the columns of
             ``rewards``, or of the sorted names in ``arms``. None is independent arms, played many times faster.
 
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(60, 2))
-        >>> found = tune(X, labels=X[:, 0] > 0, ridges=[0.01], widths=[0.1, 1.0], orders=2)
-        >>> len(found.table)
-        12
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 2))
+    >>> found = tune(X, labels=X[:, 0] > 0, ridges=[0.01], widths=[0.1, 1.0], orders=2)
+    >>> len(found.table)
+    12
     """
     X = number_array("contexts", contexts)
     if X.ndim != 2 or len(X) < 4:

@@ -36,13 +36,12 @@ class BetaThompson(Policy):
         successes, failures: of the Beta prior; (1, 1) is uniform.
         epsilon, tie_break, seed, pending: as for `KMTLUCB`.
 
-    Example:
-        >>> policy = BetaThompson(["a", "b"])
-        >>> policy.observe(["a", "b"], [[0.0], [0.0]], [1.0, 0.0])
-        >>> policy.predict([0.0]).mean.round(3)
-        array([0.667, 0.333])
-        >>> policy.probabilities([[[0.0]]]).round(3)
-        array([[0.833, 0.167]])
+    >>> policy = BetaThompson(["a", "b"])
+    >>> policy.observe(["a", "b"], [[0.0], [0.0]], [1.0, 0.0])
+    >>> policy.predict([0.0]).mean.round(3)
+    array([0.667, 0.333])
+    >>> policy.probabilities([[[0.0]]]).round(3)
+    array([[0.833, 0.167]])
     """
 
     def __init__(

@@ -132,12 +132,11 @@ class GOBLin(LinUCB):
         settings: as for `LinUCB`. ``exploration`` is `LogExploration()`, alpha sqrt(log(t + 1)) with alpha = 1, as
             they run it; ``ConfidenceExploration(noise, norm_bound, delta, ridge=1.0, form="gob")``: their theorem.
 
-    Example:
-        >>> policy = GOBLin(["ann", "bob"], graph=[[0, 1], [1, 0]])
-        >>> decision = policy.choose([[1.0, 0.0], [0.0, 1.0]], arms=["ann", "ann"])   # two items for ann
-        >>> policy.update(decision, 1.0)
-        >>> policy.predict(decision.context, arms=["bob"]).mean.round(3)
-        array([0.2])
+    >>> policy = GOBLin(["ann", "bob"], graph=[[0, 1], [1, 0]])
+    >>> decision = policy.choose([[1.0, 0.0], [0.0, 1.0]], arms=["ann", "ann"])   # two items for ann
+    >>> policy.update(decision, 1.0)
+    >>> policy.predict(decision.context, arms=["bob"]).mean.round(3)
+    array([0.2])
     """
 
     def __init__(
@@ -258,13 +257,12 @@ class CGPUCB(KMTLUCB):
             the agnostic form, `AgnosticExploration`, with the information gain of the data.
         settings: anything else that `KMTLUCB` takes, ``exploration=`` among them, in place of the schedule.
 
-    Example:
-        >>> import kinbandits as kb
-        >>> arms = {"arm_kernel": kb.RBF(1.0), "descriptors": [0.0, 1.0]}
-        >>> policy = CGPUCB(arms=2, context_kernel=kb.RBF(0.5), composition="sum", **arms)
-        >>> policy.terms
-        Terms(terms=(Term(similarity=Known(descriptors=[[0.0], [1.0]], kernel=RBF()), context_kernel=Constant()),
-                     Term(similarity=Pooled(), context_kernel=RBF(length_scale=0.5))))
+    >>> import kinbandits as kb
+    >>> arms = {"arm_kernel": kb.RBF(1.0), "descriptors": [0.0, 1.0]}
+    >>> policy = CGPUCB(arms=2, context_kernel=kb.RBF(0.5), composition="sum", **arms)
+    >>> policy.terms
+    Terms(terms=(Term(similarity=Known(descriptors=[[0.0], [1.0]], kernel=RBF()), context_kernel=Constant()),
+                 Term(similarity=Pooled(), context_kernel=RBF(length_scale=0.5))))
     """
 
     def __init__(
@@ -310,12 +308,11 @@ class GPUCB(CGPUCB):
 
     `CGPUCB` with a `Constant()` kernel of contexts.
 
-    Example:
-        >>> import kinbandits as kb
-        >>> policy = GPUCB(arms=3, arm_kernel=kb.RBF(1.0), descriptors=[0.0, 1.0, 2.0])
-        >>> policy.observe([0], [[0.0]], [1.0])
-        >>> policy.predict([0.0]).mean.round(3)
-        array([0.99 , 0.601, 0.134])
+    >>> import kinbandits as kb
+    >>> policy = GPUCB(arms=3, arm_kernel=kb.RBF(1.0), descriptors=[0.0, 1.0, 2.0])
+    >>> policy.observe([0], [[0.0]], [1.0])
+    >>> policy.predict([0.0]).mean.round(3)
+    array([0.99 , 0.601, 0.134])
     """
 
     def __init__(self, arms: Arms, **settings: Any) -> None:

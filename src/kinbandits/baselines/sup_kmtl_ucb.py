@@ -57,15 +57,14 @@ class SupKMTLUCB(KernelPolicy):
         candidates: the most that a round may have (N of the confidence factor); the number of arms if left out.
         engine, tie_break, seed, pending: as in `KMTLUCB`.
 
-    Example:
-        >>> import kinbandits as kb
-        >>> policy = kb.baselines.SupKMTLUCB(arms=3, horizon=100, similarity=kb.Mixed(0.5), tie_break="first")
-        >>> decision = policy.choose([0.3, 0.1])
-        >>> decision.arm, decision.note
-        (0, {'stage': 1, 'round': 0})
-        >>> policy.update(decision, reward=1.0)
-        >>> policy.stages
-        (frozenset({0}), frozenset(), frozenset(), frozenset(), frozenset())
+    >>> import kinbandits as kb
+    >>> policy = kb.baselines.SupKMTLUCB(arms=3, horizon=100, similarity=kb.Mixed(0.5), tie_break="first")
+    >>> decision = policy.choose([0.3, 0.1])
+    >>> decision.arm, decision.note
+    (0, {'stage': 1, 'round': 0})
+    >>> policy.update(decision, reward=1.0)
+    >>> policy.stages
+    (frozenset({0}), frozenset(), frozenset(), frozenset(), frozenset())
 
     Where we differ from the paper: Q = max(1, ceil(log T)), so that T = 1 has a stage; line 16, which leaves the
     choice open, takes the largest width. A reward enters its stage when it arrives; until then, and if it never

@@ -36,15 +36,14 @@ class OnlineClusters(Judging):
         confidence: c of the radius; less divides sooner.
         adjacency: edges to begin with, (N, N); entries above 0 are edges.
 
-    Example:
-        >>> import kinbandits as kb
-        >>> rows = np.array([0, 1, 2] * 20), np.ones((60, 1)), np.array([1.0, 1.0, -1.0] * 20)
-        >>> policy = kb.baselines.LinUCB(3, similarity=OnlineClusters(confidence=0.5))
-        >>> policy.observe(*rows)
-        >>> policy.similarity_matrix()
-        array([[1., 1., 0.],
-               [1., 1., 0.],
-               [0., 0., 1.]])
+    >>> import kinbandits as kb
+    >>> rows = np.array([0, 1, 2] * 20), np.ones((60, 1)), np.array([1.0, 1.0, -1.0] * 20)
+    >>> policy = kb.baselines.LinUCB(3, similarity=OnlineClusters(confidence=0.5))
+    >>> policy.observe(*rows)
+    >>> policy.similarity_matrix()
+    array([[1., 1., 0.],
+           [1., 1., 0.],
+           [0., 0., 1.]])
     """
 
     confidence: NotNegative = 1.0
@@ -154,11 +153,10 @@ class CLUB(LinUCB):
         graph: edges to begin with; complete if left out.
         settings: as for `LinUCB`. ``exploration`` is `LogExploration()`, alpha sqrt(log(t + 1)) with alpha = 1.
 
-    Example:
-        >>> policy = CLUB(arms=3, confidence=0.5)
-        >>> policy.observe([0, 1, 2] * 20, [[1.0]] * 60, [1.0, 1.0, -1.0] * 20)
-        >>> policy.similarity_matrix()[0]
-        array([1., 1., 0.])
+    >>> policy = CLUB(arms=3, confidence=0.5)
+    >>> policy.observe([0, 1, 2] * 20, [[1.0]] * 60, [1.0, 1.0, -1.0] * 20)
+    >>> policy.similarity_matrix()[0]
+    array([1., 1., 0.])
     """
 
     def __init__(

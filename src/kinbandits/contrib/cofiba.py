@@ -111,14 +111,13 @@ class COFIBA(Policy):
         ridge: lambda; 1 there.
         settings: epsilon, tie_break, seed, pending, as for `KMTLUCB`.
 
-    Example:
-        >>> items = np.eye(2)
-        >>> policy = COFIBA(["ann", "bob"], items=items, confidence=0.5)
-        >>> policy.observe(["ann", "bob"] * 4, items[[0, 0, 0, 0, 1, 1, 1, 1]], [1, -1, 1, -1, 1, 1, 1, 1])
-        >>> policy.item_clusters.tolist()
-        [0, 1]
-        >>> policy.user_clusters(items[0]), policy.user_clusters(items[1])
-        ({'ann': 0, 'bob': 1}, {'ann': 0, 'bob': 0})
+    >>> items = np.eye(2)
+    >>> policy = COFIBA(["ann", "bob"], items=items, confidence=0.5)
+    >>> policy.observe(["ann", "bob"] * 4, items[[0, 0, 0, 0, 1, 1, 1, 1]], [1, -1, 1, -1, 1, 1, 1, 1])
+    >>> policy.item_clusters.tolist()
+    [0, 1]
+    >>> policy.user_clusters(items[0]), policy.user_clusters(items[1])
+    ({'ann': 0, 'bob': 1}, {'ann': 0, 'bob': 0})
     """
 
     def __init__(

@@ -14,9 +14,8 @@ from kinbandits.errors import ContractError
 def check_environment(environment: object, rounds: int = 200) -> None:
     """Raise `ContractError`, naming the first thing wrong, unless ``environment`` keeps the contract.
 
-    Example:
-        >>> from kinbandits.environments import SyntheticNews
-        >>> check_environment(SyntheticNews(horizon=20))
+    >>> from kinbandits.environments import SyntheticNews
+    >>> check_environment(SyntheticNews(horizon=20))
     """
     if not isinstance(environment, Environment):
         wanted = ("name", "arms", "horizon", "start_rows", "rounds")

@@ -24,10 +24,9 @@ class Clicks(Drawn, Value):
         length_scale: of the functions; None (the default) makes log odds linear in the context.
         drift: how far the functions turn until the end, in quarter turns (`ArmFunctions`).
 
-    Example:
-        >>> first = next(Clicks(n_arms=4, click_rate=0.13).rounds())
-        >>> first.means.round(2), first.rewards
-        (array([0.  , 0.09, 0.03, 0.08]), array([0., 0., 0., 0.]))
+    >>> first = next(Clicks(n_arms=4, click_rate=0.13).rounds())
+    >>> first.means.round(2), first.rewards
+    (array([0.  , 0.09, 0.03, 0.08]), array([0., 0., 0., 0.]))
     """
 
     seed: Natural = 0
@@ -86,11 +85,10 @@ class Shop(Drawn, Value):
         strength: standard deviation of the log odds of a click.
         intercept: log odds of a click on an average item.
 
-    Example:
-        >>> shop = Shop(n_arms=4, new=0.5, horizon=40)
-        >>> rounds = list(shop.rounds())
-        >>> rounds[0].candidates, rounds[-1].candidates
-        (['item 0', 'item 1'], ['item 0', 'item 1', 'item 2', 'item 3'])
+    >>> shop = Shop(n_arms=4, new=0.5, horizon=40)
+    >>> rounds = list(shop.rounds())
+    >>> rounds[0].candidates, rounds[-1].candidates
+    (['item 0', 'item 1'], ['item 0', 'item 1', 'item 2', 'item 3'])
     """
 
     seed: Natural = 0

@@ -95,11 +95,10 @@ class HiddenDescriptors(Drawn, Value):
         length_scale: of the arm functions over contexts, which are uniform in [-1, 1]^d, the same for all arms.
         fourier_features: of which arm functions are made.
 
-    Example:
-        >>> HiddenDescriptors(similarity=0.0, n_arms=3).similarity_matrix
-        array([[1., 0., 0.],
-               [0., 1., 0.],
-               [0., 0., 1.]])
+    >>> HiddenDescriptors(similarity=0.0, n_arms=3).similarity_matrix
+    array([[1., 0., 0.],
+           [0., 1., 0.],
+           [0., 0., 1.]])
     """
 
     seed: Natural = 0
@@ -178,10 +177,9 @@ class RKHSProblem(Drawn, Value):
         two_point: noise is -noise or +noise, the worst case, instead of uniform.
         arm_kernel: (N, N) any K_Z in place of K_Z(mu); ``mu`` and ``n_arms`` then say nothing.
 
-    Example:
-        >>> problem = RKHSProblem(mu=0.5, n_arms=3, horizon=100)
-        >>> problem.similarity, round(problem.norm, 2)
-        (Mixed(mu=0.5), 0.7)
+    >>> problem = RKHSProblem(mu=0.5, n_arms=3, horizon=100)
+    >>> problem.similarity, round(problem.norm, 2)
+    (Mixed(mu=0.5), 0.7)
     """
 
     seed: Natural = 0

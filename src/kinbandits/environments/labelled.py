@@ -101,10 +101,9 @@ class Classification(LabelledRows, Value):
         horizon: default: all rows there are, or the paper's number for its data sets.
         validation_per_class: rows kept out by the paper's protocol, drawn by ``validation_seed``.
 
-    Example:
-        >>> environment = Classification.from_arrays([[0.0], [1.0], [2.0], [3.0]], ["a", "b", "a", "b"], seed=1)
-        >>> [(round.context.tolist(), round.rewards.tolist()) for round in environment.rounds()][:2]
-        [([3.0], [0.0, 1.0]), ([1.0], [0.0, 1.0])]
+    >>> environment = Classification.from_arrays([[0.0], [1.0], [2.0], [3.0]], ["a", "b", "a", "b"], seed=1)
+    >>> [(round.context.tolist(), round.rewards.tolist()) for round in environment.rounds()][:2]
+    [([3.0], [0.0, 1.0]), ([1.0], [0.0, 1.0])]
     """
 
     data: str | Dataset

@@ -105,10 +105,9 @@ class Replay(Value):
         horizon: how many rounds of the log to go through; default all.
         seed: None plays the log in its order; a number shuffles it.
 
-    Example:
-        >>> log = Log.of(["a", "b", "a"], [[0.0], [1.0], [2.0]], [1.0, 0.0, 0.5])
-        >>> [round.rewards.tolist() for round in Replay(log).rounds()]
-        [[1.0, nan], [nan, 0.0], [0.5, nan]]
+    >>> log = Log.of(["a", "b", "a"], [[0.0], [1.0], [2.0]], [1.0, 0.0, 0.5])
+    >>> [round.rewards.tolist() for round in Replay(log).rounds()]
+    [[1.0, nan], [nan, 0.0], [0.5, nan]]
 
     Reference: Li, Chu, Langford, Wang (2011), Unbiased offline evaluation of contextual-bandit-based news
     article recommendation algorithms. A rejected round still counts for a schedule of exploration, since a

@@ -39,10 +39,9 @@ class SyntheticNews(Drawn, Value):
             scripts give one user to all arms, rotate him for arm a by theta_0 + ... + theta_a and pay by his own
             coordinate, unlike in the rounds that follow; ``reward="scripts"`` does the same.
 
-    Example:
-        >>> environment = SyntheticNews(seed=0, horizon=3)
-        >>> [int(round.rewards.argmax()) for round in environment.rounds()]
-        [1, 3, 1]
+    >>> environment = SyntheticNews(seed=0, horizon=3)
+    >>> [int(round.rewards.argmax()) for round in environment.rounds()]
+    [1, 3, 1]
     """
 
     seed: Natural = 0

@@ -38,10 +38,9 @@ class Tasks(Drawn, Value):
             tasks have more in common the nearer their ``descriptors`` are.
         drift: how far the functions turn until the end, in quarter turns (`ArmFunctions`).
 
-    Example:
-        >>> environment = Tasks(mu=0.9, n_tasks=3, n_candidates=4, horizon=2)
-        >>> [(round.candidates, round.context.shape) for round in environment.rounds()]
-        [([0, 0, 0, 0], (4, 4)), ([1, 1, 1, 1], (4, 4))]
+    >>> environment = Tasks(mu=0.9, n_tasks=3, n_candidates=4, horizon=2)
+    >>> [(round.candidates, round.context.shape) for round in environment.rounds()]
+    [([0, 0, 0, 0], (4, 4)), ([1, 1, 1, 1], (4, 4))]
     """
 
     seed: Natural = 0
@@ -122,10 +121,9 @@ class MeasuredTasks(Value):
         rewards: (n,) what was measured; higher is better.
         descriptors: (N, p) of the tasks, in order of their first measurement.
 
-    Example:
-        >>> measured = MeasuredTasks(["a", "b", "b"], [[0.1], [0.2], [0.3]], [1.0, 0.0, 0.5], horizon=2)
-        >>> [(round.candidates, round.rewards) for round in measured.rounds()]
-        [(['b', 'b'], array([0. , 0.5])), (['b', 'b'], array([0. , 0.5]))]
+    >>> measured = MeasuredTasks(["a", "b", "b"], [[0.1], [0.2], [0.3]], [1.0, 0.0, 0.5], horizon=2)
+    >>> [(round.candidates, round.rewards) for round in measured.rounds()]
+    [(['b', 'b'], array([0. , 0.5])), (['b', 'b'], array([0. , 0.5]))]
     """
 
     tasks: Any
@@ -189,10 +187,9 @@ class Users(Drawn, Value):
         n_items: size of the catalogue. on_offer: k, items on offer in a round.
         graph_noise: the graph links users of one cluster; each pair is drawn wrong with this probability.
 
-    Example:
-        >>> environment = Users(seed=0, n_users=4, n_clusters=2, on_offer=3, horizon=2)
-        >>> [(round.candidates, round.context.shape) for round in environment.rounds()]
-        [([3, 3, 3], (3, 5)), ([3, 3, 3], (3, 5))]
+    >>> environment = Users(seed=0, n_users=4, n_clusters=2, on_offer=3, horizon=2)
+    >>> [(round.candidates, round.context.shape) for round in environment.rounds()]
+    [([3, 3, 3], (3, 5)), ([3, 3, 3], (3, 5))]
     """
 
     seed: Natural = 0

@@ -71,9 +71,8 @@ class RBF(Stationary):
         length_scale: ell, one number or one per feature. A precision gamma, as scikit-learn's ``rbf_kernel``
             and the authors' scripts have it, is 1 / (2 ell^2): see `RBF.from_precision`.
 
-    Example:
-        >>> RBF(length_scale=2.0)(np.zeros((1, 1)), np.array([[0.0], [2.0]])).round(4)
-        array([[1.    , 0.6065]])
+    >>> RBF(length_scale=2.0)(np.zeros((1, 1)), np.array([[0.0], [2.0]])).round(4)
+    array([[1.    , 0.6065]])
     """
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
@@ -254,9 +253,8 @@ class ArcCosine(Kernel):
         depth: hidden layers.
         tangent: the neural tangent kernel, in place of the arc-cosine kernel.
 
-    Example:
-        >>> ArcCosine()(np.zeros((1, 1)), np.array([[0.0], [1.0]])).round(4)
-        array([[1.    , 0.7554]])
+    >>> ArcCosine()(np.zeros((1, 1)), np.array([[0.0], [1.0]])).round(4)
+    array([[1.    , 0.7554]])
     """
 
     length_scale: Positive = 1.0

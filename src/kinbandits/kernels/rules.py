@@ -90,16 +90,15 @@ class Median(KernelRule):
             measured in its own width (standard deviation). Without this, money in cents beside age in years would
             be all that a distance shows. None: features are always taken as they are.
 
-    Example:
-        >>> import numpy as np
-        >>> Median().fit(np.array([[0.0], [3.0]]))
-        RBF(length_scale=3.0)
-        >>> Median(kernel=RationalQuadratic(0.5)).fit(np.array([[0.0], [3.0]]))
-        RationalQuadratic(length_scale=1.5)
-        >>> Median(coarse=True).fit(np.array([[0.0], [3.0]]))
-        RBF(length_scale=2.82...)
-        >>> Median(uneven=30.0).fit(np.array([[0.0, 0.0], [1.0, 5000.0]] * 5)).length_scale
-        (1.57..., 6463.5...)
+    >>> import numpy as np
+    >>> Median().fit(np.array([[0.0], [3.0]]))
+    RBF(length_scale=3.0)
+    >>> Median(kernel=RationalQuadratic(0.5)).fit(np.array([[0.0], [3.0]]))
+    RationalQuadratic(length_scale=1.5)
+    >>> Median(coarse=True).fit(np.array([[0.0], [3.0]]))
+    RBF(length_scale=2.82...)
+    >>> Median(uneven=30.0).fit(np.array([[0.0, 0.0], [1.0, 5000.0]] * 5)).length_scale
+    (1.57..., 6463.5...)
     """
 
     rows: int = 60

@@ -177,13 +177,12 @@ def cross_validate(
         weighting: of the rows, as in `KMTLUCB`.
         folds, seed: how many, and of what; rows of each arm are spread over all of them.
 
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 2))
-        >>> rows = deal_rows(X, (X[:, 0] > 0).astype(int), n_arms=2)
-        >>> found = cross_validate("independent", rows, 2, grid=Grid(context=[0.1, 1.0], ridge=[0.01, 0.1]))
-        >>> sorted(found.best)
-        ['context_precision', 'ridge']
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(40, 2))
+    >>> rows = deal_rows(X, (X[:, 0] > 0).astype(int), n_arms=2)
+    >>> found = cross_validate("independent", rows, 2, grid=Grid(context=[0.1, 1.0], ridge=[0.01, 0.1]))
+    >>> sorted(found.best)
+    ['context_precision', 'ridge']
     """
     from joblib import Parallel, delayed
 

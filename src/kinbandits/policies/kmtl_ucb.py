@@ -76,13 +76,12 @@ class KMTLUCB(RegressionPolicy):
         seed: of ties and epsilon.
         pending: ``Pending(most, forget_after)``, how long decisions wait for their reward.
 
-    Example:
-        >>> import kinbandits as kb
-        >>> policy = kb.KMTLUCB(arms=3, context_kernel=kb.RBF(length_scale=0.5), tie_break="first")
-        >>> decision = policy.choose([0.3, 0.1])
-        >>> policy.update(decision, reward=0.0)
-        >>> policy.choose([0.3, 0.1]).arm
-        1
+    >>> import kinbandits as kb
+    >>> policy = kb.KMTLUCB(arms=3, context_kernel=kb.RBF(length_scale=0.5), tie_break="first")
+    >>> decision = policy.choose([0.3, 0.1])
+    >>> policy.update(decision, reward=0.0)
+    >>> policy.choose([0.3, 0.1]).arm
+    1
 
     Where we differ from the paper: weights are uniform by default (its analysis; its algorithm has 1/n_a), and
     exploration 0.1 with ridge 0.01 explores more than the authors' scripts, which halves the regret.

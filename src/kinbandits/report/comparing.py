@@ -126,16 +126,15 @@ def compare(
         jobs: processes; -1 is all processors.
         progress: True shows a bar; or a function of the number of runs done and of all.
 
-    Example:
-        >>> import kinbandits as kb
-        >>> environment = kb.environments.SyntheticNews(horizon=30)
-        >>> policies = {
-        ...     "with descriptors": lambda e: kb.KMTLUCB(e.arms, similarity=kb.Known(descriptors=e.descriptors)),
-        ...     "Lin-UCB": kb.baselines.LinUCB,
-        ... }
-        >>> found = compare(policies, environment, seeds=2)
-        >>> [(s.method, len(s.finals)) for s in found.summaries]
-        [('with descriptors', 2), ('Lin-UCB', 2)]
+    >>> import kinbandits as kb
+    >>> environment = kb.environments.SyntheticNews(horizon=30)
+    >>> policies = {
+    ...     "with descriptors": lambda e: kb.KMTLUCB(e.arms, similarity=kb.Known(descriptors=e.descriptors)),
+    ...     "Lin-UCB": kb.baselines.LinUCB,
+    ... }
+    >>> found = compare(policies, environment, seeds=2)
+    >>> [(s.method, len(s.finals)) for s in found.summaries]
+    [('with descriptors', 2), ('Lin-UCB', 2)]
     """
     import joblib
 

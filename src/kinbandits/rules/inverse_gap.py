@@ -62,9 +62,8 @@ class SquareCBGamma(Gamma):
         norm_bound: a bound on the norm of the reward function.
         scale: 1 is the theorem, which explores far more than is good on any problem of `docs/comparison`.
 
-    Example:
-        >>> round(SquareCBGamma()(k=4, rows=100, ridge=0.01, log_det=lambda: 20.0), 3)
-        4.17
+    >>> round(SquareCBGamma()(k=4, rows=100, ridge=0.01, log_det=lambda: 20.0), 3)
+    4.17
     """
 
     delta: OpenPart = 0.1
@@ -87,13 +86,12 @@ class InverseGap(Rule):
         optimism: posterior deviations added to the means before gaps are taken. 1 is the upper bound of the default
             rule, so that candidates little is known of are near the leader. 0 is the rule of the theory.
 
-    Example:
-        >>> import kinbandits as kb
-        >>> rule = kb.InverseGap(optimism=0.0)
-        >>> policy = kb.KMTLUCB(arms=2, context_kernel=kb.RBF(), ridge=0.01, exploration=rule)
-        >>> policy.observe([0, 1], [[0.0], [0.0]], [1.0, 0.5])
-        >>> policy.probabilities([[[0.0]]]).round(2)
-        array([[0.97, 0.03]])
+    >>> import kinbandits as kb
+    >>> rule = kb.InverseGap(optimism=0.0)
+    >>> policy = kb.KMTLUCB(arms=2, context_kernel=kb.RBF(), ridge=0.01, exploration=rule)
+    >>> policy.observe([0, 1], [[0.0], [0.0]], [1.0, 0.5])
+    >>> policy.probabilities([[[0.0]]]).round(2)
+    array([[0.97, 0.03]])
     """
 
     gamma: float | Gamma = RootGamma()

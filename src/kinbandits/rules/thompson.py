@@ -39,12 +39,11 @@ class Thompson(Rule):
         scale: multiplies the deviation. Linear Thompson sampling (Agrawal and Goyal, 2013), where the deviation is
             v * width, has scale = v / sqrt(ridge).
 
-    Example:
-        >>> import kinbandits as kb
-        >>> policy = kb.KMTLUCB(arms=2, context_kernel=kb.RBF(), ridge=0.01, exploration=kb.Thompson())
-        >>> policy.observe([0, 1], [[0.0], [0.0]], [1.0, 0.9])
-        >>> policy.probabilities([[[0.0]]]).round(1)
-        array([[0.8, 0.2]])
+    >>> import kinbandits as kb
+    >>> policy = kb.KMTLUCB(arms=2, context_kernel=kb.RBF(), ridge=0.01, exploration=kb.Thompson())
+    >>> policy.observe([0, 1], [[0.0], [0.0]], [1.0, 0.9])
+    >>> policy.probabilities([[[0.0]]]).round(1)
+    array([[0.8, 0.2]])
     """
 
     samples: Count = 1000

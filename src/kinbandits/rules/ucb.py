@@ -24,10 +24,9 @@ class UCB(Rule):
         ceiling: a reward that is never exceeded. Scores are capped there, and of those that reach it the largest
             mean is played.
 
-    Example:
-        >>> import kinbandits as kb
-        >>> kb.KMTLUCB(arms=2, exploration=kb.UCB(0.2, ceiling=1.0)).exploration
-        UCB(exploration=0.2, ceiling=1.0)
+    >>> import kinbandits as kb
+    >>> kb.KMTLUCB(arms=2, exploration=kb.UCB(0.2, ceiling=1.0)).exploration
+    UCB(exploration=0.2, ceiling=1.0)
     """
 
     exploration: Exploration = 0.1

@@ -67,13 +67,12 @@ class Adaptive(Stepwise):
         guard: whether 2 and 3 are asked.
         first, growth, until: when it is chosen: first after so many rows, and last.
 
-    Example:
-        >>> import kinbandits as kb
-        >>> policy = kb.KMTLUCB(arms=3, similarity=Adaptive())
-        >>> policy.similarity_matrix()
-        array([[1., 0., 0.],
-               [0., 1., 0.],
-               [0., 0., 1.]])
+    >>> import kinbandits as kb
+    >>> policy = kb.KMTLUCB(arms=3, similarity=Adaptive())
+    >>> policy.similarity_matrix()
+    array([[1., 0., 0.],
+           [0., 1., 0.],
+           [0., 0., 1.]])
     """
 
     former_fields: ClassVar[frozenset[str]] = Stepwise.former_fields | {"lead", "over"}

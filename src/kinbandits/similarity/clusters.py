@@ -22,11 +22,10 @@ class Clustered(Similarity):
         labels: the cluster of each arm, counted from 0.
         between: a similarity of the clusters that is known beforehand; default: none resembles another.
 
-    Example:
-        >>> Clustered([0, 0, 1]).matrix(History(n_arms=3))
-        array([[1., 1., 0.],
-               [1., 1., 0.],
-               [0., 0., 1.]])
+    >>> Clustered([0, 0, 1]).matrix(History(n_arms=3))
+    array([[1., 1., 0.],
+           [1., 1., 0.],
+           [0., 0., 1.]])
     """
 
     labels: Any

@@ -42,14 +42,13 @@ class Estimated(Similarity):
             has them, and with few rows and a narrow k' they are most of the distance: it then measures counts, not
             contexts. Without them the matrix is made positive semidefinite by cutting negative eigenvalues off.
 
-    Example:
-        >>> history = History.of(2, np.array([0, 1]), np.array([[0.0], [1.0]]), np.array([0.0, 1.0]))
-        >>> Estimated(length_scale=1.0).matrix(history).round(4)
-        array([[1.    , 0.6747],
-               [0.6747, 1.    ]])
-        >>> Estimated(length_scale=1.0, embed="context_reward").matrix(history).round(4)
-        array([[1.   , 0.368],
-               [0.368, 1.   ]])
+    >>> history = History.of(2, np.array([0, 1]), np.array([[0.0], [1.0]]), np.array([0.0, 1.0]))
+    >>> Estimated(length_scale=1.0).matrix(history).round(4)
+    array([[1.    , 0.6747],
+           [0.6747, 1.    ]])
+    >>> Estimated(length_scale=1.0, embed="context_reward").matrix(history).round(4)
+    array([[1.   , 0.368],
+           [0.368, 1.   ]])
     """
 
     length_scale: Positive = 1.0
@@ -161,11 +160,10 @@ class CountOnly(Similarity):
     Args:
         length_scale: as that of `Estimated`.
 
-    Example:
-        >>> history = History.of(2, np.array([0, 0, 1]), np.zeros((3, 1)), np.zeros(3))
-        >>> CountOnly(length_scale=1.0).matrix(history).round(4)
-        array([[1.    , 0.4724],
-               [0.4724, 1.    ]])
+    >>> history = History.of(2, np.array([0, 0, 1]), np.zeros((3, 1)), np.zeros(3))
+    >>> CountOnly(length_scale=1.0).matrix(history).round(4)
+    array([[1.    , 0.4724],
+           [0.4724, 1.    ]])
     """
 
     length_scale: Positive = 1.0

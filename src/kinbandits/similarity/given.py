@@ -90,13 +90,12 @@ class Known(Similarity, init=False):
         kernel: over the descriptors. Default: an `RBF` whose length scale is their median distance; arms that are
             added later do not change it.
 
-    Example:
-        >>> from kinbandits import RBF
-        >>> Known(RBF(length_scale=1.0), [0.0, 1.0]).matrix(History(n_arms=2)).round(4)
-        array([[1.    , 0.6065],
-               [0.6065, 1.    ]])
-        >>> Known(descriptors=[0.0, 1.0, 3.0]).kernel
-        RBF(length_scale=2.0)
+    >>> from kinbandits import RBF
+    >>> Known(RBF(length_scale=1.0), [0.0, 1.0]).matrix(History(n_arms=2)).round(4)
+    array([[1.    , 0.6065],
+           [0.6065, 1.    ]])
+    >>> Known(descriptors=[0.0, 1.0, 3.0]).kernel
+    RBF(length_scale=2.0)
     """
 
     given: Any = None
@@ -218,10 +217,9 @@ class Graph(Similarity):
         adjacency: (N, N), symmetric, entries at least 0; the diagonal is ignored.
         normalise: use the normalised Laplacian I - D^-1/2 A D^-1/2.
 
-    Example:
-        >>> Graph([[0, 1], [1, 0]]).matrix(History(n_arms=2)).round(4)
-        array([[0.6667, 0.3333],
-               [0.3333, 0.6667]])
+    >>> Graph([[0, 1], [1, 0]]).matrix(History(n_arms=2)).round(4)
+    array([[0.6667, 0.3333],
+           [0.3333, 0.6667]])
     """
 
     adjacency: Any

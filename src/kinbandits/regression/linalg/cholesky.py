@@ -149,12 +149,11 @@ class Solved(NamedTuple):
 class GrowingCholesky:
     """The factor L of a symmetric positive definite matrix that grows.
 
-    Example:
-        >>> M = np.array([[4.0, 2.0], [2.0, 5.0]])
-        >>> L = GrowingCholesky()
-        >>> L.append(M)
-        >>> L.forward(np.array([[2.0], [5.0]])).ravel()
-        array([1., 2.])
+    >>> M = np.array([[4.0, 2.0], [2.0, 5.0]])
+    >>> L = GrowingCholesky()
+    >>> L.append(M)
+    >>> L.forward(np.array([[2.0], [5.0]])).ravel()
+    array([1., 2.])
     """
 
     def __init__(self) -> None:

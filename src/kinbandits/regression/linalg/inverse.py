@@ -106,11 +106,10 @@ class GrowingInverse:
     A new row costs one product and no update of P, and a product with the inverse is one pass over P and one over G
     (m, t), m the rows appended.
 
-    Example:
-        >>> B = GrowingInverse(np.array([[4.0]]))
-        >>> B.append(np.array([2.0]), 5.0)
-        >>> B.times(np.array([[4.0], [7.0]])).ravel()
-        array([0.375, 1.25 ])
+    >>> B = GrowingInverse(np.array([[4.0]]))
+    >>> B.append(np.array([2.0]), 5.0)
+    >>> B.times(np.array([[4.0], [7.0]])).ravel()
+    array([0.375, 1.25 ])
     """
 
     def __init__(self, M: Matrix) -> None:
