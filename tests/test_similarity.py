@@ -193,7 +193,7 @@ def test_a_new_arm_may_bring_its_own_variance() -> None:
         (lambda: kb.Known([[1.0, 0.2], [0.1, 1.0]]), ValueError, "must be symmetric, but it differs .* by 0.1"),
         (lambda: kb.Known([[1.0, 0.2]]), ValueError, r"must be a square matrix, got shape \(1, 2\)"),
         (lambda: kb.Known([[np.nan]]), ValueError, "must be finite"),
-        (lambda: kb.Known([["a"]]), TypeError, "must be a square matrix of numbers"),
+        (lambda: kb.Known([["a"]]), TypeError, "must be numbers in an array"),
         (lambda: kb.Known(), ValueError, "Known takes a matrix, or a kernel with descriptors"),
         (lambda: kb.Known(kb.RBF()), ValueError, "Known takes a matrix, or a kernel with descriptors"),
         (lambda: kb.Known(np.eye(2), [0.0, 1.0]), ValueError, "Known takes a matrix, or a kernel with descriptors"),

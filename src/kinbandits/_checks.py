@@ -46,6 +46,22 @@ def number_array(name: str, values: Any) -> Matrix:
     )
 
 
+def square_matrix(name: str, values: Any, *, symmetric: bool = False) -> Matrix:
+    """``values`` as a square matrix; with ``symmetric``, refused unless it is to 1e-10 of its largest entry."""
+    matrix = number_array(name, values)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise InvalidInputError(f"{name} must be a square matrix, got shape {matrix.shape}")
+    if not symmetric:
+        return matrix
+    skew = float(np.abs(matrix - matrix.T).max())
+    if skew > 1e-10 * max(1.0, float(np.abs(matrix).max())):
+        raise InvalidInputError(
+            f"{name} must be symmetric, but it differs from its transpose by {skew:.6g}; use (M + M.T) / 2 if that "
+            "is what you mean"
+        )
+    return (matrix + matrix.T) / 2.0
+
+
 def number(name: str, value: Any) -> float:
     """``value`` as a finite float; True and False are 1 and 0."""
     if type(value) is float and -LARGEST <= value <= LARGEST:

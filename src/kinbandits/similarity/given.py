@@ -7,10 +7,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinbandits._checks import number_array
+from kinbandits._checks import number_array, square_matrix
 from kinbandits._types import Matrix
 from kinbandits._value import Real, frozen_array
-from kinbandits.errors import InvalidInputError, InvalidTypeError, NotPositiveSemidefiniteError
+from kinbandits.errors import InvalidInputError, NotPositiveSemidefiniteError
 from kinbandits.history import History
 from kinbandits.kernels import KernelRule, Median, as_kernel_or_rule
 from kinbandits.similarity.base import ArmInfo, Similarity
@@ -119,7 +119,7 @@ class Known(Similarity, init=False):
             )
         self._set(given=None, descriptors=None, kernel=None)
         if matrix is not None:
-            self._set(given=frozen_array(_square("the similarity matrix", matrix)))
+            self._set(given=frozen_array(square_matrix("the similarity matrix", matrix, symmetric=True)))
             check_psd("the similarity matrix", self.given)
             return
         rows = number_array("descriptors", descriptors)
@@ -150,7 +150,7 @@ class Known(Similarity, init=False):
                [0.8 , 1.14, 0.8 ],
                [0.07, 0.8 , 1.07]])
         """
-        given = _square_of_numbers("matrix", matrix)
+        given = square_matrix("matrix", matrix)
         values, vectors = np.linalg.eigh((given + given.T) / 2.0)
         cut = (vectors * np.maximum(values, 0.0)) @ vectors.T
         return Nearest(cls((cut + cut.T) / 2.0), float(np.linalg.norm(cut - given)))
@@ -228,7 +228,7 @@ class Graph(Similarity):
     arm_argument: ClassVar[str] = "neighbours"
 
     def __post_init__(self) -> None:
-        adjacency = _square("adjacency", self.adjacency).copy()
+        adjacency = square_matrix("adjacency", self.adjacency, symmetric=True)
         if (adjacency < 0).any():
             raise InvalidInputError(f"adjacency must not be negative, got {adjacency.min():.6g}")
         np.fill_diagonal(adjacency, 0.0)
@@ -297,26 +297,3 @@ def check_psd(name: str, matrix: Matrix) -> None:
             f"{name} is not positive semidefinite: its smallest eigenvalue is {smallest:.6g}. A similarity must "
             "be a covariance between arms; kb.Known.nearest(matrix) gives the nearest one and how far it is"
         )
-
-
-def _square_of_numbers(name: str, values: object) -> Matrix:
-    try:
-        matrix = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(f"{name} must be a square matrix of numbers, got {values!r}") from error
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
-        raise InvalidInputError(f"{name} must be a square matrix, got shape {matrix.shape}")
-    if not np.isfinite(matrix).all():
-        raise InvalidInputError(f"{name} must be finite, but it holds NaN or infinity")
-    return matrix
-
-
-def _square(name: str, values: object) -> Matrix:
-    matrix = _square_of_numbers(name, values)
-    skew = float(np.abs(matrix - matrix.T).max())
-    if skew > TOLERANCE * max(1.0, float(np.abs(matrix).max())):
-        raise InvalidInputError(
-            f"{name} must be symmetric, but it differs from its transpose by {skew:.6g}; "
-            "use (M + M.T) / 2 if that is what you mean"
-        )
-    return (matrix + matrix.T) / 2.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._checks import number_array
+from kinbandits._checks import number_array, square_matrix
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import as_int, positive, real
 from kinbandits.errors import InvalidInputError, NotPositiveSemidefiniteError
@@ -30,14 +30,7 @@ def probability(name: str, value: float) -> float:
 
 def kernel_matrix(name: str, values: Any) -> Matrix:
     """A symmetric matrix (positive semidefiniteness is seen from its eigenvalues, see `spectrum_of`)."""
-    K = number_array(name, values)
-    if K.ndim != 2 or K.shape[0] != K.shape[1]:
-        raise InvalidInputError(f"{name} must be a square matrix, got shape {K.shape}")
-    if K.size:
-        skew = float(np.abs(K - K.T).max())
-        if skew > _TOLERANCE * max(1.0, float(np.abs(K).max())):
-            raise InvalidInputError(f"{name} must be symmetric, but it differs from its transpose by {skew:.6g}")
-    return (K + K.T) / 2.0
+    return square_matrix(name, values, symmetric=True) if np.size(values) else number_array(name, values)
 
 
 def spectrum_of(name: str, K: Matrix) -> Vector:
