@@ -186,6 +186,7 @@ def write_page(
     """The page, in Markdown."""
     out = ["# Compared with other libraries", "", *_HIDDEN, "", *summary(problems)]
     if problems:
+        out += ["Low and left is good; the star is our default.", ""]
         out += [f"![Final regret against CPU a decision, one panel a problem]({figure})", ""]
     there = {x.title for problem in problems for x in problem.rows}
     nowhere = [PEERS[p].title for p in plan.here() if PEERS[p].title not in there]
@@ -391,7 +392,7 @@ def _panel(axis: Any, problem: Standings, markers: Mapping[str, str]) -> dict[st
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers between the two, at most nine, for a logarithmic axis.
+    """Round numbers between the two, at most seven, for a logarithmic axis.
 
     >>> _ticks(55.0, 96.0)
     [60.0, 70.0, 80.0, 90.0]
@@ -399,9 +400,17 @@ def _ticks(low: float, high: float) -> list[float]:
     [20.0, 50.0, 100.0, 200.0, 500.0, 1000.0]
     """
     tens = range(math.floor(math.log10(max(low, 1e-9))), math.ceil(math.log10(high)) + 1)
-    fine = tuple(1 + i / 10 for i in range(90))
-    for digits in (fine, (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
+    tenth, fifth, half = (tuple(1 + i / n for i in range(9 * n)) for n in (10, 5, 2))
+    for digits in (
+        tenth,
+        fifth,
+        half,
+        (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9),
+        (1, 1.5, 2, 3, 5, 7),
+        (1, 2, 5),
+        (1,),
+    ):
         found = [d * 10.0**k for k in tens for d in digits if low <= d * 10.0**k <= high]
-        if len(found) <= 9:
+        if len(found) <= 7:
             break
     return found
