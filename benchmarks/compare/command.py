@@ -61,7 +61,8 @@ def compare(
       python benchmarks/compare --streams docs/paper/streams.npz --page docs/comparison.md
     """
     from compare.catalogue import PEERS
-    from compare.page import COLUMNS, rows, verdicts, write_figure, write_page
+    from compare.figure import write_figure
+    from compare.page import COLUMNS, rows, verdicts, write_page
     from compare.plan import CLICKS, DATA, OURS, Plan, check_sequence
     from compare.run import edges_of, missing, read, record, run
 

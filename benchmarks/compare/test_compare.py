@@ -16,7 +16,8 @@ from compare import catalogue, peers
 from compare.command import main
 from compare.costs import cost_of
 from compare.edges import try_edges
-from compare.page import propensities, rows, summary, verdicts, write_figure, write_page
+from compare.figure import write_figure
+from compare.page import propensities, rows, summary, verdicts, write_page
 from compare.plan import DEFAULT, INVERSE, Plan
 from compare.run import MethodRow, Standings, missing, read, record, run
 from kinbandits.experiments import experiment_of
