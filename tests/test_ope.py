@@ -93,17 +93,17 @@ def test_small_logs_cover_a_little_less_than_they_say() -> None:
 def test_heavy_weights(share: float, pays: tuple[float, float]) -> None:
     """The service's defaults: ten arms, epsilon 0.05, so weights to 191. Normal intervals covered 26 to 94 %.
 
-    The intervals cover at least what they say; more where rewards of heavy rows are so rare that a count of them
-    takes few values.
+    A count of one or two heavy rows holds one truth or does not, so that shares jump from truth to truth (here from
+    88 to 99 %). What is near 95 % is the share over many truths.
     """
     arms, types, n, logs, epsilon = 10, 6, 1000, 300, 0.05
     rng = np.random.default_rng(1)
-    means = rng.uniform(*pays, size=(types, arms))
     logged, wanted = np.arange(types), np.where(np.arange(types) < share * types, 9, np.arange(types))
     logging, target = (epsilon / arms + (1 - epsilon) * np.eye(arms)[best] for best in (logged, wanted))
-    truth = float((target * means).sum(axis=1).mean())
     covered: dict[str, int] = {}
     for _ in range(logs):
+        means = rng.uniform(*pays, size=(types, arms))
+        truth = float((target * means).sum(axis=1).mean())
         t = rng.integers(types, size=n)
         chosen = (rng.random(n)[:, None] > logging[t].cumsum(axis=1)).sum(axis=1).clip(0, arms - 1)
         rewards = (rng.random(n) < means[t, chosen]).astype(float)
@@ -114,7 +114,7 @@ def test_heavy_weights(share: float, pays: tuple[float, float]) -> None:
             covered[name] = covered.get(name, 0) + (e.low <= truth <= e.high)
             assert e.low <= e.value <= e.high
         assert any("one row may weigh 191 of 1000" in w for w in found.warnings)
-    assert min(covered.values()) >= 0.93 * logs, covered
+    assert 0.93 * logs <= min(covered.values()) <= max(covered.values()) < 0.995 * logs, covered
 
 
 def test_by_hand() -> None:
@@ -136,10 +136,57 @@ def test_by_hand() -> None:
     )
     assert found.effective_n == pytest.approx(sum(w) ** 2 / sum(x * x for x in w))
     ips = found.estimates["ips"]
-    variance, extra = 3 * np.var([1.8, 0.0, 2.0], ddof=1), 0.9 / 0.25 * 2.0  # one row more, with the largest weight
-    assert ips.high - ips.value == pytest.approx((extra + 1.959963984540054 * (variance + extra**2) ** 0.5) / 3)
-    assert ips.value - ips.low == pytest.approx(1.959963984540054 * variance**0.5 / 3)  # rewards are not below 0
     assert ips.standard_error == pytest.approx(np.std([1.8, 0.0, 2.0], ddof=1) / 3**0.5)
+
+
+Z = 1.959963984540054
+
+
+def test_ends_of_a_mean_are_where_the_variance_there_says() -> None:
+    """By a root finder: (end - value)^2 = z^2 variance(end), and the row that might have come in its slope."""
+    from scipy.optimize import brentq
+
+    rng = np.random.default_rng(0)
+    n = 40
+    r, p, pi, q = rng.random(n) - 0.3, rng.uniform(0.2, 1.0, n), rng.dirichlet([1, 1], n), rng.random((n, 2))
+    played = rng.integers(2, size=n)
+    rows, W = np.arange(n), pi.max() / p.min()
+    w, direct = pi[rows, played] / p, (pi * q).sum(axis=1)
+    found = estimate(r, p, played, pi, q, reward_range=(-20.0, 30.0)).estimates
+    cases = {
+        "ips": (w * r, 0.0, 1.0),
+        "dr": (direct + w * (r - q[rows, played]), direct.mean(), 2 / 3),
+    }
+    for name, (x, q0, skew) in cases.items():
+        apart = x - x.mean()
+        for extreme, end in ((W * (-20.0 - q0), found[name].low), (W * (30.0 - q0), found[name].high)):
+            slope = ((apart**3).sum() + extreme**3) / (x.var(ddof=1) * n + extreme**2)
+
+            def excess(mu: float, x=x, slope=slope, skew=skew) -> float:
+                return (mu - x.mean()) ** 2 - Z**2 * (x.var(ddof=1) + skew * slope * (mu - x.mean())) / n
+
+            far = np.copysign(1e3, extreme)
+            assert end == pytest.approx(brentq(excess, x.mean(), far), abs=1e-9), name
+    assert found["direct"].low <= found["dr"].low
+    assert found["direct"].high >= found["dr"].high
+
+
+@pytest.mark.parametrize("hits", [0, 1, 2, 5])
+def test_few_heavy_rows_are_a_count_and_a_share(hits: int) -> None:
+    """1,000 rows, 5 of them of weight 100: the limits of a Poisson count and of a share."""
+    n, heavy, W = 1000, 5, 100.0
+    rewards, target, chosen = np.zeros(n), np.tile([1.0, 0.0], (n, 1)), np.ones(n, dtype=int)
+    rewards[:hits], chosen[:heavy] = 1.0, 0
+    found = estimate(rewards, np.where(chosen == 0, 0.01, 0.99), chosen, target, reward_range=(0.0, 1.0)).estimates
+    count = [hits + Z**2 / 2 + sign * Z * (hits + Z**2 / 4) ** 0.5 for sign in (-1, 1)]  # (N - x)^2 = z^2 x
+    low, high = np.array(count) * W / n
+    assert (found["ips"].low, found["ips"].high) == pytest.approx((low, min(high, 1.0)), rel=0.01, abs=1e-12)
+    for sign, extra, end in ((-1, 0.0, found["snips"].low), (1, 0.5, found["snips"].high)):
+        m, share = heavy + 0.5, (hits + extra) / (heavy + 0.5)  # Wilson, with half a row more
+        wilson = (share + Z**2 / (2 * m) + sign * Z * (share * (1 - share) / m + Z**2 / (4 * m * m)) ** 0.5) / (
+            1 + Z**2 / m
+        )
+        assert end == pytest.approx(wilson, abs=1e-12)
 
 
 def test_the_logging_policy_itself_gives_the_mean() -> None:

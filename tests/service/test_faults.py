@@ -391,6 +391,26 @@ def test_a_full_disk_is_not_ready_until_it_can_be_written(running: Engine, monke
     assert running.ask(Decide([0.1], key="k"))["id"] == "0-000000000001"
 
 
+def test_what_the_model_refuses_is_refused_while_the_log_is_away(
+    running: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that cannot be right is told so; only the others may try again."""
+    running.ask(Decide([0.1]))
+
+    def away(*arguments: object) -> None:
+        raise StoreUnavailableError("away")
+
+    for name in ("transaction", "probe"):
+        monkeypatch.setattr(running.store, name, away)
+    wrong = {404: Decide([0.1], arms=["z"]), 409: Decide([0.1, 0.2]), 422: Decide([0.1], arms=[])}
+    right = [Decide([0.1]), Decide([0.1, 0.2], key="may be known")]
+    for status, request in [*wrong.items(), *((503, request) for request in right)]:
+        for _ in range(2):
+            with pytest.raises(Problem) as told:
+                running.ask(request)
+            assert told.value.status == status
+
+
 def test_a_damaged_database_is_not_ready(running: Engine, tmp_path: Path) -> None:
     for i in range(200):
         running.ask(Decide([0.1 * i]))

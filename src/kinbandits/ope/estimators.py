@@ -16,11 +16,11 @@ Notation
 Intervals
     Normal intervals, estimate +- z sqrt(variance / n), are far too narrow where few rows have large weights: such a
     row may just not have come (weights to 191, 1,000 rows: 95 % intervals covered the truth in 26 to 94 % of logs).
-    So one row is added that might have come: with the largest weight that there could be, W = max pi / min p, and
-    the highest reward for the upper end, the lowest for the lower end. Each end is then that of the normal interval
-    of n + 1 rows. For a rare event of equal weights this is close to the exact interval of a Poisson count; with
-    many rows it comes to the normal interval. ``direct`` has the interval of ``dr`` around its own value: right
-    where the model is, and silent about the model being wrong, so do not trust it alone.
+    And they do not know that few rows with large rewards have a small variance where the truth is smaller. So each
+    end is where the distance to the estimate is z deviations *as they are at that end*: of a count, N - end =
+    z sqrt(end); of a share, Wilson's interval. The variance changes with the mean by third over second moment, to
+    which adds one row that might have come: with the largest weight that there could be, W = max pi / min p, and
+    the highest reward for the upper end, the lowest for the lower one. ``direct`` has the interval of ``dr``.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def terms(
 def tally(given: Terms, against: Terms | None = None) -> Tally:
     """Their sums: `merged` adds those of other rows. ``against`` has the terms of another target, to compare with.
 
-    Means and sums of squares around them, never raw squares: nothing is lost where rewards are nearly equal.
+    Means and sums of powers around them, never raw squares: nothing is lost where rewards are nearly equal.
     """
     w, r = given.w, given.r
     nothing = np.zeros(len(r))
@@ -177,13 +177,15 @@ def tally(given: Terms, against: Terms | None = None) -> Tally:
     more = nothing if against is None or against.dr is None else dr - against.dr
     values = np.stack([w, w * r, r, direct, dr, more])
     means = values.mean(axis=1)
+    apart = values - means[:, None]
     v = w * w
     total = float(v.sum())
     middle = float(v @ r) / total if total else 0.0
     return {
         "n": np.array([float(len(r))]),
         "means": means,
-        "squares": ((values - means[:, None]) ** 2).sum(axis=1),
+        "squares": (apart**2).sum(axis=1),
+        "cubes": (apart**3).sum(axis=1),
         "ratio": np.array([total, middle, float(v @ (r - middle) ** 2)]),
         "least": given.least,
         "most": given.most,
@@ -204,6 +206,10 @@ def merged(a: Tally, b: Tally) -> Tally:
         "n": n + m,
         "means": a["means"] + apart * m / (n + m),
         "squares": a["squares"] + b["squares"] + apart**2 * n * m / (n + m),
+        "cubes": a["cubes"]
+        + b["cubes"]
+        + apart**3 * n * m * (n - m) / (n + m) ** 2
+        + 3.0 * apart * (n * b["squares"] - m * a["squares"]) / (n + m),
         "ratio": np.array([total, x + (y - x) * share, s + t + v * share * (y - x) ** 2]),
         "least": np.minimum(a["least"], b["least"]),
         "most": np.maximum(a["most"], b["most"]),
@@ -225,22 +231,21 @@ def evaluated(found: Tally, *, level: float = 0.95, reward_range: tuple[float, f
     W = min(float(found["most"][0] / found["least"][0]), float(found["clip"][0]))
     low, high = _limits(float(found["least"][1]), float(found["most"][1]), reward_range)
 
-    def interval(name: str, value: int, spread: int, lowest: float, highest: float) -> Estimate:
-        return _interval(name, n, float(means[value]), float(squares[spread]), z, lowest, highest)
-
-    estimates = {"ips": interval("ips", _IPS, _IPS, W * min(low, 0.0), W * max(high, 0.0))}
+    ends = W * min(low, 0.0), W * max(high, 0.0)
+    estimates = {"ips": _interval(found, "ips", _IPS, z, ends, (low, high), skew=1.0)}
     if means[_W] > 0.0:
         estimates["snips"] = _snips(found, z, W, low, high)
     difference = None
     if found["has"][0]:
         direct = float(means[_DIRECT])
         ends = W * min(0.0, low - direct), W * max(0.0, high - direct)
-        # The influence function of a regular plug-in estimate is that of dr, whatever the model is made of.
-        estimates["direct"] = interval("direct", _DIRECT, _DR, *ends)
-        estimates["dr"] = interval("dr", _DR, _DR, *ends)
+        dr = _interval(found, "dr", _DR, z, ends, (low, high))
+        error = dr.standard_error  # the influence function of a regular plug-in estimate is that of dr
+        estimates["direct"] = Estimate("direct", direct, min(dr.low, direct), max(dr.high, direct), error)
+        estimates["dr"] = dr
         if found["has"][1]:
             widest = max(-ends[0], ends[1])
-            difference = interval("difference", _MORE, _MORE, -widest, widest)
+            difference = _interval(found, "difference", _MORE, z, (-widest, widest), (low - high, high - low))
     square = float(squares[_W] + n * means[_W] ** 2)
     effective = float(n * means[_W]) ** 2 / square if square else 0.0
     return Evaluation(
@@ -265,30 +270,57 @@ def _limits(least: float, most: float, given: tuple[float, float] | None) -> tup
     return low, high
 
 
-def _interval(name: str, n: int, value: float, squares: float, z: float, lowest: float, highest: float) -> Estimate:
-    """A mean of n terms with this sum of squares around it; the ends as if one term more had come."""
+def _interval(
+    found: Tally,
+    name: str,
+    of: int,
+    z: float,
+    extremes: tuple[float, float],
+    most: tuple[float, float],
+    *,
+    skew: float = 2.0 / 3.0,
+) -> Estimate:
+    """A mean of terms, which cannot be beyond ``most``; ``extremes`` are the terms that might have come.
+
+    ``skew`` is how much of the variance's slope counts: 1 is the score interval, 2/3 that of the likelihood ratio
+    to second order. The first covers as it says for ips, whose terms have one sign, the second for dr, whose terms
+    have both (docs/evaluation.md).
+    """
+    n, (value, squares, cubes) = int(found["n"][0]), (float(found[k][of]) for k in ("means", "squares", "cubes"))
     if n == 1:
         return Estimate(name, value, -float("inf"), float("inf"), float("inf"))
     squares *= n / (n - 1)
-    ends = [
-        value + (extra + sign * z * np.sqrt(squares + extra**2)) / n for extra, sign in ((lowest, -1), (highest, 1))
-    ]
-    return Estimate(name, value, float(ends[0]), float(ends[1]), float(np.sqrt(squares) / n))
+    ends = []
+    for extreme, sign in zip(extremes, (-1, 1), strict=True):
+        slope = (cubes + extreme**3) / (squares + extreme**2) if squares or extreme else 0.0
+        ends.append(value + _distance(z * z * squares / n**2, skew * z * z * slope / n, 0.0, sign))
+    low, high = min(max(ends[0], most[0]), value), max(min(ends[1], most[1]), value)
+    return Estimate(name, value, low, high, float(np.sqrt(squares) / n))
 
 
 def _snips(found: Tally, z: float, W: float, low: float, high: float) -> Estimate:
-    """A ratio: d snips = sum(w (r - snips)) / sum(w). The ends as in `_interval`, within the possible rewards."""
+    """A ratio: d snips = sum(w (r - snips)) / sum(w). Wilson's interval: the variance is as (x - low) (high - x).
+
+    Half a row that might have come is added first, as Jeffreys adds half a success.
+    """
     total, sums = float(found["n"][0] * found["means"][_W]), float(found["n"][0] * found["means"][_IPS])
     weight, mean, around = (float(x) for x in found["ratio"])
     value = sums / total
     ends = []
     for reward, sign in ((low, -1), (high, 1)):
-        grown = total + W
-        middle = (sums + W * reward) / grown
-        error = np.sqrt(around + weight * (mean - middle) ** 2 + (W * (reward - middle)) ** 2) / grown
-        ends.append(float(np.clip(middle + sign * z * error, low, high)))
+        grown = total + W / 2.0
+        middle = (sums + W / 2.0 * reward) / grown
+        squares = around + weight * (mean - middle) ** 2 + (W * (reward - middle)) ** 2 / 2.0
+        variance, room = z * z * squares / grown**2, (middle - low) * (high - middle)
+        curve = variance / room if room > 0.0 else 0.0
+        ends.append(middle + _distance(variance, curve * (low + high - 2.0 * middle), curve, sign))
     error = float(np.sqrt(around + weight * (mean - value) ** 2) / total)
-    return Estimate("snips", value, min(ends[0], value), max(ends[1], value), error)
+    return Estimate("snips", value, min(max(ends[0], low), value), max(min(ends[1], high), value), error)
+
+
+def _distance(variance: float, slope: float, curve: float, sign: int) -> float:
+    """The x of this sign with x^2 = variance + slope x - curve x^2: z deviations away, as they are there."""
+    return (slope / 2.0 + sign * float(np.sqrt(slope**2 / 4.0 + (1.0 + curve) * variance))) / (1.0 + curve)
 
 
 def _warnings(tally: Tally, effective: float, W: float) -> list[str]:

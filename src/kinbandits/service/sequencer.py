@@ -92,6 +92,10 @@ class Sequencer:
             return problem
         return None
 
+    def _known_refusal(self, request: Request) -> Problem | None:
+        """Why it cannot be carried out, whatever the log says. A key may be that of an earlier decision."""
+        return self.refusal(request) if isinstance(request, Decide) and request.key is None else None
+
     def _next_batch(self) -> tuple[list[Request], bool]:
         """All that wait, up to a limit, and whether there will be more."""
         batch: list[Request] = []
@@ -114,7 +118,7 @@ class Sequencer:
             answers = self._write(requests)
         except StoreUnavailableError as error:
             self._trouble(error)
-            answers = [(r, unavailable()) for r in requests]
+            answers = [(r, self._known_refusal(r) or unavailable()) for r in requests]
         except Exception:
             if len(requests) > 1:  # one of them is bad; the others must not suffer
                 for request in requests:

@@ -39,10 +39,10 @@ class Curve:
         last[2] += most
         last[3] += width
 
-    def column(self, name: str) -> list[float]:
-        """One sum of all buckets."""
-        i = _BUCKET.index(name)
-        return [b[i] for b in self.buckets]
+    def columns(self) -> dict[str, list[float]]:
+        """Each sum, of the same buckets: another thread may be adding some."""
+        buckets = list(self.buckets)
+        return {name: [b[i] for b in buckets] for i, name in enumerate(_BUCKET)}
 
 
 class State:
@@ -51,7 +51,8 @@ class State:
     Attributes:
         states: how many decisions are open, rewarded, defaulted, late, void.
         arms: per arm: pulls, rewards, reward (sum), reward2 (sum of squares), last (time), retired.
-        curve: over all decisions with estimates (not those that were imported).
+        curve: over all decisions with estimates.
+        imported: decisions without.
         timeline: the recent past, in buckets of time.
         delays: how many rewards came within each of `DELAY_EDGES` seconds, and later.
         learned: rows the model was given.
@@ -63,6 +64,7 @@ class State:
         self.states = dict.fromkeys(STATES, 0)
         self.arms: dict[ArmName, dict[str, Any]] = {a: _new_arm() for a in arms}
         self.curve = Curve()
+        self.imported = 0
         self.timeline = Timeline()
         self.delays = [0] * (len(DELAY_EDGES) + 1)
         self.learned = 0
@@ -115,7 +117,9 @@ class State:
         self.timeline.decision(event.at, str(body["arm"]))
         context = body["context"]
         self.n_features = len(context[0]) if isinstance(context[0], list) else len(context)
-        if "best_mean" in body:  # imported decisions have no estimates
+        if "best_mean" not in body:
+            self.imported += 1
+        else:
             lowest = body["mean"] - (body["score"] - body["mean"])
             regret = max(0.0, body["best_mean"] - body["mean"])
             self.curve.decision(regret, max(regret, body["best_score"] - lowest), body["width"])
@@ -132,6 +136,7 @@ class State:
             "states": self.states,
             "arms": [[name, stats] for name, stats in self.arms.items()],
             "curve": [self.curve.stride, self.curve.buckets],
+            "imported": self.imported,
             "timeline": self.timeline.to_data(),
             "delays": self.delays,
             "learned": self.learned,
@@ -146,6 +151,7 @@ class State:
         state.arms = dict(data["arms"])
         stride, buckets = data["curve"]
         state.curve = Curve(stride, [b if len(b) == len(_BUCKET) else [b[0], *b[-3:]] for b in buckets])
+        state.imported = data.get("imported", state.n_decisions - int(sum(state.curve.columns()["decisions"])))
         if "timeline" in data:
             state.timeline = Timeline.from_data(data["timeline"])
         state.delays, state.learned, state.n_features = data["delays"], data["learned"], data["n_features"]

@@ -144,25 +144,20 @@ class Pages:
         return {"state": state, "counters": counters, "policy": engine.serving.policy, "ready": engine.ready}
 
     def _regret(self) -> dict[str, Any]:
-        x, column = self._curve()
-        estimated = list(itertools.accumulate(column("regret")))
-        most = list(itertools.accumulate(column("regret_most")))
-        curve = charts.Line("estimated (band: at most)", estimated, 3, estimated, most)
+        state = self.engine.learner.state
+        sums = {name: list(itertools.accumulate(column)) for name, column in state.curve.columns().items()}
+        curve = charts.Line("estimated (band: at most)", sums["regret"], 3, sums["regret"], sums["regret_most"])
         title = "Estimated regret, summed up"
-        chart = charts.lines(x, [curve], title=title, x_label="decisions", y_label="regret")
-        left_out = self.engine.learner.state.n_decisions - int(sum(column("decisions")))
-        return {"chart": Markup(chart), "left_out": left_out}
+        chart = charts.lines(sums["decisions"], [curve], title=title, x_label="decisions", y_label="regret")
+        return {"chart": Markup(chart), "imported": state.imported}
 
     def _widths(self) -> dict[str, Any]:
-        x, column = self._curve()
-        pairs = zip(column("width"), column("decisions"), strict=True)
-        curve = charts.Line("mean width of the arms chosen", [w / n if n else None for w, n in pairs], 2)
-        title = "Width at decisions"
+        columns = self.engine.learner.state.curve.columns()
+        counts, title = columns["decisions"], "Width at decisions"
+        means = [w / n if n else None for w, n in zip(columns["width"], counts, strict=True)]
+        curve = charts.Line("mean width of the arms chosen", means, 2)
+        x = list(itertools.accumulate(counts))
         return {"chart": Markup(charts.lines(x, [curve], title=title, x_label="decisions", y_label="width"))}
-
-    def _curve(self) -> tuple[list[float], Any]:
-        curve = self.engine.learner.state.curve
-        return list(itertools.accumulate(curve.column("decisions"))), curve.column
 
     def _arms(self) -> dict[str, Any]:
         rows = self.engine.learner.state.arm_table()
