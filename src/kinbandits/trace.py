@@ -137,22 +137,27 @@ class Trace:
 
     @property
     def cumulative_regret(self) -> Matrix:
+        """Regret up to and including each round."""
         return np.cumsum(self["regret"])
 
     @property
     def cumulative_expected_regret(self) -> Matrix:
+        """Expected regret up to and including each round."""
         return np.cumsum(self["expected_regret"])
 
     @property
     def cumulative_reward(self) -> Matrix:
+        """Reward up to and including each round."""
         return np.cumsum(self["reward"])
 
     @property
     def final_regret(self) -> float:
+        """Regret of the whole run."""
         return float(self["regret"].sum())
 
     @property
     def final_expected_regret(self) -> float:
+        """Expected regret of the whole run."""
         return float(self["expected_regret"].sum())
 
     @property
@@ -163,9 +168,11 @@ class Trace:
     # -- exports --------------------------------------------------------------------------------
 
     def to_pandas(self) -> Any:
+        """A pandas DataFrame."""
         return package("pandas", "to_pandas needs").DataFrame(self._tidy())
 
     def to_polars(self) -> Any:
+        """A polars DataFrame."""
         return package("polars", "to_polars needs").DataFrame(self._tidy())
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
@@ -199,6 +206,7 @@ class Trace:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Trace:
+        """Read what `save` wrote."""
         try:
             with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 arrays = dict(file)

@@ -142,10 +142,12 @@ class SupKMTLUCB(KernelPolicy):
 
     @property
     def n_observations(self) -> int:
+        """How many rows the stages hold together."""
         return sum(len(r.history) for r in self._regressions)
 
     @property
     def counts(self) -> dict[ArmName, int]:
+        """How many rows each arm has, in all stages together."""
         total = sum((r.history.counts for r in self._regressions), np.zeros(self.n_arms, dtype=np.intp))
         return dict(zip(self.arms, total.tolist(), strict=True))
 

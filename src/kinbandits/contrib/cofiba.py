@@ -226,6 +226,7 @@ class COFIBA(Policy):
     # -- arms, saving, copies -------------------------------------------------------------------
 
     def add_arm(self, arm: ArmName) -> None:
+        """Add a user, linked to all at first; then all rows are gone over."""
         self._check_new_arm(arm)
         self._append_arm(arm)
         history = self._history.copy()

@@ -74,6 +74,7 @@ class SyntheticNews(Drawn, Value):
 
     @property
     def theta(self) -> Vector:
+        """The angle of each article, (N,)."""
         return np.linspace(*self.angles, self.n_arms)
 
     @property

@@ -217,10 +217,12 @@ class Users(Drawn, Value):
 
     @property
     def clusters(self) -> Indices:
+        """The planted cluster of each user, (N,)."""
         return np.arange(self.n_users) % self.n_clusters
 
     @property
     def items(self) -> Matrix:
+        """The catalogue, (m, d)."""
         return _unit(seeded(self.seed, 4)[0], self.n_items, self.n_features)
 
     @property

@@ -69,10 +69,12 @@ class RegressionPolicy(KernelPolicy, ABC):
 
     @property
     def n_observations(self) -> int:
+        """How many rows the policy has learned from."""
         return self.regression.n_observations
 
     @property
     def counts(self) -> dict[ArmName, int]:
+        """How many rows each arm has."""
         return dict(zip(self.arms, self.regression.counts.tolist(), strict=True))
 
     @property

@@ -60,9 +60,11 @@ class Comparison:
         }
 
     def to_pandas(self) -> Any:
+        """`columns` as a pandas DataFrame."""
         return package("pandas", "to_pandas needs").DataFrame(self.columns())
 
     def to_polars(self) -> Any:
+        """`columns` as a polars DataFrame."""
         return package("polars", "to_polars needs").DataFrame(self.columns())
 
     def plot(self) -> Any:
