@@ -205,13 +205,7 @@ def _kin_and_alone(seed: int, mu: float, horizon: int) -> list[float]:
 
 
 class WrongSimilarity(Part):
-    """Arms of similarity ``true`` played as if it were each of ``used``: what the guarantee and the regret become.
-
-    Attributes:
-        inflation: factor on the norm of f* (`theory.norm_inflation`).
-        bound: of KMTL-UCB with the radius that this norm needs, first seed.
-        proved, kmtl: final expected regret, (seeds, used), with that radius and with a constant exploration.
-    """
+    """Arms of similarity ``true`` played as if it were each of ``used``: norm inflation, bound (first seed), regret."""
 
     title = "wrong", "What a wrong similarity costs"
 

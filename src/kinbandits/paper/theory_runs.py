@@ -210,15 +210,10 @@ def proved_for(
 class RegretRuns(Part):
     """Cumulative expected regret of three algorithms on the same problems, (runs, T) each; bounds on the first run.
 
-    Attributes:
-        sup: SupKMTL-UCB, whose Theorem 1 holds with probability 1 - `DELTA`.
-        proved: KMTL-UCB with the self-normalised radius.
-        kmtl: KMTL-UCB with a constant exploration, as one would run it.
-        growth: along the rows of ``proved``, whose bound holds for every t at once.
-        sup_log_g: log g of SupKMTL-UCB's own rows.
-        theorem_1, cgp_agnostic, cgp_prior: bounds at T, of an algorithm that knows T, with that log g.
-        missed: rounds of ``proved``, in all runs, in which the interval of the chosen arm misses f*.
-        stages, settled: rounds that joined each stage of SupKMTL-UCB, and those that none needed, run by run.
+    ``sup`` is SupKMTL-UCB (Theorem 1), ``proved`` KMTL-UCB with the self-normalised radius, ``kmtl`` with a
+    constant one; ``growth`` is along the rows of ``proved``. Bounds at T are of an algorithm that knows T, with
+    ``sup_log_g``. ``missed`` are rounds of ``proved`` whose interval misses f*; ``stages`` and ``settled`` count
+    rounds of each run.
     """
 
     title = "regret", "Regret under the bound"

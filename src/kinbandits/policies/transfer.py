@@ -25,29 +25,16 @@ from kinbandits.similarity import (
 
 @dataclass(frozen=True)
 class SimilarityReport:
-    """What was chosen, and why.
+    """What was chosen, and why; or an average over mu, whose ``posterior`` says how likely each is."""
 
-    Attributes:
-        rows: how many rows the present choice was made from; 0 before the first.
-        mu, scale: of the present choice; mu = 0 is Independent.
-        reason: in a sentence.
-        candidates: the evidence for each at the present choice, Independent first; every decision score is there.
-        over_time: the choice at every milestone, oldest first. Decision scores that did not matter are None.
-        next_rows: at how many rows the next choice is in force; None if there is none.
-        margin: nats by which sharing must win; None where it is not chosen by likelihood.
-
-    Where candidates have contexts of their own nothing is chosen: the similarity is an average over mu, and
-    ``posterior`` says how likely each mu is.
-    """
-
-    rows: int
-    mu: float
+    rows: int  # how many rows the present choice was made from; 0 before the first
+    mu: float  # of the present choice; 0 is Independent
     scale: float | None
-    reason: str
-    candidates: tuple[Evidence, ...]
-    over_time: tuple[SimilarityChoice, ...]
-    next_rows: int | None
-    margin: float | None = None
+    reason: str  # in a sentence
+    candidates: tuple[Evidence, ...]  # at the present choice, Independent first
+    over_time: tuple[SimilarityChoice, ...]  # at every milestone, oldest first, without scores that did not matter
+    next_rows: int | None  # at how many rows the next choice is in force
+    margin: float | None = None  # nats by which sharing must win, where it is chosen by likelihood
 
     @property
     def posterior(self) -> dict[float, float]:

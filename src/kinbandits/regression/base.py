@@ -64,26 +64,15 @@ class Query:
 
 @dataclass(frozen=True)
 class RegressionSettings:
-    """The settings of the regression.
+    """The settings of the regression."""
 
-    Attributes:
-        terms: the kernel on pairs (arm, context).
-        ridge: lambda.
-        weighting: ``"per_arm"``, eta = 1/n_a, or ``"uniform"``.
-        cold_start: an arm without rows has mean 0 and prior width (``"explore"``, the paper), or the ordinary
-            posterior through k_Z (``"borrow"``).
-        memory: what becomes of old rows; None remembers them all.
-        budget: dictionary points, for the engines that have a dictionary.
-        changeover: rows after which ``"auto"`` goes over to the budgeted engine; None is its own number.
-    """
-
-    terms: Terms
-    ridge: float
-    weighting: Weighting
-    cold_start: ColdStart
-    memory: Memory | None = None
-    budget: int = 256
-    changeover: int | None = None
+    terms: Terms  # the kernel on pairs (arm, context)
+    ridge: float  # lambda
+    weighting: Weighting  # "per_arm", eta = 1/n_a, or "uniform"
+    cold_start: ColdStart  # arms without rows have mean 0 and prior width ("explore"), or the ordinary posterior
+    memory: Memory | None = None  # what becomes of old rows; None remembers them all
+    budget: int = 256  # dictionary points, for the engines that have a dictionary
+    changeover: int | None = None  # rows after which "auto" goes over to the budgeted engine; None: its own number
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", self.terms.bound(self.ridge, self.weighting))
