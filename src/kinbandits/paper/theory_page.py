@@ -205,7 +205,7 @@ def _kin_and_alone(seed: int, mu: float, horizon: int) -> list[float]:
 
 
 class WrongSimilarity(Part):
-    """Arms of similarity ``true`` played as if it were each of ``used``: norm inflation, bound (first seed), regret."""
+    """Arms of similarity ``true`` played as if it were each of ``used``: norm inflation, bound and regret."""
 
     title = "wrong", "What a wrong similarity costs"
 
