@@ -35,11 +35,8 @@ class MultiTaskKernelRidge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ridge: lambda.
         weighting: ``"per_arm"``, every task counts alike, however many rows it has (theirs); or ``"uniform"``.
 
-    Attributes:
-        tasks_: names of the tasks, sorted.
-        similarity_: (N, N) similarity matrix of these.
-        dual_coef_: one weight per row learned.
-        n_features_in_: columns of X.
+    Fitted: ``tasks_`` (names, sorted), ``similarity_`` (N, N), ``dual_coef_`` (one weight per row),
+    ``n_features_in_``.
 
     >>> from kinbandits.multitask import MultiTaskKernelRidge
     >>> X = np.array([[0.0], [1.0], [5.0], [6.0]])
@@ -85,8 +82,8 @@ class MultiTaskKernelRidge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: ArrayLike, tasks: Any = None) -> Matrix:
         """Answers for rows X (n, d) of ``tasks`` (n,) names.
 
-        Rows of a task that was not fitted are taken as a sample of it: its embedding is that of these rows. Without
-        ``tasks`` all rows are of one such task, or of the only one, if the model was fitted without tasks.
+        Rows of a task that was not fitted are a sample of it, which its embedding is made of. Without ``tasks`` all
+        rows are of one such task (or of the only one).
         """
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)

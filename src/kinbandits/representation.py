@@ -66,7 +66,6 @@ class PrincipalComponents(Representation):
 
     Worth a try where contexts have many columns, but no safe default: 10 % less regret on USPS and MNIST, 4 to 8 %
     more on two other data sets.
-
     """
 
     n_components: int = 20
@@ -124,12 +123,11 @@ class Represented(KernelRule):
 
     Args:
         representation: `PrincipalComponents`, `RewardDirections`, or any object with scikit-learn's ``fit`` and
-            ``transform``, or a function of contexts (which is not fitted). A policy with an object that is not ours
-            cannot be saved.
+            ``transform``, or a function of contexts. A policy with one that is not ours cannot be saved.
         kernel: on the features. Default: that of policies, with the median distance of the first features.
         supervised: for scikit-learn's: fit on the rows whose reward is above the mean, with their arms as labels.
-        first, growth, until: learned at ``first`` rows, then each time they have grown by this factor, and last at
-            ``until``. Before ``first``, contexts are taken as they are.
+        first, growth, until: learned at ``first`` rows (before, contexts are as they are), then each time they have
+            grown by this factor, and last at ``until``.
 
     >>> import kinbandits as kb
     >>> policy = kb.KMTLUCB(arms=2, context_kernel=Represented(PrincipalComponents(1), first=3))

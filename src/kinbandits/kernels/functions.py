@@ -248,10 +248,7 @@ class ArcCosine(Kernel):
     * tangent (Jacot et al., 2018), T_0 = u, T_l = k1(S_{l-1}) + T_{l-1} k0(S_{l-1}): what training one learns,
       divided by its value at u = 1.
 
-    Args:
-        length_scale: contexts are divided by it; `Median` reads it off the data.
-        depth: hidden layers.
-        tangent: the neural tangent kernel, in place of the arc-cosine kernel.
+    ``length_scale`` divides contexts (`Median` reads it off the data); ``tangent`` takes the second kernel.
 
     >>> ArcCosine()(np.zeros((1, 1)), np.array([[0.0], [1.0]])).round(4)
     array([[1.    , 0.7554]])

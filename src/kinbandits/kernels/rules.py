@@ -80,15 +80,14 @@ class Combined(KernelRule):
 class Median(KernelRule):
     """A kernel whose length scale is the median distance of the first contexts learned from.
 
-    The length scale follows the data until ``rows`` rows have been learned, and is fixed from then on.
+    It follows the data until ``rows`` rows have been learned, and is fixed from then on.
 
     Args:
         rows: how many are looked at.
         kernel: `RBF`, `RationalQuadratic`, `Matern` or `ArcCosine`; its length scale is in units of the median.
         coarse: while it follows the data, round it to a power of 2^(1/4). It then seldom changes, which saves time.
-        uneven: where the widest feature is more than so many times as wide as the usual one, each feature is
-            measured in its own width (standard deviation). Without this, money in cents beside age in years would
-            be all that a distance shows. None: features are always taken as they are.
+        uneven: where the widest feature is more than so many times as wide as the usual one, each is measured in
+            its own width (standard deviation): else cents beside years would be all that a distance shows. None: never.
 
     >>> import numpy as np
     >>> Median().fit(np.array([[0.0], [3.0]]))

@@ -12,8 +12,7 @@ NAMES = ("auto", "exact", "naive")
 class Budgeted(Value):
     """Constant cost and memory: the regression on a dictionary of at most ``points`` rows.
 
-    With ``after`` it is exact for so many rows first; ``engine="auto"`` is such an engine, with 1,000 points after
-    5,000 rows.
+    With ``after`` it is exact for so many rows first; ``engine="auto"`` has 1,000 points after 5,000 rows.
 
     >>> Budgeted(points=64)
     Budgeted(points=64)

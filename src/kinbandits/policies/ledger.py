@@ -23,9 +23,8 @@ from kinbandits.policies.decision import Batch, Decision
 class Pending(Value):
     """How long decisions are kept open whose reward has not come.
 
-    Args:
-        most: how many are open at most; when there are more, the oldest are forgotten.
-        forget_after: a decision is forgotten after so many further ones; None: never.
+    ``most`` are open at once, or the oldest are forgotten; each is after ``forget_after`` further ones (None:
+    never).
     """
 
     most: Count = 100_000

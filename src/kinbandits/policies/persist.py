@@ -64,11 +64,8 @@ def to_data(policy: Policy) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 def load(path: str | PathLike[str], *, context_kernel: object = None, exploration: Any = None) -> Any:
     """Read a policy that ``policy.save`` wrote; it continues with the decisions it would have made.
 
-    Args:
-        path: the file.
-        context_kernel: the kernel again, if it was a plain callable (which no file can hold); if there were
-            several, or it has another name now, a mapping from names to callables.
-        exploration: the schedule again, if it was a plain function.
+    A plain callable, which no file can hold, is given again: as ``context_kernel`` (several, or under another name
+    now: a mapping from names to callables) or as ``exploration``.
     """
     return from_data(*_read(Path(path)), context_kernel=context_kernel, exploration=exploration)
 

@@ -120,11 +120,9 @@ def compare(
     """Play several policies on the same streams: a table, a figure, and differences seed by seed.
 
     Args:
-        policies: by name, each a policy class (made with the environment's arms) or a function that makes a new
-            policy for an environment.
+        policies: by name, each a policy class or a function that makes a new policy for an environment.
         environment: one with a ``seed``, or a function that makes the environment of a seed.
-        seeds: how many (0, 1, ...), or which.
-        horizon: rounds of each run (all, if left out).
+        seeds: how many (0, 1, ...), or which. horizon: rounds of each run (all, if left out).
         jobs: processes; -1 is all processors.
         progress: True shows a bar; or a function of the number of runs done and of all.
 

@@ -140,10 +140,7 @@ def learned_similarities(results: Results) -> list[tuple[RunGroup, str]]:
 
 
 def similarity_figure(results: Results) -> Any | None:
-    """Similarity of arms at the end (mean of all runs), arms re-ordered by `cluster_order` to show blocks.
-
-    The diagonal, which is 1, is left blank, and colours run over the values beside it.
-    """
+    """Similarity of arms at the end, mean of all runs, in `cluster_order`; the diagonal, which is 1, is blank."""
     shown = learned_similarities(results)
     if not shown:
         return None
@@ -166,9 +163,8 @@ def similarity_figure(results: Results) -> Any | None:
 def choices_figure(reports: Mapping[str, Any]) -> Any:
     """One column per report (a `SimilarityReport` or its `to_data`), named by its key; three rows.
 
-    Above: the share mu of the estimate that was chosen. Middle: how much better than independent arms each
-    candidate fits, with the margin it must reach. Below: how much more its leave-one-out decisions earn, where
-    that was judged; or how likely each mu is, where the similarity is an average over mu.
+    Above: the share mu that was chosen. Middle: how much better than independent arms each candidate fits, and the
+    margin. Below: how much more its leave-one-out decisions earn, where judged; or how likely each mu is.
     """
     shown = {name: r if isinstance(r, dict) else r.to_data() for name, r in reports.items()}
     with plot_style():

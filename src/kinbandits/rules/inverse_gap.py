@@ -6,9 +6,9 @@ Notation (k candidates of one round, n rows learned; all on the scale on which r
     gamma         how fast the probability falls with the gap
     p       (k,)  1 / (k + gamma * gap) for all but the leader, who takes the rest; leaders that tie share it alike
 
-The rule is that of Abe and Long (1999), analysed by Foster and Rakhlin (2020, "SquareCB") and by Simchi-Levi and Xu
-(2022, "FALCON"), for means (optimism 0). Every candidate has a probability above zero, known exactly. Random play
-costs a round at most sum p gap <= k / gamma, in scores.
+The rule of Abe and Long (1999), analysed as SquareCB (Foster and Rakhlin, 2020) and FALCON (Simchi-Levi and Xu,
+2022) for means (optimism 0). Probabilities are exact and above 0; random play costs a round at most k / gamma, in
+scores.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Gamma(Value, ABC):
 class RootGamma(Gamma):
     """gamma = scale * k * sqrt(rows): random play costs at most 1 / (scale sqrt(n)) units of reward in a round.
 
-    In T rounds that is 2 sqrt(T) / scale units. The unit is that in which rewards are learned: with the default
-    ``rewards`` about the distance between a good and a bad candidate, whatever rewards are counted in.
+    In T rounds that is 2 sqrt(T) / scale units: with the default ``rewards`` about the distance between a good and
+    a bad candidate.
 
     >>> RootGamma(scale=10.0)(k=4, rows=100, ridge=0.01, log_det=lambda: 0.0)
     400.0
@@ -57,10 +57,8 @@ class SquareCBGamma(Gamma):
     rows. For kernel ridge regression and rewards between -1 and 1 it is ridge * norm_bound^2 + log_det (Gammerman,
     Kalnishkan and Vovk, 2004). n stands in place of the horizon, as in FALCON, so that none must be known.
 
-    Args:
-        delta: probability of failure.
-        norm_bound: a bound on the norm of the reward function.
-        scale: 1 is the theorem, which explores far more than is good on any problem of `docs/comparison`.
+    ``delta`` is the probability of failure, ``norm_bound`` of the reward function. With ``scale`` 1 it explores far
+    more than is good on any problem of `docs/comparison`.
 
     >>> round(SquareCBGamma()(k=4, rows=100, ridge=0.01, log_det=lambda: 20.0), 3)
     4.17

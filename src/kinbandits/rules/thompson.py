@@ -29,9 +29,8 @@ _TIE = 1e-12
 class Thompson(Rule):
     """Play each candidate with the probability that it is the best one: Thompson's rule, as ``exploration=``.
 
-    Draws are joint: candidates that are kin rise and fall together. The posterior is that of a Gaussian process
-    with noise variance ``ridge``, so that the deviation of a draw is scale * sqrt(ridge) * width, and half of it
-    where the unit of rewards is learned, which is two deviations.
+    Draws are joint: kin rise and fall together. Their deviation is scale * sqrt(ridge) * width, as of a Gaussian
+    process with noise ``ridge``, and half of it where the unit of rewards, two deviations, is learned.
 
     Args:
         samples: joint draws from which the probabilities are counted; an even number, as they come in pairs +z, -z.
