@@ -87,7 +87,7 @@ class Median(KernelRule):
         kernel: `RBF`, `RationalQuadratic`, `Matern` or `ArcCosine`; its length scale is in units of the median.
         coarse: while it follows the data, round it to a power of 2^(1/4). It then seldom changes, which saves time.
         uneven: where the widest feature is more than so many times as wide as the usual one, each is measured in
-            its own width (standard deviation): else cents beside years would be all that a distance shows. None: never.
+            its own width (standard deviation), or cents beside years would be all a distance shows. None: never.
 
     >>> import numpy as np
     >>> Median().fit(np.array([[0.0], [3.0]]))
