@@ -19,25 +19,31 @@ class DenseRegression(FactorRegression):
     _solved: Solved | None = None
 
     def _build(self) -> None:
-        self._tracker = TermsTracker(self.settings.terms, self.history)
-        self._grams = [SquareBuffer(16) for _ in self.settings.terms]
-        self._compare(0)
+        tracker, new = TermsTracker(self.settings.terms, self.history), self._compared(0)
+        self._tracker, self._grams = tracker, [SquareBuffer(16) for _ in new]
+        self._enter(0, new)
 
     @property
     def similarity_matrices(self) -> list[Matrix]:
         return self._tracker.matrices
 
     def _absorb(self, start: int) -> None:
+        new = self._compared(start)  # kernels may fail here and in the next line, where nothing has changed yet
         self._tracker.observe(start)
-        self._compare(start)
+        self._enter(start, new)
 
-    def _compare(self, start: int) -> None:
-        """Context-kernel values of the rows from ``start`` on with all."""
-        X, t, self._solved = self.history.contexts, len(self.history), None
-        for term, K in zip(self.settings.terms, self._grams, strict=True) if t > start else ():
-            new = term.context_kernel(term.select(X[start:]), term.select(X))
+    def _compared(self, start: int) -> list[Matrix]:
+        """Context-kernel values of the rows from ``start`` on with all, for each term."""
+        X, terms = self.history.contexts, self.settings.terms
+        if len(X) == start:
+            return [np.empty((0, start)) for _ in terms]
+        return [t.context_kernel(t.select(X[start:]), t.select(X)) for t in terms]
+
+    def _enter(self, start: int, new: list[Matrix]) -> None:
+        t, self._solved = len(self.history), None
+        for K, rows in zip(self._grams, new, strict=True):
             K.reserve(t)
-            K.buffer[start:t, :t], K.buffer[:start, start:t], K.size = new, new[:, :start].T, t
+            K.buffer[start:t, :t], K.buffer[:start, start:t], K.size = rows, rows[:, :start].T, t
 
     def _factor(self) -> Solved:
         if self._solved is None:
