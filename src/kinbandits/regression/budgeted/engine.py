@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._work import finished
+from kinbandits.errors import InvalidTypeError
 from kinbandits.history import History
 from kinbandits.regression.base import Query, Regression, RegressionSettings
 from kinbandits.regression.budgeted import saved
@@ -42,6 +43,7 @@ class BudgetedRegression(Regression):
         self._root: Matrix | None = None
         self._root_at = -1  # the refresh it belongs to
         self._by_arm: ByArm | None = None  # of one that only reads
+        self._learns = True
         self._teach(history.arms, history.contexts, history.rewards, history.forgotten)
         if len(history):
             self._check()
@@ -128,6 +130,7 @@ class BudgetedRegression(Regression):
         return self._resettled(settings, self._n_arms - 1, lambda model: remove_arm(model, settings, arm))
 
     def _resettled(self, settings: RegressionSettings, n_arms: int, change: Callable[[Model], None]) -> Self:
+        self._check_learns()
         model = copy.deepcopy(self.model)
         if model is not None:
             change(model)
@@ -138,19 +141,22 @@ class BudgetedRegression(Regression):
     # -- reading --------------------------------------------------------------------------------
 
     def frozen(self) -> Regression:
+        """A copy that only reads, with its points in order of their arms; what learning needs is left behind."""
         model = self.model
         if model is None:
             return self.copy()
-        under_way, model.refreshing = (
-            model.refreshing,
-            None,
-        )  # a copy would do its pieces again, and has no use for it
-        try:
-            other = self.copy()
-        finally:
-            model.refreshing = under_way
-        other._by_arm = ByArm.of(other.model)
+        # A refresh would do its pieces again; sums and kept values are most of the memory.
+        left = {id(model.refreshing): None, id(model.sums.S): None, id(model.recent._kappa): None}
+        left[id(model.posterior._buffer)] = np.empty_like(model.posterior._buffer)
+        other = copy.deepcopy(self, left)
+        assert other.model is not None
+        other.model.sums.v, other.model.tally.unsummed = model.reward_sums(), 0
+        other._by_arm, other._learns = ByArm.of(other.model), False
         return other
+
+    def _check_learns(self) -> None:
+        if not self._learns:
+            raise InvalidTypeError("a frozen policy is only read; save or change the one it came from")
 
     def _low_rank(self, model: Model) -> Matrix | None:
         """U with K_arm = U U', where that is worth it (many arms, few dimensions)."""
@@ -219,19 +225,11 @@ class BudgetedRegression(Regression):
         model = self.model
         if model is None or self._cold(np.array([arm])).any():
             return np.zeros(self._n_arms)
-        if model.tally.unsummed:
-            model = copy.deepcopy(model)
-            model.sum_up()
-        points, sums, posterior, n = model.points, model.sums, model.posterior, model.size
-        k = points.at(np.array([arm]), context[None, :])[0]
-        solved = posterior.A @ k
-        if sums.joint:
-            return np.asarray(sums.scale * sums.v[:, 0, :n] @ solved)
-        weights = model.arm_weights()
-        lent = np.zeros(self._n_arms)
-        for a in np.flatnonzero(weights):
-            lent[a] = solved @ sums.system_of(int(a), points.lending, float(weights[a]))[1]
-        return lent
+        points, weights, v = model.points, model.arm_weights(), model.reward_sums()[..., : model.size]
+        solved = model.posterior.A @ points.at(np.array([arm]), context[None, :])[0]
+        if points.joint:
+            return np.asarray(model.sums.scale * v[:, 0] @ solved)
+        return np.asarray(model.sums.scale * weights * np.einsum("apn,apn,n->a", points.lending, v, solved))
 
     def report(self) -> dict[str, Any]:
         return budget_report(self)
@@ -240,6 +238,7 @@ class BudgetedRegression(Regression):
 
     def to_data(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """All of it, inverses included, so that a loaded policy makes the same decisions."""
+        self._check_learns()
         data = {"n_arms": self._n_arms, "next_check": self._next_check}
         return data, {} if self.model is None else saved.to_arrays(self.model)
 

@@ -168,6 +168,13 @@ class Model:
             self.posterior.use(self.points.full(rows.arms, rows.kappa), weights)
             self.tally.unsummed = 0
 
+    def reward_sums(self) -> Matrix:
+        """v of `sums`, with the rows that are not yet in it."""
+        v = self.sums.v.copy()
+        if self.tally.unsummed:
+            self.sums.add_rewards(v, self.recent.rows(self.size, self.tally.unsummed))
+        return v
+
     def _notes(self, context: Vector, start: int) -> list[Matrix | None]:
         """What the followers need of a row, against the rows kept from ``start`` on."""
         if all(f.exact for f in self.followers):

@@ -47,12 +47,15 @@ class Sums:
 
     def add_block(self, rows: Rows) -> None:
         """Rows more, at once; or fewer, with negative weights."""
-        n = self.size
-        for arm in np.unique(rows.arms):
-            mine = rows.arms == arm
-            self.v[arm, :, :n] += (rows.weights[mine] * rows.rewards[mine]) @ rows.kappa[:, mine]
+        self.add_rewards(self.v, rows)
         for group, mine in self._groups(rows.arms):
             self._add_group(group, rows.kappa[:, mine], rows.weights[mine])
+
+    def add_rewards(self, v: Matrix, rows: Rows) -> None:
+        """Their part of v, into this array."""
+        for arm in np.unique(rows.arms):
+            mine = rows.arms == arm
+            v[arm, :, : self.size] += (rows.weights[mine] * rows.rewards[mine]) @ rows.kappa[:, mine]
 
     def _add_group(self, group: int, kappa: Matrix, weights: Vector) -> None:
         n = self.size
