@@ -55,14 +55,20 @@ def test_one_alone_is_handed_in_at_once_and_company_comes_back_together(monkeypa
             await settle()
             assert engine.answer() == 1
             assert await task == {"id": "x"}
-        first = ask(4)
+        together = ask(2)  # in one turn of the event loop
         await settle()
-        assert len(engine.open) == 1  # the first does not wait for those that nobody expects
+        assert engine.answer() == 2
+        await asyncio.gather(*together)
+        first = ask(2)
+        await settle()
+        first += ask(2)
+        await settle()
+        assert len(engine.open) == 2  # nobody waits for those that nobody expects
         engine.answer()
-        await asyncio.gather(first[0])
+        await asyncio.gather(*first[:2])
         await settle()
-        assert len(engine.open) == 0  # one was answered, three wait: four are expected
-        again = ask(1)
+        assert len(engine.open) == 0  # two were answered, two wait: four are expected
+        again = ask(2)
         await settle()
         assert engine.answer() == 4
         await asyncio.gather(*first, *again)
@@ -151,6 +157,7 @@ def test_requests_that_gather_count_as_waiting(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "log.sqlite3"))
     engine = Engine(store, Settings.model_validate(SETTINGS))
     engine._accepting = True  # and no thread that takes anything
+    assert engine.sequencer._turn.acquire()
 
     async def play() -> None:
         batch = Batcher(engine)

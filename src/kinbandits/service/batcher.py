@@ -18,7 +18,7 @@ _MOST_MISSES = 8
 class Batcher:
     """Hands requests to the engine, many at once.
 
-    A batch costs little more than one request, and a thread that chooses is slowed by one that reads requests. So
+    A batch costs little more than one request. So what comes in one turn of the event loop is handed in together;
     while the engine is busy requests gather here; and clients that were answered together are awaited for a moment,
     to come back together. When they do not, that is not tried again for a while; one alone never waits.
     """
@@ -32,6 +32,7 @@ class Batcher:
         self._expected = 1  # how many are expected
         self._gathering = 0  # a number for each wait, so that an old timer ends none but its own
         self._waiting = False
+        self._due = False  # handed in at the end of this turn
         self._misses = 0  # waits in a row for requests that did not come
         self._skip = 0  # times that nothing is awaited
 
@@ -47,7 +48,7 @@ class Batcher:
         if self._engine.waiting > _MOST_WAITING:
             raise unavailable("too much is waiting to be written; try again")
         self._pending.append(request)
-        if not self._asked:
+        if not self._asked and not self._due:
             self._consider()
 
     def _is_answered(self, future: object) -> None:
@@ -62,23 +63,27 @@ class Batcher:
         """Hand in what is pending, unless more are expected at once."""
         if len(self._pending) >= self._expected:
             self._misses = 0
-            self._hand_in()
+            self._soon()
         elif self._skip:
             self._skip -= 1
-            self._hand_in()
+            self._soon()
         elif not self._waiting:
             self._waiting = True
             moment = min(_MOMENT * self._expected, _LONGEST)
             asyncio.get_running_loop().call_later(moment, self._waited, self._gathering)
 
+    def _soon(self) -> None:
+        self._due = True
+        asyncio.get_running_loop().call_soon(self._hand_in)
+
     def _waited(self, gathering: int) -> None:
-        if gathering == self._gathering:
+        if gathering == self._gathering and not self._due:
             self._misses = min(self._misses + 1, _MOST_MISSES)
             self._skip = 2**self._misses
             self._hand_in()
 
     def _hand_in(self) -> None:
-        self._waiting = False
+        self._waiting = self._due = False
         self._gathering += 1
         requests, self._pending = self._pending, []
         self._asked, self._answered = self._asked + len(requests), 0

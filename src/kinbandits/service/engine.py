@@ -1,7 +1,9 @@
 """The engine: requests are put in order, decided, written and flushed, then answered; rewards are learned apart.
 
-    `Sequencer`   one thread: takes all requests that wait, chooses for the decisions among them, writes everything
-                  in one transaction, and answers when it is on disk. Under load, one flush serves many requests.
+    `Sequencer`   takes all requests that wait, chooses for the decisions among them, writes everything in one
+                  transaction, and answers when it is on disk. Under load, one flush serves many requests. It has a
+                  thread; but as long as the log is quick, decisions and rewards are answered by the thread that
+                  hands them in: two threads that wake each other cost more than a flush.
     `Follower`    one thread: reads what was written (by this or any process), teaches the policy in small slices,
                   and puts a new frozen copy in place between them. Decisions never wait for it.
 
@@ -151,16 +153,19 @@ class Engine:
     # -- requests -------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> AnyFuture:
-        """As `submit_all`, for one; its future."""
-        self.submit_all([request])
+        """Ask, and do not wait: the request's future is answered when the answer is on disk."""
+        self._hand_in([request], self.sequencer.put)
         return request.future
 
     def submit_all(self, requests: Sequence[Request]) -> None:
-        """Ask; each request's future is answered when the answer is on disk."""
+        """Ask; if the log is quick, all are answered on return."""
+        self._hand_in(requests, self.sequencer.take)
+
+    def _hand_in(self, requests: Sequence[Request], to: Callable[[Sequence[Request]], None]) -> None:
         if not self._accepting:
             deliver([(r, unavailable("the service is not taking requests now")) for r in requests])
             return
-        self.sequencer.put(requests)
+        to(requests)
         if self.failure is not None:  # it failed in between
             self.sequencer.drain(unavailable("the service has failed and is ending"))
 

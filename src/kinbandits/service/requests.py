@@ -129,7 +129,7 @@ Outcome = Answer | Problem
 
 
 def deliver(answers: Sequence[tuple[Request, Outcome]]) -> None:
-    """Answer requests from the engine's thread; those of one event loop in one step."""
+    """Answer requests, from whichever thread; those of another thread's event loop in one step."""
     loops: dict[asyncio.AbstractEventLoop, list[tuple[AnyFuture, Outcome]]] = defaultdict(list)
     for request, outcome in answers:
         future: Any = request.future
@@ -137,8 +137,11 @@ def deliver(answers: Sequence[tuple[Request, Outcome]]) -> None:
             _set(future, outcome)
         else:
             loops[future.get_loop()].append((future, outcome))
+    here = asyncio._get_running_loop()
     for loop, pairs in loops.items():
-        if not loop.is_closed():
+        if loop is here:
+            _set_all(pairs)
+        elif not loop.is_closed():
             loop.call_soon_threadsafe(_set_all, pairs)
 
 

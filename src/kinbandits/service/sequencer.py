@@ -1,4 +1,4 @@
-"""The thread that puts requests in order, chooses, writes and answers.
+"""Puts requests in order, chooses, writes and answers: in its thread, or in the one that hands them in.
 
 Every request is answered, whatever happens: a request that cannot be written must not take others with it.
 """
@@ -16,7 +16,7 @@ from kinbandits.service import chooser
 from kinbandits.service.events import Draft, Record, decision_id, number_of
 from kinbandits.service.page import Chosen, Page
 from kinbandits.service.problems import Problem, unavailable
-from kinbandits.service.requests import Decide, Outcome, Request, deliver
+from kinbandits.service.requests import Decide, Outcome, Request, Reward, deliver
 from kinbandits.service.store import StoreDamagedError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ log = logging.getLogger("kinbandits.service")
 
 _MOST_AT_ONCE = 256
 _SWEPT = 1000  # decisions that are defaulted at once, at most
+_QUICK = 0.01  # seconds that a batch may hold up the thread which hands it in
+_SLOW = 0.25  # seconds for which it goes to the other one if it took longer
 
 
 class Sequencer:
@@ -41,6 +43,8 @@ class Sequencer:
         self.last_error: str | None = None
         self._damaged = False
         self._waiting, self._counting = 0, threading.Lock()
+        self._turn = threading.Lock()  # one batch at a time
+        self._slow_until = 0.0
         self.next_sweep = 0.0
 
     def begin(self) -> None:
@@ -57,6 +61,25 @@ class Sequencer:
         """Hand in requests; together, since each time the other thread is woken up."""
         self._count(len(requests))
         self._requests.put(requests)
+
+    def take(self, requests: Sequence[Request]) -> None:
+        """Answer decisions and rewards at once, in this thread, if the log is quick; else `put`.
+
+        A log that may be anywhere (`Store.shared`) is not waited for here, nor one that was slow or away.
+        """
+        started = time.monotonic()
+        away = self._store.shared or self.last_error is not None or started < self._slow_until or self._waiting
+        few = len(requests) <= _MOST_AT_ONCE and all(type(r) in (Decide, Reward) for r in requests)
+        if away or not few or not self._turn.acquire(blocking=False):
+            self.put(requests)
+            return
+        try:
+            self._answer(requests)
+        finally:
+            self._turn.release()
+        ended = time.monotonic()
+        if ended > started + _QUICK:
+            self._slow_until = ended + _SLOW
 
     def _count(self, more: int) -> None:
         with self._counting:
@@ -81,8 +104,9 @@ class Sequencer:
         running = True
         while running:
             batch, running = self._next_batch()
-            self._answer(batch)
-            self.sweep()
+            with self._turn:
+                self._answer(batch)
+                self.sweep()
 
     def refusal(self, request: Decide) -> Problem | None:
         """Why this request cannot be decided, if so."""
