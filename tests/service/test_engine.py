@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 
 import kinbandits as kb
 from kinbandits.policies import defaults as usual
+from kinbandits.service import sequencer
 from kinbandits.service.config import ServiceSettings, Settings, load_settings
 from kinbandits.service.engine import Engine
 from kinbandits.service.events import to_text, uniform_draws
@@ -408,3 +411,41 @@ def test_the_one_spelling_of_a_body(body: dict[str, Any]) -> None:
 def test_a_body_has_no_nan(value: float) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         to_text({"mean": value})
+
+
+def test_who_hands_in_writes_a_log_that_is_quick_and_the_other_thread_one_that_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(str(tmp_path / "log.sqlite3"))
+    engine = Engine(store, settings())
+    engine.start()
+    written, write = [], engine.sequencer._write
+    pause = 0.0
+
+    def told(requests: Sequence[Request]) -> Any:
+        written.append(threading.current_thread().name)
+        time.sleep(pause)
+        return write(requests)
+
+    monkeypatch.setattr(engine.sequencer, "_write", told)
+    monkeypatch.setattr(sequencer, "_QUICK", 0.3)  # a flush may be slow here
+
+    def ask(request: Request) -> str:
+        engine.submit_all([request])
+        request.future.result(5.0)
+        return written[-1]
+
+    here, apart = threading.current_thread().name, "kinbandits_sequencer"
+    assert ask(Decide([0.1, 0.2])) == here
+    assert ask(AddArm("d", by="me")) == apart  # may take long
+    pause = 0.4
+    assert ask(Decide([0.1, 0.2])) == here
+    pause = 0.0
+    assert ask(Decide([0.1, 0.2])) == apart
+    engine.sequencer._slow_until = 0.0
+    assert ask(Decide([0.1, 0.2])) == here
+    engine.sequencer.last_error = "away"
+    assert ask(Decide([0.1, 0.2])) == apart
+    engine.stop()
+    assert store.last_seq() == 6
+    store.close()

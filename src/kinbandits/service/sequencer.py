@@ -26,8 +26,8 @@ log = logging.getLogger("kinbandits.service")
 
 _MOST_AT_ONCE = 256
 _SWEPT = 1000  # decisions that are defaulted at once, at most
-_QUICK = 0.01  # seconds that a batch may hold up the thread which hands it in
-_SLOW = 0.25  # seconds for which it goes to the other one if it took longer
+_QUICK = 0.002  # seconds that the thread which hands in a batch may wait for the log
+_SLOW = 0.25  # seconds for which batches go to the other one if it took longer
 
 
 class Sequencer:
@@ -67,7 +67,7 @@ class Sequencer:
 
         A log that may be anywhere (`Store.shared`) is not waited for here, nor one that was slow or away.
         """
-        started = time.monotonic()
+        started, worked = time.monotonic(), time.thread_time()
         away = self._store.shared or self.last_error is not None or started < self._slow_until or self._waiting
         few = len(requests) <= _MOST_AT_ONCE and all(type(r) in (Decide, Reward) for r in requests)
         if away or not few or not self._turn.acquire(blocking=False):
@@ -78,7 +78,7 @@ class Sequencer:
         finally:
             self._turn.release()
         ended = time.monotonic()
-        if ended > started + _QUICK:
+        if ended - started - (time.thread_time() - worked) > _QUICK:
             self._slow_until = ended + _SLOW
 
     def _count(self, more: int) -> None:

@@ -146,7 +146,7 @@ class BudgetedRegression(Regression):
         if model is None:
             return self.copy()
         # A refresh would do its pieces again; sums and kept values are most of the memory.
-        left = {id(model.refreshing): None, id(model.sums.S): None, id(model.recent._kappa): None}
+        left: dict[int, Any] = {id(model.refreshing): None, id(model.sums.S): None, id(model.recent._kappa): None}
         left[id(model.posterior._buffer)] = np.empty_like(model.posterior._buffer)
         other = copy.deepcopy(self, left)
         assert other.model is not None
