@@ -28,22 +28,25 @@ def draw(leaders: Leaders, uniform: Vector, tie_break: TieBreak, epsilon: float)
     """
     rounds, k = leaders.shape
     mask = leaders.dtype == bool
-    if rounds == 1 and mask and epsilon == 0.0 and (tie_break == "first" or np.count_nonzero(leaders) == 1):
+    alone = mask and (tie_break == "first" or np.count_nonzero(leaders) == rounds)  # one in each round
+    if alone and rounds == 1 and epsilon == 0.0:
         return leaders.argmax(axis=1), _CERTAIN  # nothing to draw
-    parts = shares(leaders, tie_break)
-    if not mask:
-        sums = parts.cumsum(axis=1)
-        best = np.minimum((sums <= uniform[:, 1:] * sums[:, -1:]).sum(axis=1), k - 1)
-    elif tie_break == "first":
+    ties: Indices | int = 1
+    if alone:
         best = leaders.argmax(axis=1)
-    else:
+    elif mask:
         ties = leaders.sum(axis=1)
         nth = np.minimum((uniform[:, 1] * ties).astype(np.intp), ties - 1)
         best = (leaders.cumsum(axis=1) > nth[:, None]).argmax(axis=1)
+    else:
+        sums = leaders.cumsum(axis=1)
+        best = np.minimum((sums <= uniform[:, 1:] * sums[:, -1:]).sum(axis=1), k - 1)
+    lead = best
     if epsilon > 0.0:
         anyone = np.minimum((uniform[:, 1] * k).astype(np.intp), k - 1)
         best = np.where(uniform[:, 0] < epsilon, anyone, best)
-    return best, mixed(parts, epsilon)[np.arange(rounds), best]
+    share = best == lead if alone else leaders.take(np.arange(rounds) * k + best) / ties
+    return best, np.asarray((1.0 - epsilon) * share + epsilon / k)  # as `mixed`
 
 
 def shares(leaders: Leaders, tie_break: TieBreak) -> Vector:
