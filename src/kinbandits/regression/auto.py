@@ -76,7 +76,7 @@ class AutoRegression(ExactRegression):
 
     @property
     def changeover(self) -> int:
-        return _changeover(self.settings)
+        return CHANGEOVER if self.settings.changeover is None else self.settings.changeover
 
     def _build(self) -> None:
         self.ready, self._change = None, None
@@ -173,10 +173,6 @@ def stays_exact(settings: RegressionSettings, history: History) -> bool:
     """Whether the exact engine's cost does not grow with the rows."""
     rows = FeatureRegression.pays_from(settings, history)
     return rows is not None and len(history) >= rows
-
-
-def _changeover(settings: RegressionSettings) -> int:
-    return CHANGEOVER if settings.changeover is None else settings.changeover
 
 
 def budgeted_settings(settings: RegressionSettings, n_arms: int, points: int = 0) -> RegressionSettings:

@@ -242,7 +242,8 @@ class Model:
         if np.linalg.eigvalsh(left)[0] < 0.5 * NOVEL * ridge:
             return True  # no gain: other points already say the same
         stay = np.delete(np.arange(n), replaced)
-        drifted = points.joint and n > 0 and _far((u @ points.gram)[:, stay], k[:, stay])
+        off = (u @ points.gram - k)[:, stay] if points.joint and n else k[:, :0]
+        drifted = np.abs(off).max(initial=0.0) > DRIFT * np.abs(k[:, stay]).max(initial=0.0)
         weights = self.arm_weights()
         u_sums = self.sums.times(u, points.lending, weights)
         z = points.projections(kappa, replaced)
@@ -342,7 +343,3 @@ class Model:
             arms = self.recent.arms[-late:]
             k = self.points.full(arms, self.recent.kappa(self.size)[:, -late:])
             self.posterior.add_block(k, self.arm_weights()[arms], self.recent.rewards[-late:])
-
-
-def _far(found: Matrix, wanted: Matrix) -> bool:
-    return bool(np.abs(found - wanted).max() > DRIFT * np.abs(wanted).max())
