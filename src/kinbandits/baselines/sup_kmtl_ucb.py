@@ -29,7 +29,7 @@ from kinbandits.errors import HorizonReachedError, InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import RBF, KernelRule
 from kinbandits.policies.decision import ArmName
-from kinbandits.policies.engines import Engine, engine_name
+from kinbandits.policies.defaults import Engine, engine_name
 from kinbandits.policies.ledger import Pending
 from kinbandits.policies.regression_policy import KernelPolicy
 from kinbandits.policies.tie_breaking import TieBreak

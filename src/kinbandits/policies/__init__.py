@@ -2,7 +2,7 @@
 
 from kinbandits.policies.base import Policy
 from kinbandits.policies.decision import Decision, Decisions
-from kinbandits.policies.engines import Budgeted
+from kinbandits.policies.defaults import Budgeted
 from kinbandits.policies.explanation import Explanation
 from kinbandits.policies.kmtl_ucb import KMTLUCB
 from kinbandits.policies.ledger import Pending

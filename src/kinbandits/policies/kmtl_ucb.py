@@ -22,8 +22,7 @@ from kinbandits.noise import LearnedRidge, Noise
 from kinbandits.policies.ahead import Ahead
 from kinbandits.policies.arms import listed
 from kinbandits.policies.decision import ArmName
-from kinbandits.policies.defaults import defaults
-from kinbandits.policies.engines import Engine, engine_name
+from kinbandits.policies.defaults import Engine, defaults, engine_name
 from kinbandits.policies.ledger import Ledger, Pending
 from kinbandits.policies.regression_policy import RegressionPolicy
 from kinbandits.policies.tie_breaking import TieBreak

@@ -16,7 +16,7 @@ from kinbandits.errors import InvalidInputError
 from kinbandits.noise import Noise
 from kinbandits.policies.base import Policy
 from kinbandits.policies.decision import ArmName, Decision
-from kinbandits.policies.engines import Engine
+from kinbandits.policies.defaults import Engine
 from kinbandits.policies.explanation import Explanation, explain
 from kinbandits.policies.transfer import SimilarityReport, TransferCheck, check_transfer, similarity_report
 from kinbandits.regression import Regression
