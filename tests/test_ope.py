@@ -181,8 +181,8 @@ def test_few_heavy_rows_are_a_count_and_a_share(hits: int) -> None:
     count = [hits + Z**2 / 2 + sign * Z * (hits + Z**2 / 4) ** 0.5 for sign in (-1, 1)]  # (N - x)^2 = z^2 x
     low, high = np.array(count) * W / n
     assert (found["ips"].low, found["ips"].high) == pytest.approx((low, min(high, 1.0)), rel=0.01, abs=1e-12)
-    for sign, extra, end in ((-1, 0.0, found["snips"].low), (1, 0.5, found["snips"].high)):
-        m, share = heavy + 0.5, (hits + extra) / (heavy + 0.5)  # Wilson, with half a row more
+    for sign, extra, end in ((-1, 0.0, found["snips"].low), (1, 1 / 3, found["snips"].high)):
+        m, share = heavy + 1 / 3, (hits + extra) / (heavy + 1 / 3)  # Wilson, with a third of a row more
         wilson = (share + Z**2 / (2 * m) + sign * Z * (share * (1 - share) / m + Z**2 / (4 * m * m)) ** 0.5) / (
             1 + Z**2 / m
         )

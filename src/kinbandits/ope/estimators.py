@@ -301,16 +301,16 @@ def _interval(
 def _snips(found: Tally, z: float, W: float, low: float, high: float) -> Estimate:
     """A ratio: d snips = sum(w (r - snips)) / sum(w). Wilson's interval: the variance is as (x - low) (high - x).
 
-    Half a row that might have come is added first, as Jeffreys adds half a success.
+    A third of a row that might have come is added first.
     """
     total, sums = float(found["n"][0] * found["means"][_W]), float(found["n"][0] * found["means"][_IPS])
     weight, mean, around = (float(x) for x in found["ratio"])
     value = sums / total
     ends = []
     for reward, sign in ((low, -1), (high, 1)):
-        grown = total + W / 2.0
-        middle = (sums + W / 2.0 * reward) / grown
-        squares = around + weight * (mean - middle) ** 2 + (W * (reward - middle)) ** 2 / 2.0
+        grown = total + W / 3.0
+        middle = (sums + W / 3.0 * reward) / grown
+        squares = around + weight * (mean - middle) ** 2 + (W * (reward - middle)) ** 2 / 3.0
         variance, room = z * z * squares / grown**2, (middle - low) * (high - middle)
         curve = variance / room if room > 0.0 else 0.0
         ends.append(middle + _distance(variance, curve * (low + high - 2.0 * middle), curve, sign))
