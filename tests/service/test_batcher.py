@@ -40,8 +40,8 @@ async def settle() -> None:
 
 
 def test_one_alone_is_handed_in_at_once_and_company_comes_back_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batcher, "_MOMENT", 0.3)
-    monkeypatch.setattr(batcher, "_LONGEST", 0.3)
+    monkeypatch.setattr(batcher, "_PAUSE", 0.3)
+    monkeypatch.setattr(batcher, "_LONGEST", 10.0)
 
     async def play() -> None:
         engine = Answering()
@@ -78,7 +78,11 @@ def test_one_alone_is_handed_in_at_once_and_company_comes_back_together(monkeypa
         await asyncio.sleep(0.5)
         assert engine.answer() == 2
         await asyncio.gather(*late)
-        alone = ask(1)  # in vain once: not tried again the next time
+        last = ask(1)
+        await asyncio.sleep(0.5)
+        assert engine.answer() == 1
+        await asyncio.gather(*last)
+        alone = ask(1)  # nobody is expected any more
         await settle()
         assert engine.answer() == 1
         await asyncio.gather(*alone)
@@ -108,7 +112,7 @@ def test_a_request_given_up_holds_nobody() -> None:
 
 def test_those_who_come_one_after_another_do_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream of independent clients, closer together than the moment: one deadline for all that gather."""
-    monkeypatch.setattr(batcher, "_MOMENT", 0.01)
+    monkeypatch.setattr(batcher, "_PAUSE", 0.05)
     monkeypatch.setattr(batcher, "_LONGEST", 0.05)
 
     async def play() -> None:

@@ -10,17 +10,16 @@ from kinbandits.service.requests import Answer, Request
 
 _MOST_WAITING = 20_000
 _MOST_EXPECTED = 256  # requests that are awaited at most
-_MOMENT = 0.00025  # seconds that are waited, for each of them
-_LONGEST = 0.004  # and for all
-_MOST_MISSES = 8
+_PAUSE = 0.0002  # seconds without a new one after which no more are awaited
+_LONGEST = 0.004  # and in all
 
 
 class Batcher:
     """Hands requests to the engine, many at once.
 
     A batch costs little more than one request. So what comes in one turn of the event loop is handed in together;
-    while the engine is busy requests gather here; and clients that were answered together are awaited for a moment,
-    to come back together. When they do not, that is not tried again for a while; one alone never waits.
+    while the engine is busy requests gather here; and clients that were answered together are awaited, as long as
+    one comes after the other. Who comes alone does not wait.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -30,11 +29,7 @@ class Batcher:
         self._asked = 0  # handed in and not yet answered
         self._answered = 0  # since the engine was last given something
         self._expected = 1  # how many are expected
-        self._gathering = 0  # a number for each wait, so that an old timer ends none but its own
-        self._waiting = False
-        self._due = False  # handed in at the end of this turn
-        self._misses = 0  # waits in a row for requests that did not come
-        self._skip = 0  # times that nothing is awaited
+        self._gathering = False
 
     async def ask(self, request: Request) -> Answer:
         """The engine's answer."""
@@ -48,8 +43,7 @@ class Batcher:
         if self._engine.waiting > _MOST_WAITING:
             raise unavailable("too much is waiting to be written; try again")
         self._pending.append(request)
-        if not self._asked and not self._due:
-            self._consider()
+        self._gather()
 
     def _is_answered(self, future: object) -> None:
         self._asked -= 1
@@ -57,34 +51,25 @@ class Batcher:
         if not self._asked:
             self._expected = min(self._answered + len(self._pending), _MOST_EXPECTED)
             if self._pending:
-                self._consider()
+                self._gather()
 
-    def _consider(self) -> None:
-        """Hand in what is pending, unless more are expected at once."""
-        if len(self._pending) >= self._expected:
-            self._misses = 0
-            self._soon()
-        elif self._skip:
-            self._skip -= 1
-            self._soon()
-        elif not self._waiting:
-            self._waiting = True
-            moment = min(_MOMENT * self._expected, _LONGEST)
-            asyncio.get_running_loop().call_later(moment, self._waited, self._gathering)
+    def _gather(self) -> None:
+        if not self._asked and not self._gathering:
+            self._gathering = True
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._look, loop, loop.time(), 0, 0.0)
 
-    def _soon(self) -> None:
-        self._due = True
-        asyncio.get_running_loop().call_soon(self._hand_in)
-
-    def _waited(self, gathering: int) -> None:
-        if gathering == self._gathering and not self._due:
-            self._misses = min(self._misses + 1, _MOST_MISSES)
-            self._skip = 2**self._misses
+    def _look(self, loop: asyncio.AbstractEventLoop, began: float, seen: int, since: float) -> None:
+        """Hand in what is pending, unless more are expected and still coming (``seen`` so many, ``since`` when)."""
+        found, now = len(self._pending), loop.time()
+        since = since if found == seen else now
+        if found >= self._expected or now > min(since + _PAUSE, began + _LONGEST):
+            self._gathering = False
             self._hand_in()
+        else:  # in the next turn: a timer would take a millisecond at least
+            loop.call_soon(self._look, loop, began, found, since)
 
     def _hand_in(self) -> None:
-        self._waiting = self._due = False
-        self._gathering += 1
         requests, self._pending = self._pending, []
         self._asked, self._answered = self._asked + len(requests), 0
         for request in requests:

@@ -2,7 +2,7 @@
 
 How it keeps up
     - Rows are learned in slices of about `_SLICE` seconds; between slices a new copy of the model is published, no
-      more often than copying takes a fifth of the time (half of it, where a copy takes long).
+      more often than copying takes a tenth of the time (half of it, where a copy takes long).
     - While it keeps up (`_UNHURRIED`) it leaves half of the core to others. Another thread writes snapshots.
 
 What gives way when it does not (in this order; the lag is in metrics, dashboard and log)
@@ -207,7 +207,7 @@ class Follower:
         learner = self._engine.learner
         if not self._pending_publish:
             return True
-        least = 1.0 if self.behind_seconds > _BEHIND else min(4.0 * self.publish_seconds, 0.5)
+        least = 1.0 if self.behind_seconds > _BEHIND else min(9.0 * self.publish_seconds, 0.5)
         pause = max(self.publish_seconds, least)
         if self._changed and not now and time.monotonic() < self._published + pause:
             return False
