@@ -14,7 +14,7 @@ from sklearn.gaussian_process import kernels as sk
 import kinbandits as kb
 import strategies as own
 from kinbandits import kernels as kernel_names
-from kinbandits.kernels import Foreign, Median, Product, Scaled, Sum, as_kernel
+from kinbandits.kernels import Foreign, Median, Product, Scaled, Sum, as_kernel, with_linear
 
 pytestmark = pytest.mark.numerical
 
@@ -314,17 +314,36 @@ def line_and_wave(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
 def test_a_linear_part_comes_where_rewards_ask_for_it() -> None:
     X, arms, line, wave = line_and_wave(120)
     rule = kb.kernels.WithLinear()
-    fitted = [rule.fit(X[:n], arms[:n], line[:n]) for n in (59, 60, 99, 120)]
-    assert [isinstance(kernel, Sum) for kernel in fitted] == [False, True, True, True]
-    assert fitted[1] == fitted[2] == rule.fit(X[:60], arms[:60], 50.0 - 1000.0 * line[:60])
+    fitted = [rule.fit(X[:n], arms[:n], line[:n]) for n in (34, 35, 60, 99, 120)]
+    assert [isinstance(kernel, Sum) for kernel in fitted] == [False, True, True, True, True]
+    assert fitted[2] == fitted[3] == rule.fit(X[:60], arms[:60], 50.0 - 1000.0 * line[:60])
+    assert fitted[4].second == kb.kernels.Constant(0.97)  # mostly linear
+    half = rule.fit(X[:60], arms[:60], (line + wave)[:60])
+    assert half.first == rule.rule.fit(X)
+    assert 0.5 < half.second.diag(X[:60]).mean() < 2.0  # about as large as the other kernel
     assert not isinstance(rule.fit(X, arms, wave), Sum)
     assert rule.fit(X) == rule.fit(X, arms, np.ones(120)) == rule.rule.fit(X)  # nothing is known of rewards
-    diagonal = fitted[1].second.diag(X[:60])
-    assert 0.5 < diagonal.mean() < 2.0  # about as large as the other kernel
     with pytest.raises(TypeError, match=r"rule must be a kb\.Median"):
         kb.kernels.WithLinear(kb.RBF())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="centre has 1 entries, but contexts have 3"):
         kb.KMTLUCB(2, context_kernel=kb.Linear((0.0,))).choose([0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(("n_arms", "noise", "needed"), [(12, 0.05, 10.0), (2, 0.05, 3.0), (2, 3.0, 1.0)])
+def test_how_large_a_lead_the_linear_part_needs(n_arms: int, noise: float, needed: float) -> None:
+    """Ten nats while arms have few rows, then three, or one where noise hides the rewards."""
+    rule, leads = kb.kernels.WithLinear(), []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X, arms = rng.normal(size=(60, 2)), rng.integers(n_arms, size=60)
+        y = X @ [5.0 * rng.uniform(), 0.0] + np.cos(X[:, 1]) + noise * rng.normal(size=60)
+        kernel = rule.rule.fit(X)
+        both = kernel + kb.Linear(tuple(X.mean(axis=0).tolist()), kernel.length_scale / np.sqrt(2.0))
+        plain, more = (with_linear.explained(k, X, arms, y) for k in (kernel, both))
+        if (min(plain.ridge, more.ridge) >= 1.0) == (noise > 1.0):
+            leads.append(more.evidence - plain.evidence)
+            assert isinstance(rule.fit(X, arms, y), Sum) == (leads[-1] > needed)
+    assert min(leads) < needed < max(leads)
 
 
 def test_the_linear_part_comes_at_the_same_row_by_every_way(tmp_path: object) -> None:
