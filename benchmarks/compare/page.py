@@ -285,6 +285,7 @@ def _head(plan: Plan, problems: Sequence[Standings], nowhere: Sequence[str], com
         "  run on the same streams, of which only mean and deviation were kept.",
         "- **CPU** is process time of one decision and update, **MB** what the process grew by in the game, both",
         "  in a process of its own with one thread. Compare them within a table. Below 1 MB it is rounding.",
+        *_former(problems),
         *([f"- **Run on none of these problems**: {', '.join(nowhere)}."] if nowhere else []),
         *_fewer(problems),
         "",
@@ -296,6 +297,16 @@ def _head(plan: Plan, problems: Sequence[Standings], nowhere: Sequence[str], com
         + (f" Not installed: {', '.join(absent)}." if absent else ""),
         "",
     ]
+
+
+def _former(problems: Sequence[Standings]) -> list[str]:
+    """Rows of ours that were kept from a former default, which their settings say."""
+    found: dict[str, list[str]] = {}
+    for problem in problems:
+        for x in problem.rows:
+            if x.title in (DEFAULT, INVERSE) and "former" in x.settings:
+                found.setdefault(x.title, []).append(problem.name)
+    return [f"- **Played with a former default**: {name} on {', '.join(on)}." for name, on in found.items()]
 
 
 def _fewer(problems: Sequence[Standings]) -> list[str]:

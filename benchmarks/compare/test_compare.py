@@ -239,6 +239,9 @@ def test_the_page_says_which_rows_have_fewer_seeds(tmp_path) -> None:
     write_page(tmp_path / "page.md", Plan(peers=()), [problem()], [], "command", "figure.png")
     told = "- **Seeds**: 3 in every row but these.\n  - 2 seeds on digits: Slow.\n"
     assert told in (tmp_path / "page.md").read_text()
+    kept = [replace(x, settings=x.settings + ", former default") for x in problem().rows]
+    write_page(tmp_path / "page.md", Plan(peers=()), [replace(problem(), rows=tuple(kept))], [], "", "")
+    assert f"- **Played with a former default**: {DEFAULT} on digits.\n" in (tmp_path / "page.md").read_text()
 
 
 def test_the_page_says_what_propensities_cost() -> None:
