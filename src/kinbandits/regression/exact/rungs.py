@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
@@ -89,21 +90,15 @@ class Round:
         return leaders
 
 
+@dataclass(eq=False)
 class Ladder:
     """Rung after rung, on one state."""
 
-    def __init__(
-        self,
-        settings: RegressionSettings,
-        matrix: ArmMatrix,
-        dual: Dual,
-        reference: Reference,
-    ) -> None:
-        self._settings = settings
-        self._matrix = matrix
-        self._dual = dual
-        self._reference = reference
-        self.cg_steps = 0
+    _settings: RegressionSettings
+    _matrix: ArmMatrix
+    _dual: Dual
+    _reference: Reference
+    cg_steps: int = 0
 
     def climb(self, asked: Round) -> Iterator[str]:
         """Ever narrower intervals, and the name of the rung each came from; the last may still overlap."""
