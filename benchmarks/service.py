@@ -1,6 +1,6 @@
 """How fast the decision service is: durable decisions against a bare ASGI application that does nothing.
 
-    python benchmarks/service.py [--seconds 5] [--restart-events 10000]
+    python benchmarks/service.py [--seconds 5] [--restart-events 10000] [--rewards 100]
     python benchmarks/service.py --postgres
 
 Needs wrk. Prints ratios, with the floor of this machine (no-op requests and flushes per second) beside them:
@@ -20,7 +20,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -151,7 +153,29 @@ def flushes_per_second(folder: Path) -> float:
         return 200 / (time.perf_counter() - started)
 
 
-def throughput(folder: Path, seconds: int, rows: int, rounds: int = 3) -> dict[str, Any]:
+@contextlib.contextmanager
+def learning(service: Service, rate: float) -> Iterator[None]:
+    """Meanwhile, one client more decides and rewards, so often a second."""
+    done, rng = threading.Event(), np.random.default_rng(1)
+
+    def work() -> None:
+        at = time.monotonic()
+        with Wire(service.port, service.token) as wire:
+            while rate and not done.wait(max(0.0, at - time.monotonic())):
+                at += 1.0 / rate
+                made = wire.call("POST", "/v1/decisions", {"context": rng.normal(size=FEATURES).tolist()})[1]
+                wire.call("PUT", f"/v1/decisions/{made['id']}/reward", {"reward": float(rng.random() < 0.5)})
+
+    with ThreadPoolExecutor() as pool:
+        client = pool.submit(work)
+        try:
+            yield
+        finally:
+            done.set()
+            client.result()
+
+
+def throughput(folder: Path, seconds: int, rows: int, rewards: float = 0.0, rounds: int = 3) -> dict[str, Any]:
     """Interleaved: no-op, decisions, no-op, ... ; medians of the ratios, with a model of so many rows."""
     url = str(folder / f"throughput-{rows}.sqlite3")
     fill(url, observations=rows, decisions=max(rows, 1))
@@ -164,15 +188,12 @@ def throughput(folder: Path, seconds: int, rows: int, rounds: int = 3) -> dict[s
     try:
         check_answer(url, service)
         for connections in (1, 16):
-            runs = [
-                (
-                    loaded(other.pid or 0, port, "/noop", service.token, connections, seconds),
-                    loaded(
-                        service.process.pid or 0, service.port, "/v1/decisions", service.token, connections, seconds
-                    ),
-                )
-                for _ in range(rounds)
-            ]
+            runs = []
+            for _ in range(rounds):
+                bare = loaded(other.pid or 0, port, "/noop", service.token, connections, seconds)
+                with learning(service, rewards):
+                    asked = service.process.pid or 0, service.port, "/v1/decisions", service.token
+                    runs.append((bare, loaded(*asked, connections, seconds)))
             found[f"{connections} connections"] = {
                 **{
                     f"{name} ratio": float(np.median([d[name] / n[name] for n, d in runs]))
@@ -320,6 +341,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rows", type=int, nargs="+", default=list(HOLD), help="rows of the model")
+    parser.add_argument("--rewards", type=float, default=0.0, help="a second, while decisions are timed")
     parser.add_argument("--restart-events", type=int, default=10_000)
     parser.add_argument("--observations", type=int, default=1000, help="rows of the model at restart")
     parser.add_argument("--first-rows", type=int, default=100_000, help="rows of a first start; 0 leaves it out")
@@ -332,7 +354,7 @@ def main() -> None:
         if arguments.postgres:
             print(json.dumps(two_processes(folder, arguments.seconds), indent=2))
             return
-        rates = {rows: throughput(folder, arguments.seconds, rows) for rows in arguments.rows}
+        rates = {rows: throughput(folder, arguments.seconds, rows, arguments.rewards) for rows in arguments.rows}
         again = restart(folder, arguments.restart_events, arguments.observations)
         first = first_start(folder, arguments.first_rows) if arguments.first_rows else None
         print(json.dumps({"flushes/s": flushes_per_second(folder), **rates, "restart": again}, indent=2))
