@@ -32,6 +32,7 @@ from kinbandits.regression.linalg.cholesky import components, factor
 from kinbandits.similarity import SimilarityChoice
 
 _HEIGHT = 256
+_BLOCK = 256  # rows that LAPACK is given at once
 _ROOM = 2**19  # numbers, for V and the candidates' sums
 
 
@@ -256,7 +257,16 @@ class FrozenRegression(Regression):
 
 
 def _inverse_factor(M: Matrix) -> Matrix:
-    return np.tril(lapack.dtrtri(factor(M), lower=1)[0])
+    """T = L^-1 of M, in halves: LAPACK keeps other threads from running, so it is only given small blocks."""
+    n, h = len(M), len(M) // 2
+    if n <= _BLOCK:
+        return np.tril(lapack.dtrtri(factor(M), lower=1)[0])
+    T = np.zeros((n, n))
+    T[:h, :h] = A = _inverse_factor(M[:h, :h])
+    C = M[h:, :h] @ A.T
+    T[h:, h:] = D = _inverse_factor(M[h:, h:] - C @ C.T)
+    np.negative(D @ (C @ A), out=T[h:, :h])
+    return T
 
 
 def _log_det(T: Matrix) -> float:
