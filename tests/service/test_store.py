@@ -74,7 +74,7 @@ def test_the_table_of_decisions_follows(store: Store) -> None:
         assert tx.find([]) == {}
     assert store.record("none") is None
     assert store.last_number() == 3
-    assert [r.id for r in store.recent(2)] == [decision_id(0, 3), decision_id(0, 2)]
+    assert [r.id for r in store.find_records(limit=2)] == [decision_id(0, 3), decision_id(0, 2)]
 
 
 def test_a_failed_transaction_leaves_nothing(store: Store) -> None:

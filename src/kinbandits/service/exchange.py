@@ -29,27 +29,15 @@ from kinbandits.service.store import Store
 FORMATS = (".jsonl", ".csv", ".parquet")
 _BATCH = 1000
 _PART = 100_000  # rows of a Parquet file, where there are several
+_COLUMNS = ["id", "at", "state", "arm", "candidates", "index", "context", "propensity", "mean", "width", "score"]
+_COLUMNS += ["reward", "learned"]
 
 
 def rows(store: Store, upto: int | None = None) -> Iterator[dict[str, Any]]:
     """One flat row per decision, in order; what was learned, up to an event, stands in ``learned``."""
     for record, learned in decisions_with_rewards(store, upto):
-        body = record.body
-        yield {
-            "id": record.id,
-            "at": record.at,
-            "state": record.state,
-            "arm": body["arm"],
-            "candidates": body["candidates"],
-            "index": body["index"],
-            "context": body["context"],
-            "propensity": body["propensity"],
-            "mean": body.get("mean"),
-            "width": body.get("width"),
-            "score": body.get("score"),
-            "reward": record.reward,
-            "learned": learned,
-        }
+        told = {name: getattr(record, name) for name in ("id", "at", "state", "reward")} | {"learned": learned}
+        yield {name: told[name] if name in told else record.body.get(name) for name in _COLUMNS}
 
 
 def export_log(store: Store, path: Path) -> int:
@@ -74,10 +62,6 @@ def _jsonl(found: Iterator[dict[str, Any]], path: Path, of: Source) -> None:
     with path.open("w", encoding="utf-8") as file:
         for row in found:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-_COLUMNS = ["id", "at", "state", "arm", "candidates", "index", "context", "propensity", "mean", "width", "score"]
-_COLUMNS += ["reward", "learned"]
 
 
 def _csv(found: Iterator[dict[str, Any]], path: Path, of: Source) -> None:

@@ -188,10 +188,6 @@ class Store(ABC):
         rows = self._query(f"{RECORD} WHERE d.id = ?", (identifier,))
         return record_of_row(rows[0]) if rows else None
 
-    def recent(self, limit: int) -> list[Record]:
-        """The last decisions, newest first."""
-        return [record_of_row(r) for r in self._query(f"{RECORD} ORDER BY d.seq DESC LIMIT ?", (limit,))]
-
     def records(self, after: int = 0, limit: int = 5000) -> list[Record]:
         """Decisions whose event comes after ``seq``, in order."""
         sql = f"{RECORD} WHERE d.seq > ? ORDER BY d.seq LIMIT ?"

@@ -164,7 +164,7 @@ class Pages:
         policy = self.engine.serving.policy
         widths = {}
         if self.engine.n_features is not None:
-            recent = self.engine.store.recent(1)
+            recent = self.engine.store.find_records(limit=1)
             if recent:
                 context = recent[0].body["context"]
                 x = context[0] if isinstance(context[0], list) else context
@@ -226,7 +226,7 @@ class Pages:
         return {"chart": Markup(chart)}
 
     def _decisions(self) -> dict[str, Any]:
-        return {"records": self.engine.store.recent(12), "now": time.time()}
+        return {"records": self.engine.store.find_records(limit=12), "now": time.time()}
 
     def _engine(self) -> dict[str, Any]:
         engine = self.engine
