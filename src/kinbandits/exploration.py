@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from kinbandits._value import Value, part, positive
@@ -41,7 +40,6 @@ class Schedule(Value, ABC):
         """The multiplier of the width at decision t."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Deviations(Schedule):
     """beta = value * sqrt(ridge): so many posterior deviations, whatever the ridge in force.
 
@@ -65,7 +63,6 @@ class Deviations(Schedule):
         return self.value * math.sqrt(ridge * min(1.0, math.log(MANY) / math.log(max(candidates, 2))))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Decaying(Schedule):
     """beta_t = max(floor, start (1 + t / rounds)^-power): from start, halved (for power 1) after ``rounds``.
 
@@ -86,7 +83,6 @@ class Decaying(Schedule):
         return max(self.floor, self.start * math.pow(1.0 + t / self.rounds, -self.power))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class GPUCBExploration(Schedule):
     """GP-UCB (Srinivas et al., 2010, Theorem 1): scale * sqrt(ridge * 2 log(n_arms t^2 pi^2 / (6 delta))).
 
@@ -120,7 +116,6 @@ class GPUCBExploration(Schedule):
         return self.scale * math.sqrt(self.ridge * max(beta, 0.0))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class AgnosticExploration(Schedule):
     """GP-UCB and CGP-UCB for functions of the kernel's space (Srinivas et al., 2010, Theorem 3; Krause, Ong 2011).
 
@@ -164,7 +159,6 @@ class AgnosticExploration(Schedule):
         return self.scale * math.sqrt(self.ridge * beta)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ConfidenceExploration(Schedule):
     """The self-normalised radius: noise * sqrt(log_det + 2 log(1 / delta)) + sqrt(ridge) * norm_bound.
 
@@ -208,7 +202,6 @@ class ConfidenceExploration(Schedule):
         return math.hypot(*parts) if self.form == "tight" else sum(parts)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class LogExploration(Schedule):
     """beta_t = scale * sqrt(log(t + shift)), with t + shift at least 2.
 

@@ -50,7 +50,6 @@ ROWS = 300  # of an arm that are looked at, at most
 SPREAD = 300  # rows from which on what was learned takes force later: the work is spread over the rows between
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class LearnedRidge(Value):
     """The ridge as the posterior mean (of its logarithm) over a few values, as the history grows: ``ridge=``.
 

@@ -39,7 +39,6 @@ class Rewards(Value, ABC):
         return arms, contexts, rewards
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Range(Rewards):
     """Rewards lie between ``low`` and ``high``: they are learned on a scale of 0 to 1. Others are refused.
 
@@ -60,7 +59,6 @@ class Range(Rewards):
         return RewardScale(self.low, self.high - self.low, (self.low, self.high))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Running(Rewards):
     """The range is learned: it follows the first 60 rewards (longer, if they are all equal) and then stays."""
 
@@ -68,7 +66,6 @@ class Running(Rewards):
         return RewardScale(seen=())
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Standardized(Rewards):
     """Level and unit are learned, so that the same arms are played whatever the unit and the zero of rewards.
 
@@ -81,7 +78,6 @@ class Standardized(Rewards):
         return RewardScale(deviations=UNITS)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class OneOfN(Rewards):
     """In every round one arm pays 1 and all others 0 (say, which of N classes a context belongs to).
 

@@ -9,7 +9,6 @@ evidence of either kernel (`kinbandits.evidence`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -36,7 +35,6 @@ CLEAR = 3.0  # where noise is small, and a line soon leads by ten
 NOISY = 1.0  # where a ridge of 1 or more is best: leads grow slowly, and the straighter kernel needs fewer rows
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class WithLinear(KernelRule):
     """The kernel of ``rule``, with a linear part where that explains the first rewards better.
 
