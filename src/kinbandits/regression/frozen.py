@@ -32,7 +32,7 @@ from kinbandits.regression.linalg.cholesky import components, factor
 from kinbandits.similarity import SimilarityChoice
 
 _HEIGHT = 256
-_BLOCK = 256  # rows that LAPACK is given at once
+_BLOCK = 256  # rows that are computed at once
 _ROOM = 2**19  # numbers, for V and the candidates' sums
 
 
@@ -176,7 +176,10 @@ class FrozenRegression(Regression):
             return known
         new, old = rows[n:], rows[:n]
         arms, X = h.arms[new], h.contexts[new]
-        G = gram(self._matrices, arms, X, arms, X)
+        G = np.empty((len(new), len(new)))
+        for low in range(0, len(new), _BLOCK):  # between blocks other threads may run
+            some = slice(low, low + _BLOCK)
+            G[some] = gram(self._matrices, arms[some], X[some], arms, X)
         G[np.diag_indices_from(G)] += self._noise()[new]
         if known is None:
             return Family.of(arms, G, h.rewards[rows])
