@@ -8,7 +8,6 @@ evidence of either kernel (`kinbandits.evidence`).
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -38,9 +37,10 @@ NOISY = 1.0  # where a ridge of 1 or more is best: leads grow slowly, and the st
 class WithLinear(KernelRule):
     """The kernel of ``rule``, with a linear part where that explains the first rewards better.
 
-    It is asked at 20, 35, 60, 100, 170, 290 and 490 rows. First a linear kernel is added, centred, and about as
-    large as the other. If that leads, and a kernel that is linear but for a small share leads again, that one is
-    taken. A lead is 3 nats, 1 where rewards are noisy, 10 where arms have fewer than ten rows on average.
+    It is asked at 20, 35, 60, 100, 170, 290 and 490 rows. First a linear kernel, centred, takes the place of half
+    the other. If that leads, and a kernel that is linear but for a small share leads again, that one is taken. Both
+    have the variance of the other, on average: more would be more exploration. A lead is 3 nats, 1 where rewards
+    are noisy, 10 where arms have fewer than ten rows on average.
 
     Args:
         rule: a `Median`.
@@ -49,7 +49,7 @@ class WithLinear(KernelRule):
         >>> rng = np.random.default_rng(0)
         >>> X, arms = rng.normal(size=(60, 2)), np.zeros(60, dtype=np.intp)
         >>> WithLinear().fit(X, arms, X @ [1.0, -2.0] + np.cos(X[:, 0]))
-        Sum(first=RationalQuadratic(length_scale=...), second=Linear(centre=(...), scale=...))
+        Sum(first=..., second=Linear(centre=(...), scale=...))
         >>> WithLinear().fit(X, arms, np.sin(9.0 * X[:, 0]))
         RationalQuadratic(length_scale=...)
     """
@@ -69,11 +69,12 @@ class WithLinear(KernelRule):
         early = n < EACH * len(np.unique(arms))
         if early and n < CENTRE:
             return kernel  # that no lead can be large enough
-        scale = tuple((np.asarray(kernel.length_scale) / math.sqrt(2.0)).ravel().tolist())
+        scale = tuple(np.asarray(kernel.length_scale).ravel().tolist())  # which makes its variance a half on average
         linear = Linear(tuple(X[:CENTRE].mean(axis=0).tolist()), scale if len(scale) > 1 else scale[0])
         taken: Kernel = kernel
         best = explained(kernel, X, arms, rewards)
-        for straighter in (kernel + linear, SHARE * kernel + linear + Constant(1.0 - SHARE)):
+        few = 0.5 * SHARE
+        for straighter in (0.5 * kernel + linear, few * kernel + linear + Constant(0.5 - few)):
             found = explained(straighter, X, arms, rewards)
             noisy = min(best.ridge, found.ridge) >= 1.0
             if found.evidence - best.evidence <= (EARLY if early else NOISY if noisy else CLEAR):
