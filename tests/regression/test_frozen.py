@@ -98,3 +98,18 @@ def test_a_frozen_policy_can_be_copied_and_sent() -> None:
     wanted = frozen.predict([0.1, 0.2])
     for other in (frozen.copy(), copy.deepcopy(frozen), pickle.loads(pickle.dumps(frozen))):
         np.testing.assert_array_equal(other.predict([0.1, 0.2]).width, wanted.width)
+
+
+@pytest.mark.filterwarnings("ignore::kinbandits.errors.NumericalWarning")
+@pytest.mark.parametrize("weighting", ["uniform", "per_arm"])
+@pytest.mark.parametrize("ridge", [1e-9, 1e-14])
+def test_nearly_singular_rows_are_frozen_too(ridge: float, weighting: str) -> None:
+    """In blocks, or grown, little is left of a matrix that needs jitter as a whole."""
+    rng = np.random.default_rng(0)
+    X, T = rng.normal(size=(640, 3)), rng.normal(size=(5, 3))
+    policy = kb.KMTLUCB(["a"], context_kernel=kb.RBF(10.0), ridge=ridge, weighting=weighting, engine="exact")
+    for low, high in ((0, 600), (600, 640)):
+        policy.observe(["a"] * (high - low), X[low:high], np.sin(X[low:high, 0]))
+        found, wanted = policy.frozen().predict(T), policy.predict(T)
+        np.testing.assert_allclose(found.mean, wanted.mean, atol=1e-3)
+        np.testing.assert_allclose(found.width, wanted.width, atol=0.5)

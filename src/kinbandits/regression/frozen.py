@@ -33,6 +33,7 @@ from kinbandits.similarity import SimilarityChoice
 
 _HEIGHT = 256
 _BLOCK = 256  # rows that are computed at once
+_LEAST = 1e-8  # pivot, of the largest diagonal entry: below it blocks and growth lose digits that a factor keeps
 _ROOM = 2**19  # numbers, for V and the candidates' sums
 
 
@@ -72,15 +73,21 @@ class Family(NamedTuple):
     @classmethod
     def of(cls, arms: Indices, M: Matrix, y: Vector) -> Family:
         """From M (n, n): 2 n^3 / 3."""
-        T = _inverse_factor(M)
+        try:
+            T = _inverse_factor(M, _LEAST * M.diagonal().max())
+        except np.linalg.LinAlgError:  # at once, which keeps more digits, and with jitter if it takes that
+            T = np.tril(lapack.dtrtri(factor(M), lower=1)[0])
         z = T @ y
         return cls(arms, tuple(Chunk.cut(T, 0, arms)), z, T.T @ z, _log_det(T))
 
     def grown(self, arms: Indices, K: Matrix, G: Matrix, y: Vector) -> Family:
-        """With rows of these arms, by their values K (m, n) to the others and G (m, m) with noise; y of all."""
+        """With rows of these arms, by their values K (m, n) to the others and G (m, m) with noise; y of all.
+
+        Raises LinAlgError where rounding would take over.
+        """
         n, m = len(self.arms), len(arms)
         A = self.times(K.T)  # T k, (n, m)
-        D = _inverse_factor(G - A.T @ A)
+        D = _inverse_factor(G - A.T @ A, _LEAST * G.diagonal().max())
         new = np.concatenate([-D @ self.transposed(A).T, D], axis=1)
         z = new @ y
         dual = np.append(self.dual, np.zeros(m)) + new.T @ z
@@ -170,21 +177,28 @@ class FrozenRegression(Regression):
         )
 
     def _laid_out(self, rows: Indices, known: Family | None) -> Family:
-        h, gram = self.history, self.settings.terms.gram
-        n = 0 if known is None else len(known.arms)
+        h, n = self.history, 0 if known is None else len(known.arms)
         if known is not None and n == len(rows):
             return known
         new, old = rows[n:], rows[:n]
-        arms, X = h.arms[new], h.contexts[new]
-        G = np.empty((len(new), len(new)))
-        for low in range(0, len(new), _BLOCK):  # between blocks other threads may run
-            some = slice(low, low + _BLOCK)
-            G[some] = gram(self._matrices, arms[some], X[some], arms, X)
+        arms, G = h.arms[new], self._grams(new, new)
         G[np.diag_indices_from(G)] += self._noise()[new]
         if known is None:
             return Family.of(arms, G, h.rewards[rows])
-        K = gram(self._matrices, arms, X, h.arms[old], h.contexts[old])
-        return known.grown(arms, K, G, h.rewards[rows])
+        try:
+            return known.grown(arms, self._grams(new, old), G, h.rewards[rows])
+        except np.linalg.LinAlgError:
+            return self._laid_out(rows, None)
+
+    def _grams(self, rows: Indices, others: Indices) -> Matrix:
+        """k of rows with others, some at once: in between other threads may run."""
+        a, X, found = self.history.arms, self.history.contexts, np.empty((len(rows), len(others)))
+        for low in range(0, len(rows), _BLOCK):
+            some = rows[low : low + _BLOCK]
+            found[low : low + _BLOCK] = self.settings.terms.gram(
+                self._matrices, a[some], X[some], a[others], X[others]
+            )
+        return found
 
     @property
     def similarity_matrices(self) -> list[Matrix]:
@@ -259,15 +273,21 @@ class FrozenRegression(Regression):
         return make_regression("exact", settings, history)
 
 
-def _inverse_factor(M: Matrix) -> Matrix:
-    """T = L^-1 of M, in halves: LAPACK keeps other threads from running, so it is only given small blocks."""
+def _inverse_factor(M: Matrix, least: float) -> Matrix:
+    """T = L^-1 of M, in halves: LAPACK keeps other threads from running, so it is only given small blocks.
+
+    Raises LinAlgError if a pivot is below ``least``.
+    """
     n, h = len(M), len(M) // 2
     if n <= _BLOCK:
-        return np.tril(lapack.dtrtri(factor(M), lower=1)[0])
+        L, info = lapack.dpotrf(M.T, lower=1)
+        if info or not L.diagonal().min() ** 2 >= least:
+            raise np.linalg.LinAlgError("nearly singular")
+        return np.tril(lapack.dtrtri(L, lower=1)[0])
     T = np.zeros((n, n))
-    T[:h, :h] = A = _inverse_factor(M[:h, :h])
+    T[:h, :h] = A = _inverse_factor(M[:h, :h], least)
     C = M[h:, :h] @ A.T
-    T[h:, h:] = D = _inverse_factor(M[h:, h:] - C @ C.T)
+    T[h:, h:] = D = _inverse_factor(M[h:, h:] - C @ C.T, least)
     np.negative(D @ (C @ A), out=T[h:, :h])
     return T
 
