@@ -13,7 +13,7 @@ from kinbandits.service import batcher
 from kinbandits.service.batcher import Batcher
 from kinbandits.service.config import Settings
 from kinbandits.service.engine import Engine
-from kinbandits.service.requests import Answer, Decide, Request, deliver
+from kinbandits.service.requests import AddArm, Answer, Decide, Request, deliver
 from kinbandits.service.store import open_store
 
 
@@ -133,6 +133,24 @@ def test_those_who_come_one_after_another_do_not_wait_for_ever(monkeypatch: pyte
             engine.answer()
             await asyncio.sleep(0.06)
         await asyncio.wait_for(asyncio.gather(*tasks), 1.0)
+
+    asyncio.run(play())
+
+
+def test_an_arm_that_waits_for_the_model_holds_nobody() -> None:
+    async def play() -> None:
+        engine = Answering()
+        batch = Batcher(engine)  # type: ignore[arg-type]
+        arm = asyncio.ensure_future(batch.ask(AddArm("new", "someone")))
+        await settle()
+        (waits,), engine.open = engine.open, []
+        for _ in range(2):
+            task = asyncio.ensure_future(batch.ask(Decide([0.0])))
+            await settle()
+            assert engine.answer() == 1
+            assert await asyncio.wait_for(task, 1.0) == {"id": "x"}
+        deliver([(waits, {"arm": "new"})])
+        assert await asyncio.wait_for(arm, 1.0) == {"arm": "new"}
 
     asyncio.run(play())
 

@@ -6,7 +6,7 @@ import asyncio
 
 from kinbandits.service.engine import Engine
 from kinbandits.service.problems import unavailable
-from kinbandits.service.requests import Answer, Request
+from kinbandits.service.requests import AddArm, Answer, Request, RetireArm
 
 _MOST_WAITING = 20_000
 _MOST_EXPECTED = 256  # requests that are awaited at most
@@ -71,8 +71,9 @@ class Batcher:
 
     def _hand_in(self) -> None:
         requests, self._pending = self._pending, []
-        self._asked, self._answered = self._asked + len(requests), 0
-        for request in requests:
+        prompt = [r for r in requests if not isinstance(r, AddArm | RetireArm)]  # those wait for the model
+        self._asked, self._answered = self._asked + len(prompt), 0
+        for request in prompt:
             request.future.add_done_callback(self._is_answered)
         try:
             self._engine.submit_all(requests)
