@@ -400,3 +400,17 @@ def test_a_log_of_both_kinds_of_rounds_is_taught_in_order() -> None:
     assert history.own_contexts_from == 1
     assert len(log[:0].played_contexts()) == 0
     log[:0].teach(policy)
+
+
+def test_numbers_that_no_interval_can_be_made_of_are_refused() -> None:
+    log = {"rewards": [0.5, 1.0], "chosen": [0, 0], "target": [[0.5, 0.5]] * 2}
+    for clip in (0.0, -1.0, float("nan")):
+        with pytest.raises(kb.errors.InvalidInputError, match="clip must be"):
+            estimate(**log, propensities=[0.5, 0.5], clip=clip)
+    with pytest.raises(kb.errors.InvalidInputError, match="not below 1e-50"):
+        estimate(**log, propensities=[0.5, 1e-120])
+
+
+def test_rewards_whose_squares_are_nothing() -> None:
+    found = estimate([1e-170, 0.0], [0.5, 0.5], [0, 0], [[0.5, 0.5]] * 2)
+    assert all(e.low <= e.value <= e.high for e in found.estimates.values())

@@ -31,10 +31,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import number_array
+from kinbandits._checks import LARGEST, number_array
 from kinbandits._html import html_table
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits._value import real
+from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError
 
 __all__ = ["Estimate", "Evaluation", "estimate"]
@@ -154,15 +154,14 @@ def terms(
     """What these rows add."""
     rows = np.arange(len(r))
     w = pi[rows, played] / p
-    clipped = 0 if clip is None else int((w > clip).sum())
-    w = w if clip is None else np.minimum(w, clip)
+    limit = np.inf if clip is None else positive("clip", clip)
+    clipped, w = int((w > limit).sum()), np.minimum(w, limit)
     direct = dr = None
     if q is not None:
         direct = np.einsum("ij,ij->i", pi, q)
         dr = direct + w * (r - q[rows, played])
     certain = (p >= 1.0 - 1e-12).sum()
     least, most = np.array([p.min(), r.min()]), np.array([pi.max(), r.max(), w.max()])
-    limit = np.inf if clip is None else clip
     return Terms(w, r, direct, dr, least, most, np.array([certain, clipped], dtype=np.float64), limit)
 
 
@@ -292,7 +291,8 @@ def _interval(
     squares *= n / (n - 1)
     ends = []
     for extreme, sign in zip(extremes, (-1, 1), strict=True):
-        slope = (cubes + extreme**3) / (squares + extreme**2) if squares or extreme else 0.0
+        second = squares + extreme**2
+        slope = (cubes + extreme**3) / second if second else 0.0
         ends.append(value + _distance(z * z * squares / n**2, skew * z * z * slope / n, 0.0, sign))
     low, high = min(max(ends[0], most[0]), value), max(min(ends[1], most[1]), value)
     return Estimate(name, value, low, high, float(np.sqrt(squares) / n))
@@ -371,11 +371,12 @@ def _checked(
             f"{len(r)} rewards need as many propensities, choices and rows of target; got shapes {p.shape}, "
             f"{played.shape}, {pi.shape}"
         )
-    if p.min() <= 0.0 or p.max() > 1.0 + 1e-12:
+    if p.min() < 1.0 / LARGEST or p.max() > 1.0 + 1e-12:
         swapped = r.min() > 0.0 and r.max() <= 1.0
         hint = "; the rewards could be propensities: are the two swapped?" if swapped else ""
         raise InvalidInputError(
-            f"propensities must be above 0 and at most 1; they are in [{p.min()}, {p.max()}]{hint}"
+            f"propensities must be above 0 (not below {1.0 / LARGEST:g}) and at most 1; they are in [{p.min()}, "
+            f"{p.max()}]{hint}"
         )
     if not np.issubdtype(played.dtype, np.integer) or played.min() < 0 or played.max() >= pi.shape[1]:
         raise InvalidInputError(f"chosen must be whole numbers from 0 to {pi.shape[1] - 1}")
