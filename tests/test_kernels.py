@@ -389,3 +389,15 @@ def test_rewards_that_are_nearly_all_equal_ask_for_nothing() -> None:
     X, arms, line, _ = line_and_wave(100)
     rule = kb.kernels.WithLinear()
     assert isinstance(rule.fit(X, arms, line + 1e7), Sum)
+
+
+@pytest.mark.parametrize("unit", [1e-310, 1e-170, 1e40])
+def test_a_linear_part_is_asked_for_whatever_the_unit_of_rewards(unit: float) -> None:
+    """Squares of tiny rewards are 0, which has no logarithm."""
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    arms, rewards = np.zeros(60, dtype=np.intp), np.round(X @ [1.0, -2.0], 2)
+    fitted = kb.kernels.WithLinear().fit(X, arms, rewards)
+    assert kb.kernels.WithLinear().fit(X, arms, unit * rewards) == fitted
+    policy = kb.KMTLUCB(arms=1)
+    policy.observe([0] * 60, X, unit * rewards)
+    assert np.isfinite(policy.predict(X[:3]).mean).all()

@@ -107,8 +107,8 @@ def explained(kernel: Kernel, X: Matrix, arms: Indices, rewards: Vector) -> Expl
     """With the best of a few ridges, and unrelated arms."""
     families = [np.flatnonzero(arms == arm)[:ROWS] for arm in np.unique(arms)]
     seen = rewards[np.concatenate(families)]
-    if np.ptp(seen) == 0.0:
+    if not (unit := np.ptp(seen)):
         return Explained(0.0, RIDGES[0])
-    centre = seen.mean()  # the level is left open, but far from 0 it takes digits
-    blocks = [(kernel(X[rows], X[rows]), rewards[rows] - centre) for rows in families]
+    centre = seen.mean()  # level and unit are left open, but far from 0 and 1 they take digits
+    blocks = [(kernel(X[rows], X[rows]), (rewards[rows] - centre) / unit) for rows in families]
     return max(Explained(finished(sums(blocks, ridge)).evidence(len(seen)), ridge) for ridge in RIDGES)
