@@ -449,3 +449,18 @@ def test_who_hands_in_writes_a_log_that_is_quick_and_the_other_thread_one_that_i
     engine.stop()
     assert store.last_seq() == 6
     store.close()
+
+
+def test_a_decision_with_a_key_does_not_wait_for_who_reads(tmp_path: Path) -> None:
+    """The thread that takes decisions from the network would stand still with all it serves."""
+    store = open_store(str(tmp_path / "log.sqlite3"))
+    engine = Engine(store, settings())
+    engine.start()
+    try:
+        first = engine.ask(Decide([0.1, 0.2], None, "k"))
+        with store._reader_lock:  # type: ignore[attr-defined]
+            assert engine.ask(Decide([0.1, 0.2], None, "k"), 2.0) == first
+            assert engine.ask(Decide([0.1, 0.2], None, "other"), 2.0) != first
+    finally:
+        engine.stop()
+        store.close()

@@ -14,7 +14,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,11 @@ class SQLiteStore(Store):
                 return self._reader.execute(sql, params).fetchall()
             except sqlite3.DatabaseError as error:
                 raise self._trouble("read", error) from error
+
+    def known_keys(self, keys: Iterable[str]) -> set[str]:
+        """By the connection that writes: a decision does not wait until somebody's long list is read."""
+        with self.transaction() as tx:
+            return set(tx.find_keys(keys))
 
     def lead(self) -> bool:
         """Yes: there is only one."""
