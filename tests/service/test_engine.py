@@ -428,7 +428,8 @@ def test_who_hands_in_writes_a_log_that_is_quick_and_the_other_thread_one_that_i
         return write(requests)
 
     monkeypatch.setattr(engine.sequencer, "_write", told)
-    monkeypatch.setattr(sequencer, "_QUICK", 0.3)  # a flush may be slow here
+    for limit in ("_QUICK", "_LONG"):
+        monkeypatch.setattr(sequencer, limit, 0.3)  # a flush may be slow here
 
     def ask(request: Request) -> str:
         engine.submit_all([request])
@@ -440,14 +441,19 @@ def test_who_hands_in_writes_a_log_that_is_quick_and_the_other_thread_one_that_i
     assert ask(AddArm("d", by="me")) == apart  # may take long
     pause = 0.4
     assert ask(Decide([0.1, 0.2])) == here
+    assert engine.sequencer._slow_until > time.monotonic() + 15 * pause  # or others would wait most of the time
     pause = 0.0
     assert ask(Decide([0.1, 0.2])) == apart
+    engine.sequencer._slow_until = 0.0
+    monkeypatch.setattr(sequencer, "_LONG", 0.0)  # a model that takes long, not a log
+    assert [ask(Decide([0.1, 0.2])), ask(Decide([0.1, 0.2]))] == [here, apart]
+    monkeypatch.setattr(sequencer, "_LONG", 0.3)
     engine.sequencer._slow_until = 0.0
     assert ask(Decide([0.1, 0.2])) == here
     engine.sequencer.last_error = "away"
     assert ask(Decide([0.1, 0.2])) == apart
     engine.stop()
-    assert store.last_seq() == 6
+    assert store.last_seq() == 8
     store.close()
 
 

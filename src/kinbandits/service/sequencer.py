@@ -27,7 +27,9 @@ log = logging.getLogger("kinbandits.service")
 _MOST_AT_ONCE = 256
 _SWEPT = 1000  # decisions that are defaulted at once, at most
 _QUICK = 0.002  # seconds that the thread which hands in a batch may wait for the log
-_SLOW = 0.25  # seconds for which batches go to the other one if it took longer
+_LONG = 0.1  # and that a batch may take it in all
+_SLOW = 0.25  # seconds for which batches go to the other one if it took longer,
+_SHARE = 20.0  # or so many times what it took: others are held up for a twentieth of the time at most
 
 
 class Sequencer:
@@ -65,7 +67,8 @@ class Sequencer:
     def take(self, requests: Sequence[Request]) -> None:
         """Answer decisions and rewards at once, in this thread, if the log is quick; else `put`.
 
-        A log that may be anywhere (`Store.shared`) is not waited for here, nor one that was slow or away.
+        A log that may be anywhere (`Store.shared`) is not waited for here, nor one that was slow or away, nor a
+        model that was.
         """
         started, worked = time.monotonic(), time.thread_time()
         away = self._store.shared or self.last_error is not None or started < self._slow_until or self._waiting
@@ -78,8 +81,9 @@ class Sequencer:
         finally:
             self._turn.release()
         ended = time.monotonic()
-        if ended - started - (time.thread_time() - worked) > _QUICK:
-            self._slow_until = ended + _SLOW
+        took = ended - started
+        if took > _LONG or took - (time.thread_time() - worked) > _QUICK:
+            self._slow_until = ended + max(_SLOW, _SHARE * took)
 
     def _count(self, more: int) -> None:
         with self._counting:
