@@ -69,7 +69,7 @@ class WithLinear(KernelRule):
         early = n < EACH * len(np.unique(arms))
         if early and n < CENTRE:
             return kernel  # that no lead can be large enough
-        scale = tuple(np.asarray(kernel.length_scale).ravel().tolist())  # which makes its variance a half on average
+        scale = tuple(np.asarray(kernel.length_scale).ravel().tolist())  # its variance is then a half on average
         linear = Linear(tuple(X[:CENTRE].mean(axis=0).tolist()), scale if len(scale) > 1 else scale[0])
         taken: Kernel = kernel
         best = explained(kernel, X, arms, rewards)
