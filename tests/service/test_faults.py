@@ -191,7 +191,7 @@ def test_any_damaged_snapshot_falls_back_to_the_log(tmp_path: Path, config: Path
         cut = bytes(damaged)[: rng.choice([len(damaged), rng.randrange(len(damaged))])]
         with pytest.raises(FormatError):
             Learner(options).restore(cut)
-    store.save_snapshot(10_000, whole[:100])
+    store.save_snapshot(10_000, [whole[:100]])
     assert follow(store, options).policy.n_observations == learned
     store.close()
 

@@ -42,7 +42,7 @@ def test_export_fit_serve(tmp_path: Path, config: Path, run: Run) -> None:
     log = open_store(url)  # the log that it was fitted to: nothing is learned twice
     learner = follow(log, settings)
     assert learner.policy.n_observations == replay(log, settings).policy.n_observations == 96
-    log.save_snapshot(learner.seq, learner.snapshot().to_bytes())
+    log.save_snapshot(learner.seq, learner.snapshot().pieces())
     assert follow(log, settings).restored == (learner.seq, 96)  # a snapshot of the same start is used
     assert follow(log, load_settings(config)).policy.n_observations == 96  # of another it is not
     engine = Engine(log, settings)

@@ -122,7 +122,7 @@ def test_counters_tokens_meta_and_snapshots(store: Store) -> None:
         assert not tx.revoke_token("none", 7.0)
     assert store.tokens()[0].revoked == 6.0
     for seq in (3, 9, 5):
-        store.save_snapshot(seq, bytes([seq]) * 4, keep=2)
+        store.save_snapshot(seq, [bytes([seq]) * 3, bytes([seq])], keep=2)
     assert list(store.snapshots()) == [(9, b"\x09" * 4), (5, b"\x05" * 4)]
     store.drop_snapshots()
     assert list(store.snapshots()) == []

@@ -88,12 +88,12 @@ class Keeper:
     def _save(self, taken: Snapshot) -> None:
         started = time.monotonic()
         try:
-            data = taken.to_bytes()
-            self._store.save_snapshot(taken.seq, data)
+            pieces = taken.pieces()
+            self._store.save_snapshot(taken.seq, pieces)
         except StoreUnavailableError as error:
             log.warning("snapshot not kept", extra={"reason": str(error)})
             self._after = time.monotonic() + _RETRY
             return
-        self.seconds, self.bytes = time.monotonic() - started, len(data)
+        self.seconds, self.bytes = time.monotonic() - started, sum(map(len, pieces))
         self._after = time.monotonic() + max(_SHARE * self.seconds, self.bytes / _RATE)
         self.seq, self._rows = taken.seq, taken.rows

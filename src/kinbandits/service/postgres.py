@@ -237,14 +237,14 @@ class PostgresStore(Store):
 
     # -- snapshots: on a connection of their own, so that writing one keeps no decision waiting ----------------
 
-    def save_snapshot(self, seq: int, data: bytes, keep: int = KEPT_SNAPSHOTS) -> None:
+    def save_snapshot(self, seq: int, pieces: Sequence[bytes | memoryview], keep: int = KEPT_SNAPSHOTS) -> None:
         """Keep a snapshot of the state after event ``seq``, and drop all but the latest ``keep``."""
         connection = self._connect()
         try:
             with self._deadlines.within(connection, _LONG):
                 connection.execute(
                     "INSERT INTO snapshots (seq, at, data) VALUES (%s, %s, %s) ON CONFLICT (seq) DO NOTHING",
-                    (seq, time.time(), data),
+                    (seq, time.time(), b"".join(pieces)),
                 )
                 connection.execute(
                     "DELETE FROM snapshots WHERE seq NOT IN (SELECT seq FROM snapshots ORDER BY seq DESC LIMIT %s)",

@@ -26,9 +26,10 @@ log = logging.getLogger("kinbandits.service")
 
 _MOST_AT_ONCE = 256
 _SWEPT = 1000  # decisions that are defaulted at once, at most
-_QUICK = 0.002  # seconds that the thread which hands in a batch may wait for the log
-_LONG = 0.1  # and that a batch may take it in all
-_SLOW = 0.25  # seconds for which batches go to the other one if it took longer,
+_QUICK = 0.002  # seconds that the thread which hands in batches may wait for the log, on average
+_RECENT = 0.1  # the last batch's share of that average: one that waits for 10 ms (a checkpoint) is no trouble
+_LONG = 0.1  # seconds that a batch may take it in all
+_SLOW = 0.25  # seconds for which batches go to the other thread if it took longer,
 _SHARE = 20.0  # or so many times what it took: others are held up for a twentieth of the time at most
 
 
@@ -47,6 +48,7 @@ class Sequencer:
         self._waiting, self._counting = 0, threading.Lock()
         self._turn = threading.Lock()  # one batch at a time
         self._slow_until = 0.0
+        self._wait = 0.0  # for the log, on average
         self.next_sweep = 0.0
 
     def begin(self) -> None:
@@ -82,7 +84,8 @@ class Sequencer:
             self._turn.release()
         ended = time.monotonic()
         took = ended - started
-        if took > _LONG or took - (time.thread_time() - worked) > _QUICK:
+        self._wait += _RECENT * (took - (time.thread_time() - worked) - self._wait)
+        if took > _LONG or self._wait > _QUICK:
             self._slow_until = ended + max(_SLOW, _SHARE * took)
 
     def _count(self, more: int) -> None:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kinbandits._files import atomic_write, hold
+from kinbandits._files import atomic_write, hold, replacing
 from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.service import tables
 from kinbandits.service.events import Head
@@ -193,11 +193,12 @@ class SQLiteStore(Store):
     def _snapshots(self) -> Path:
         return self.path.with_name(self.path.name + ".snapshots")
 
-    def save_snapshot(self, seq: int, data: bytes, keep: int = KEPT_SNAPSHOTS) -> None:
+    def save_snapshot(self, seq: int, pieces: Sequence[bytes | memoryview], keep: int = KEPT_SNAPSHOTS) -> None:
         """Keep a snapshot of the state after event ``seq``, and drop all but the latest ``keep``."""
         try:
             self._snapshots.mkdir(mode=0o700, exist_ok=True)
-            atomic_write(self._snapshots / f"{seq:015d}", data)
+            with replacing(self._snapshots / f"{seq:015d}") as part, part.open("wb") as file:
+                file.writelines(pieces)
             for old in self.snapshot_seqs()[keep:]:
                 (self._snapshots / f"{old:015d}").unlink(missing_ok=True)
         except OSError as error:

@@ -267,7 +267,7 @@ class Store(ABC):
     # -- snapshots: kept where they are in nobody's way ------------------------------------------
 
     @abstractmethod
-    def save_snapshot(self, seq: int, data: bytes, keep: int = KEPT_SNAPSHOTS) -> None:
+    def save_snapshot(self, seq: int, pieces: Sequence[bytes | memoryview], keep: int = KEPT_SNAPSHOTS) -> None:
         """Keep a snapshot of the state after event ``seq``, and drop all but the latest ``keep``."""
 
     @abstractmethod
