@@ -52,14 +52,15 @@ def sums(blocks: Sequence[tuple[Matrix, Vector]], ridge: float) -> Work[Sums]:
     squares = crossed = ones = log_det = 0.0
     for K, y in blocks:
         M = K.copy()
-        M[np.diag_indices_from(M)] += ridge
+        M.reshape(-1)[:: len(y) + 1] += ridge
         L, failed = lapack.dpotrf(M.T, lower=1, overwrite_a=1)
         if failed:
             return Sums(1.0, 0.0, 1.0, np.inf)
-        z, _ = lapack.dtrtrs(L, np.column_stack([y, np.ones(len(y))]), lower=1)
-        squares += float(z[:, 0] @ z[:, 0])
-        crossed += float(z[:, 0] @ z[:, 1])
-        ones += float(z[:, 1] @ z[:, 1])
+        both = np.ones((2, len(y)))
+        both[0] = y
+        z, _ = lapack.dtrtrs(L, both.T, lower=1)
+        (yy, y1), (_, one) = (z.T @ z).tolist()
+        squares, crossed, ones = squares + yy, crossed + y1, ones + one
         log_det += 2.0 * float(np.log(L.diagonal()).sum())
         yield len(y) ** 3 / 3
     return Sums(squares, crossed, ones, log_det)
