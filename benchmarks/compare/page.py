@@ -276,7 +276,7 @@ def _head(plan: Plan, problems: Sequence[Standings], nowhere: Sequence[str], com
         "  and Uniform are ours, at their defaults.",
         "- **Kernel and neural rivals** are written here from their papers (`projected.py`, `neural.py` in",
         "  `benchmarks/compare`) and tested against the papers' formulas. On USPS and MNIST they take the",
-        "  settings that were best on Digits. Of EK-UCB's six settings the first three were tried.",
+        "  settings that were best on Digits. Of EK-UCB's six settings three were tried, on clicks two.",
         "- **Clicks** are 0 or 1, with log odds linear in six features: a logistic regression of each arm is the",
         "  true model. The rate is that of a random arm. No arm has rows at first, so programs of the same",
         "  algorithm may break ties apart. With 50 arms bayesianbandits takes the settings best with 12.",
