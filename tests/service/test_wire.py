@@ -47,6 +47,13 @@ def test_odd_requests(service: Service, query: str, headers: tuple[str, ...]) ->
     assert 200 <= raw(service, f"POST /v1/decisions{query} HTTP/1.1", *typed, body=body) < 500
 
 
+def test_a_query_names_a_parameter_once(service: Service) -> None:
+    """Of several values the last would count, and the others, wrong ones too, would be passed over."""
+    assert raw(service, "GET /v1/decisions?before=7 HTTP/1.1") == 200
+    assert raw(service, "GET /v1/decisions?before=x&before=7 HTTP/1.1") == 422
+    assert raw(service, "GET /v1/decisions?arm=&limit=1&ar%6d= HTTP/1.1") == 422
+
+
 def test_huge_rewards(service: Service) -> None:
     with Wire(service.port, service.token) as wire:
         for i in range(80):

@@ -66,6 +66,7 @@ def add_decisions(app: FastAPI, engine: Engine, batcher: Batcher) -> None:
 
     @app.get("/v1/decisions", **operation("decisions", s.DecisionList, None, 422))
     async def decisions(
+        request: Request,
         state: Annotated[s.State | None, Query(description="Only those in this state.")] = None,
         arm: Annotated[str | None, Query(max_length=200, description="Only those of this arm.")] = None,
         since: Annotated[float | None, Query(description="Made at or after, seconds since 1970.")] = None,
@@ -76,6 +77,8 @@ def add_decisions(app: FastAPI, engine: Engine, batcher: Batcher) -> None:
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
     ) -> Response:
         """List decisions, newest first."""
+        if len(request.query_params.multi_items()) > len(request.query_params):  # of which the last would count
+            raise Problem(422, "invalid_path", "the query names a parameter more than once; name each once")
         if arm is not None and "\x00" in arm:  # which PostgreSQL does not take
             return reply(s.DecisionList(decisions=[], next=None))
         filters: dict[str, Any] = {"state": state, "arm": arm, "since": since, "until": until, "before": before}
