@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kinbandits.service")
 
 _HEAD_EVERY = 1.0  # seconds between two notes of the last event outside the log
-_SHARE = 50.0  # a snapshot may take one part in so many of the time
+_SHARE = 100.0  # a snapshot may take one part in so many of the time: what waits for it is not in the p99
 _RATE = 2e6  # bytes a second that snapshots may write on average
 _EVENTS = 50_000  # even if nothing was learned: reading so many again takes a while
 _RETRY = 30.0  # seconds, if one could not be kept
