@@ -1,79 +1,142 @@
-"""Frozen values: things that are equal when their fields are equal, and that can be written down.
+"""Frozen values: equal when their fields are equal, printed so that the print rebuilds them, written as JSON.
 
-Kernels, similarities and schedules are values. A class of values is a frozen dataclass, undecorated, and has what
-that lacks when a field is an array: equality, a hash, and a ``repr`` that rebuilds it. It is registered by name, so
-that `kinbandits._spec` can write values into files and read them again. Numbers are checked by what their types are
-called::
+Kernels, similarities, rules and schedules are values. A subclass of `Value` is a frozen dataclass, undecorated. Numbers
+are checked by the annotations of their fields, and errors name the field::
 
     class Box(Value):
         width: Positive
         sides: Count = 4
         label: Natural | None = None
+
+In files a value is a table with a ``type`` and its fields: ``{"type": "RBF", "length_scale": 1.5}``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
+import math
+import types
+import typing
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
-from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
+from typing import Annotated, Any, ClassVar, NoReturn, Self, dataclass_transform
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._types import Matrix
-from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits.errors import FormatError, InvalidInputError, InvalidTypeError, KinbanditsError
 
-_REPR_LIMIT = 64  # array fields with more entries are abbreviated in a repr
+_REPR_LIMIT = 64  # arrays with more entries are abbreviated
 
-Real = float  # finite
-Positive = float
-NotNegative = float
-Part = float  # between 0 and 1
-OpenPart = float  # the same without 0 and 1
-Natural = int  # at least 0
-Count = int  # at least 1
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+def real(name: str, value: Any) -> float:
+    """``value`` as a finite float."""
+    if isinstance(value, bool | str | bytes) or value is None:
+        raise InvalidTypeError(f"{name} must be a number, got {value!r}")
+    try:
+        number = float(value)
+    except OverflowError as error:
+        raise InvalidInputError(f"{name} must be finite, got a whole number of more than 300 digits") from error
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"{name} must be a number, got {value!r}") from error
+    if not math.isfinite(number):
+        raise InvalidInputError(f"{name} must be finite, got {value!r}")
+    return number
+
+
+def positive(name: str, value: Any, *, zero: bool = False) -> float:
+    """``value`` as a float, refused unless finite and positive (or zero, where ``zero`` allows it)."""
+    number = real(name, value)
+    if number < 0 or (number == 0 and not zero):
+        raise InvalidInputError(f"{name} must be {'at least 0' if zero else 'greater than 0'}, got {value!r}")
+    return number
+
+
+def part(name: str, value: Any, *, ends: bool = True) -> float:
+    """``value`` as a float, refused unless between 0 and 1; without ``ends``, 0 and 1 are refused too."""
+    number = real(name, value)
+    if not 0.0 <= number <= 1.0 or (number in (0.0, 1.0) and not ends):
+        raise InvalidInputError(f"{name} must be between 0 and 1, got {value!r}")
+    return number
+
+
+def as_int(name: str, value: object, least: int = 0) -> int:
+    """``value`` as an int, refused unless whole and at least ``least``."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}")
+    if value < least:
+        raise InvalidInputError(f"{name} must be at least {least}, got {value!r}")
+    return int(value)
+
+
+def one_of(name: str, value: object, *allowed: str) -> str:
+    """``value``, refused unless it is one of these words."""
+    if not isinstance(value, str) or value not in allowed:
+        words = " or ".join(", ".join(f'"{word}"' for word in allowed).rsplit(", ", 1))
+        raise InvalidInputError(f"{name} must be {words}, got {value!r}")
+    return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """How a field is checked, in its annotation."""
+
+    run: Callable[[str, Any], Any]
+
+
+Real = Annotated[float, Check(real)]  # finite
+Positive = Annotated[float, Check(positive)]
+NotNegative = Annotated[float, Check(partial(positive, zero=True))]
+Part = Annotated[float, Check(part)]  # between 0 and 1
+OpenPart = Annotated[float, Check(partial(part, ends=False))]  # the same without 0 and 1
+Natural = Annotated[int, Check(as_int)]  # at least 0
+Count = Annotated[int, Check(partial(as_int, least=1))]  # at least 1
+
+
+# -- values ----------------------------------------------------------------------------------------
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
 class Value:
     """Base of all frozen values. Subclasses are registered under their `type_name`."""
 
-    _registry: ClassVar[dict[str, type[Value]]] = {}
+    registry: ClassVar[dict[str, type[Value]]] = {}
 
     type_name: ClassVar[str]
     """How files name the class: one of ours by its class name, any other as ``module:class``."""
-
-    former_fields: ClassVar[frozenset[str]] = frozenset()
-    """Fields that earlier releases wrote into files, and that mean nothing any more."""
 
     def __init_subclass__(cls, **options: bool) -> None:
         """``options`` are those of a dataclass: ``kw_only``, ``init``."""
         super().__init_subclass__()
         dataclasses.dataclass(cls, frozen=True, eq=False, repr=False, **options)
-        del cls.__setattr__, cls.__delattr__  # ours, below: one that is decorated besides is as good
+        del cls.__setattr__, cls.__delattr__  # Value's own, so that a subclass that is decorated again works too
         ours = cls.__module__.partition(".")[0] == "kinbandits"
         cls.type_name = cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
-        known = Value._registry.get(cls.type_name)
+        known = Value.registry.get(cls.type_name)
         if known is not None and known.__module__ != cls.__module__:
             raise TypeError(f"{cls.__module__} and {known.__module__} both define {cls.__name__}; rename one")
-        Value._registry[cls.type_name] = cls
+        Value.registry[cls.type_name] = cls
 
     def __post_init__(self) -> None:
-        for name, check, optional in _checked_fields(type(self)):  # type: ignore[arg-type]
+        for name, check, optional in _checks(type(self)):
             value = getattr(self, name)
             if value is not None or not optional:
                 object.__setattr__(self, name, check(name, value))
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}; use .replace({name}=...)")
 
     def __delattr__(self, name: str) -> NoReturn:
         raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
     def _set(self, **fields: Any) -> None:
-        """Fields as they are kept, in ``__post_init__``."""
+        """Set fields of a frozen instance, in ``__post_init__``."""
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -84,8 +147,8 @@ class Value:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        mine, theirs = self._fields(), other._fields()
-        return all(_same(mine[name], theirs[name]) for name in mine)
+        a, b = self._fields(), other._fields()
+        return all(_same(a[name], b[name]) for name in a)
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, *(_hashable(v) for v in self._fields().values())))
@@ -98,25 +161,6 @@ class Value:
                 shown.append(f"{field.name}={_repr(value)}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
-    @classmethod
-    def made(cls, **fields: Any) -> Any:
-        """The value of these fields, as a file has them."""
-        return cls(**fields)
-
-    # scikit-learn's conventions: values are immutable, so a clone is the value itself.
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The fields by name, as scikit-learn's ``get_params``; with ``deep`` also ``field__inner``."""
-        return deepened(self._fields()) if deep else self._fields()
-
-    def set_params(self, **changes: Any) -> Self:
-        """The value with other fields, inner ones as ``field__inner``. Values never change: use what is returned.
-
-        >>> import kinbandits as kb
-        >>> (kb.RBF(1.0) + kb.Linear()).set_params(first__length_scale=2.0)
-        Sum(first=RBF(length_scale=2.0), second=Linear())
-        """
-        return type(self)(**changed(self._fields(), changes, type(self).__name__))
-
     def replace(self, **changes: Any) -> Self:
         """The same value with some fields changed.
 
@@ -126,53 +170,32 @@ class Value:
         """
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
-    def __sklearn_clone__(self) -> Self:
-        return self
-
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
-
-def deepened(params: dict[str, Any]) -> dict[str, Any]:
-    """``params`` with the fields of values among them, named ``name__field``."""
-    inner = {
-        f"{name}__{k}": v
-        for name, value in params.items()
-        if isinstance(value, Value)
-        for k, v in value.get_params().items()
-    }
-    return params | inner
+    def __reduce__(self) -> Any:
+        return _rebuilt, (type(self), {f.name: getattr(self, f.name) for f in dataclasses.fields(self)})  # type: ignore[arg-type]
 
 
-def meant(name: object, known: Iterable[str]) -> str:
-    """``"; did you mean 'ridge'?"`` where a known name is near, else nothing.
-
-    >>> meant("rigde", ["ridge", "seed"]), meant("x", ["ridge"])
-    ("; did you mean 'ridge'?", '')
-    """
-    near = difflib.get_close_matches(str(name), list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+def _rebuilt(kind: type[Value], fields: dict[str, Any]) -> Value:
+    value = object.__new__(kind)
+    value._set(**fields)
+    return value
 
 
-def changed(params: dict[str, Any], changes: Mapping[str, Any], owner: str) -> dict[str, Any]:
-    """``params`` with ``changes``, where ``name__field`` changes a field of the value called ``name``."""
-    params = dict(params)
-    inner: dict[str, dict[str, Any]] = {}
-    for key, value in changes.items():
-        name, _, field = key.partition("__")
-        if name not in params:
-            has = ", ".join(params) or "no settings"
-            raise InvalidInputError(f"{owner} has no setting {name!r}; it has {has}{meant(name, params)}")
-        if field:
-            inner.setdefault(name, {})[field] = value
-        else:
-            params[name] = value
-    for name, fields in inner.items():
-        value = params[name]
-        if not isinstance(value, Value):
-            raise InvalidInputError(f"{name} of {owner} is {value!r}, which has no setting {next(iter(fields))!r}")
-        params[name] = value.set_params(**fields)
-    return params
+@cache
+def _checks(kind: type[Value]) -> list[tuple[str, Callable[[str, Any], Any], bool]]:
+    """The fields whose annotations hold a `Check`: name, check, and whether None will do as well."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    found = []
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        options = [hints[field.name]]
+        if typing.get_origin(options[0]) in (typing.Union, types.UnionType):
+            options = list(typing.get_args(options[0]))
+        checks = [c.run for o in options for c in getattr(o, "__metadata__", ()) if isinstance(c, Check)]
+        if field.init and checks:
+            found.append((field.name, checks[0], type(None) in options))
+    return found
 
 
 def frozen_array(values: ArrayLike) -> Matrix:
@@ -206,65 +229,96 @@ def _repr(value: object) -> str:
     return repr(value)
 
 
-def positive(name: str, value: float, *, zero: bool = False) -> float:
-    """``value`` as a float, refused unless finite and positive (or zero, where ``zero`` allows it)."""
-    number = real(name, value)
-    if number < 0 or (number == 0 and not zero):
-        raise InvalidInputError(f"{name} must be {'at least 0' if zero else 'greater than 0'}, got {value!r}")
-    return number
+def suggest(name: object, known: Iterable[str]) -> str:
+    """``"; did you mean 'ridge'?"`` where a known name is near, else nothing.
+
+    >>> suggest("rigde", ["ridge", "seed"]), suggest("x", ["ridge"])
+    ("; did you mean 'ridge'?", '')
+    """
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def part(name: str, value: float, *, ends: bool = True) -> float:
-    """``value`` as a float, refused unless between 0 and 1; without ``ends``, 0 and 1 are refused too."""
-    number = real(name, value)
-    if not 0.0 <= number <= 1.0 or (number in (0.0, 1.0) and not ends):
-        raise InvalidInputError(f"{name} must be between 0 and 1, got {value!r}")
-    return number
+# -- JSON ------------------------------------------------------------------------------------------
 
 
-def one_of(name: str, value: object, *allowed: str) -> str:
-    """``value``, refused unless it is one of these words."""
-    if value not in allowed:
-        words = " or ".join(", ".join(f'"{word}"' for word in allowed).rsplit(", ", 1))
-        raise InvalidInputError(f"{name} must be {words}, got {value!r}")
-    return str(value)
+def to_json(value: Any, arrays: dict[str, NDArray[Any]] | None = None) -> Any:
+    """``value`` as JSON data; arrays of fields go into ``arrays``, or become lists where there is none.
+
+    >>> import kinbandits as kb
+    >>> to_json(kb.RBF(length_scale=2.0))
+    {'type': 'RBF', 'length_scale': 2.0}
+    """
+    if isinstance(value, Value):
+        return {"type": value.type_name, **{name: to_json(v, arrays) for name, v in value._fields().items()}}
+    if isinstance(value, np.ndarray):
+        if arrays is None:
+            return value.tolist()
+        key = f"value_{len(arrays)}"
+        arrays[key] = value
+        return {"type": "array", "key": key}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple | list):
+        return [to_json(v, arrays) for v in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if inspect.isroutine(value) or callable(value):
+        raise InvalidTypeError(
+            f"cannot save {value!r}: a file holds no functions. Write a Value whose __call__ is the function"
+        )
+    raise InvalidTypeError(f"cannot save {value!r}: it is no kinbandits value")
 
 
-def real(name: str, value: float) -> float:
-    """``value`` as a finite float."""
-    if isinstance(value, bool | str | bytes) or value is None:
-        raise InvalidTypeError(f"{name} must be a number, got {value!r}")
+def from_json(
+    data: Any,
+    arrays: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    where: str | None = None,
+    prepare: Callable[[dict[str, Any], str], dict[str, Any]] | None = None,
+) -> Any:
+    """The value that ``data`` stands for; what is no table is given back as it is, lists as tuples.
+
+    ``arrays`` are those that the data name, ``where`` its place, for errors (None: a saved file). ``prepare`` takes each
+    table and its place and gives the table to read (say, with descriptors that are not in the file).
+
+    >>> from_json({"type": "RBF", "length_scale": 2.0})
+    RBF(length_scale=2.0)
+    """
+    place = where or "value"
+    if isinstance(data, list | tuple):
+        return tuple(
+            from_json(v, arrays, where=where and f"{where}[{i}]", prepare=prepare) for i, v in enumerate(data)
+        )
+    if not isinstance(data, dict):
+        return data
     try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(f"{name} must be a number, got {value!r}") from error
-    if not np.isfinite(number):
-        raise InvalidInputError(f"{name} must be finite, got {value!r}")
-    return number
-
-
-def as_int(name: str, value: object, least: int = 0) -> int:
-    """``value`` as an int, refused unless whole and at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
-        raise InvalidInputError(f"{name} must be at least {least}, got {value!r}")
-    return int(value)
-
-
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "Real": real,
-    "Positive": positive,
-    "NotNegative": partial(positive, zero=True),
-    "Part": part,
-    "OpenPart": partial(part, ends=False),
-    "Natural": as_int,
-    "Count": partial(as_int, least=1),
-}
-
-
-@cache
-def _checked_fields(kind: type[Any]) -> list[tuple[str, Callable[[str, Any], Any], bool]]:
-    """The fields whose types say how they are checked: name, check, and whether None will do as well."""
-    types = ((f.name, *str(f.type).partition(" | ")) for f in dataclasses.fields(kind) if f.init)
-    return [(name, _CHECKS[first], rest == "None") for name, first, _, rest in types if first in _CHECKS]
+        if data.get("type") == "array" and arrays is not None:
+            return arrays[data["key"]]
+        if "type" not in data:
+            raise InvalidInputError(
+                f'{place} has no "type"; write {place} = {{ type = "RBF", length_scale = 1.0 }}'
+            )
+        kind = Value.registry.get(str(data["type"]))
+        if kind is None:
+            module, colon, _ = str(data["type"]).partition(":")
+            known = [name for name in Value.registry if ":" not in name]
+            how = f"; import {module} first" if colon else suggest(data["type"], known)
+            raise InvalidInputError(f"{place} has an unknown type {data['type']!r}{how}")
+        fields = {k: v for k, v in (prepare(data, place) if prepare else data).items() if k != "type"}
+        names = list(inspect.signature(kind).parameters)
+        for name in fields.keys() - set(names):
+            raise InvalidInputError(
+                f"{place}: {kind.__name__} has no option {name!r}{suggest(name, names)}; it has {', '.join(names) or 'none'}"
+            )
+        fields = {
+            k: from_json(v, arrays, where=where and f"{where}.{k}", prepare=prepare) for k, v in fields.items()
+        }
+        try:
+            return kind(**fields)
+        except (KinbanditsError, TypeError) as error:
+            raise InvalidInputError(f"{place}: {error}") from error
+    except (InvalidInputError, KeyError) as error:
+        if where is not None:
+            raise
+        raise FormatError(f"the file holds a value that cannot be read: {error}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,30 +9,22 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kinbandits._types import Indices, Matrix, Vector
+from kinbandits._types import ArmName, Indices, Matrix, Vector
 from kinbandits.errors import InvalidTypeError, StaleDecisionError
-from kinbandits.regression import Prediction, Query
-
-ArmName = str | int
+from kinbandits.regression.contract import Prediction, Query
 
 
 class Source(Protocol):
-    """What a batch asks its policy for, when its numbers are read."""
+    """What a batch asks of its policy when its numbers are read."""
 
-    _version: int
+    version: int
 
-    def _predict(self, query: Query) -> Prediction: ...
-
-
-_serials = itertools.count()
+    def numbers(self, query: Query) -> Prediction: ...
 
 
 @dataclass(eq=False)
 class Batch:
-    """Decisions made at once, from the same state of knowledge; their numbers are computed when first read.
-
-    ``serial`` is a number that no other batch of this process has.
-    """
+    """Decisions made at once, from the same state of knowledge; their numbers are computed when first read."""
 
     query: Query
     names: tuple[ArmName, ...]
@@ -41,28 +32,23 @@ class Batch:
     indices: Indices
     propensities: Vector
     exploration: Vector
+    owner: str
     source: Source
     version: int
     notes: list[Any] | None = None
-    serial: int = field(default_factory=_serials.__next__)
 
     @cached_property
     def prediction(self) -> Prediction:
         """Mean and width of all candidates, (R, k) each."""
-        if self.source._version != self.version:
+        if self.source.version != self.version:
             raise StaleDecisionError(
                 "the policy has learned more since this decision was made, so its numbers can no longer be "
                 "computed; ask for them at once with choose(..., scores=True), or read them before update()"
             )
-        return _read_only(self.source._predict(self.query))
-
-    def keep(self, prediction: Prediction) -> None:
-        """Have the numbers computed already, so that they can be read at any later time."""
-        self.__dict__["prediction"] = _read_only(prediction)
-
-    def arm(self, row: int) -> int:
-        """The number of the arm chosen in round ``row``."""
-        return int(self.query.arms[self.indices[row]])
+        prediction = self.source.numbers(self.query)
+        for values in prediction:
+            values.setflags(write=False)
+        return prediction
 
     @cached_property
     def scores(self) -> Matrix:
@@ -72,63 +58,57 @@ class Batch:
         scores.setflags(write=False)
         return scores
 
-    def context(self, row: int) -> Vector:
-        """The context of the candidate chosen in round ``row``."""
-        rows = self.query.contexts[row]
-        return np.asarray(rows[0] if len(rows) == 1 else rows[self.indices[row]])
+    def decision(self, row: int) -> Decision:
+        index = int(self.indices[row])
+        contexts = self.query.contexts[row]
+        return Decision(
+            id=self.first_id + row,
+            arm=self.names[index],
+            index=index,
+            propensity=float(self.propensities[row]),
+            exploration=float(self.exploration[row]),
+            candidates=self.names,
+            context=contexts[0] if len(contexts) == 1 else contexts[index],
+            note=None if self.notes is None else self.notes[row],
+            owner=self.owner,
+            _batch=self,
+            _row=row,
+        )
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Decision:
     """One choice. Hand it (or its ``id``) to ``policy.update`` when the reward is known, however late.
 
-    ``arm``, ``index``, ``id`` and ``propensity`` are always there. ``mean``, ``width``, ``score`` and
-    ``scores`` are computed when first read, which must be before the policy learns more, unless they were
-    asked for at once with ``choose(..., scores=True)``.
+    ``mean``, ``width``, ``score`` and ``scores`` are computed when first read, which must be before the policy learns
+    more, unless they were asked for at once with ``choose(..., scores=True)``.
+
+    Attributes:
+        id: the number of this decision; rewards may name it instead of the object.
+        arm: the name of the arm chosen.
+        index: which candidate was chosen, counted from 0: of ``policy.arms``, or of the ``arms=`` given.
+        propensity: the exact probability with which it was chosen.
+        exploration: the multiplier of the width when the choice was made.
+        candidates: the arms of the round, in the order of ``scores``.
+        context: the context of the chosen candidate, (d,).
+        note: what the policy wrote down for itself (None for most).
     """
 
-    __slots__ = ("_batch", "_row")
-
-    def __init__(self, batch: Batch, row: int) -> None:
-        self._batch, self._row = batch, row
-
-    @property
-    def id(self) -> int:
-        """The number of this decision; rewards may name it instead of the object."""
-        return self._batch.first_id + self._row
-
-    @property
-    def index(self) -> int:
-        """Which candidate was chosen, counted from 0."""
-        return int(self._batch.indices[self._row])
-
-    @property
-    def arm(self) -> ArmName:
-        """The name of the arm chosen."""
-        return self._batch.names[self.index]
-
-    @property
-    def propensity(self) -> float:
-        """The exact probability with which this candidate was chosen."""
-        return float(self._batch.propensities[self._row])
-
-    @property
-    def exploration(self) -> float:
-        """The multiplier of the width when the choice was made."""
-        return float(self._batch.exploration[self._row])
-
-    @property
-    def candidates(self) -> tuple[ArmName, ...]:
-        """The arms that could have been chosen."""
-        return self._batch.names
-
-    @property
-    def context(self) -> Vector:
-        """The context of the chosen candidate."""
-        return self._batch.context(self._row)
+    id: int
+    arm: ArmName
+    index: int
+    propensity: float
+    exploration: float
+    candidates: tuple[ArmName, ...]
+    context: Vector
+    note: Any
+    owner: str
+    _batch: Batch = field(repr=False)
+    _row: int = field(repr=False)
 
     @property
     def prediction(self) -> Prediction:
-        """Mean and width of all candidates."""
+        """Mean and width of all candidates, (k,) each."""
         mean, width = self._batch.prediction
         return Prediction(mean[self._row], width[self._row])
 
@@ -149,13 +129,8 @@ class Decision:
 
     @property
     def scores(self) -> Vector:
-        """mean + exploration * width of all candidates."""
+        """mean + exploration * width of all candidates, (k,)."""
         return np.asarray(self._batch.scores[self._row])
-
-    @property
-    def note(self) -> Any:
-        """What the policy wrote down for itself with this decision (None for most)."""
-        return None if self._batch.notes is None else self._batch.notes[self._row]
 
     def __repr__(self) -> str:
         known = "prediction" in self._batch.__dict__
@@ -173,13 +148,12 @@ class Decisions:
         return len(self._batch.indices)
 
     def __getitem__(self, row: int) -> Decision:
-        if not isinstance(row, int | np.integer):
+        if isinstance(row, bool) or not isinstance(row, int | np.integer):
             raise InvalidTypeError(f"decisions are taken one by one, with a whole number, got {row!r}")
-        row = range(len(self))[row]
-        return Decision(self._batch, row)
+        return self._batch.decision(range(len(self))[row])
 
     def __iter__(self) -> Iterator[Decision]:
-        return (Decision(self._batch, row) for row in range(len(self)))
+        return (self._batch.decision(row) for row in range(len(self)))
 
     @property
     def id(self) -> Indices:
@@ -222,9 +196,3 @@ class Decisions:
 
     def __repr__(self) -> str:
         return f"Decisions({len(self)} rounds, ids {self._batch.first_id}..{self._batch.first_id + len(self) - 1})"
-
-
-def _read_only(prediction: Prediction) -> Prediction:
-    for values in prediction:
-        values.setflags(write=False)
-    return prediction

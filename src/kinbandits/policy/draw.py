@@ -1,7 +1,7 @@
 """From the leaders of a round to the one that is played, and the probability it had.
 
 Notation
-    leaders  (R, k)  a mask of candidates who share the round alike; or, from a policy that plays at random, shares
+    leaders  (R, k)  a mask of candidates who share the round alike; or, from a rule that plays by chance, shares
     uniform  (R, 2)  numbers in [0, 1): whether to play a uniformly random candidate (epsilon), and which one
 """
 
@@ -27,26 +27,18 @@ def draw(leaders: Leaders, uniform: Vector, tie_break: TieBreak, epsilon: float)
     (array([2]), array([0.5]))
     """
     rounds, k = leaders.shape
-    mask = leaders.dtype == bool
-    alone = mask and (tie_break == "first" or np.count_nonzero(leaders) == rounds)  # one in each round
-    if alone and rounds == 1 and epsilon == 0.0:
-        return leaders.argmax(axis=1), _CERTAIN  # nothing to draw
-    ties: Indices | int = 1
-    if alone:
-        best = leaders.argmax(axis=1)
-    elif mask:
-        ties = leaders.sum(axis=1)
-        nth = np.minimum((uniform[:, 1] * ties).astype(np.intp), ties - 1)
-        best = (leaders.cumsum(axis=1) > nth[:, None]).argmax(axis=1)
-    else:
-        sums = leaders.cumsum(axis=1)
-        best = np.minimum((sums <= uniform[:, 1:] * sums[:, -1:]).sum(axis=1), k - 1)
-    lead = best
+    if leaders.dtype == bool and rounds == 1 and epsilon == 0.0:
+        first = tie_break == "first" or np.count_nonzero(leaders) == 1
+        if first:
+            return leaders.argmax(axis=1), _CERTAIN  # nothing to draw
+    parts = shares(leaders, tie_break)
+    sums = parts.cumsum(axis=1)
+    reached = sums > uniform[:, 1:] * sums[:, -1:]
+    played = np.where(reached.any(axis=1), reached.argmax(axis=1), k - 1 - (parts[:, ::-1] > 0.0).argmax(axis=1))
     if epsilon > 0.0:
         anyone = np.minimum((uniform[:, 1] * k).astype(np.intp), k - 1)
-        best = np.where(uniform[:, 0] < epsilon, anyone, best)
-    share = best == lead if alone else leaders.take(np.arange(rounds) * k + best) / ties
-    return best, np.asarray((1.0 - epsilon) * share + epsilon / k)  # as `mixed`
+        played = np.where(uniform[:, 0] < epsilon, anyone, played)
+    return played, with_floor(parts, epsilon)[np.arange(rounds), played]
 
 
 def shares(leaders: Leaders, tie_break: TieBreak) -> Vector:
@@ -60,6 +52,6 @@ def shares(leaders: Leaders, tie_break: TieBreak) -> Vector:
     return parts
 
 
-def mixed(parts: Vector, epsilon: float) -> Vector:
+def with_floor(parts: Vector, epsilon: float) -> Vector:
     """Shares with the uniform floor mixed in: the probability of each candidate."""
     return np.asarray((1.0 - epsilon) * parts + epsilon / parts.shape[1])
