@@ -3,71 +3,74 @@
     f^_t(x~) = k~(x~)' (eta K~ + lambda I)^-1 eta y
     s(x~)    = lambda^-1/2 sqrt(k~(x~, x~) - k~(x~)' (eta K~ + lambda I)^-1 eta k~(x~))
 
-Everything is built anew from the history at every call: similarity, kernel matrix, weights, solution.
+Everything is built anew from the rows at every call: similarity, kernel matrix, weights, solution.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits.regression.base import Query
-from kinbandits.regression.rows import RowRegression
+from kinbandits.regression.contract import Query
+from kinbandits.regression.pairs import Followed, Pairs
+from kinbandits.regression.posterior import RowPosterior
 
 
-class NaiveRegression(RowRegression):
+class Naive(RowPosterior):
     """Dense, from scratch, at every call: t^3."""
 
     @property
-    def similarity_matrices(self) -> list[Matrix]:
-        return self.settings.terms.matrices(self.history)
+    def pairs(self) -> Pairs:
+        return Followed(self.settings, self._rows).pairs
 
-    def _absorb(self, start: int) -> None:
+    def _build(self) -> None:
         """Nothing to keep."""
+
+    def _compared(self, start: int) -> None:
+        """Nothing to compare."""
+
+    def _absorb(self, start: int, news: object) -> None:
+        """Nothing to keep."""
+
+    def _merged(self, query: Query) -> tuple[Query, Indices | None]:
+        return query, None  # every candidate by itself
 
     def _system(self) -> tuple[Matrix, Matrix]:
         """(eta K~ + lambda I) and eta."""
-        h = self.history
-        K = self.settings.terms.gram(self.similarity_matrices, h.arms, h.contexts, h.arms, h.contexts)
-        if self.settings.weighting == "per_arm":
-            eta = np.diag(1.0 / h.counts[h.arms])
-        else:
-            eta = np.eye(len(h))
-        if self.settings.memory is not None:
-            eta = eta @ np.diag(self.settings.memory.weights(len(h)))
+        h = self._rows
+        K = self.pairs.gram(h.arms, h.contexts, h.arms, h.contexts)
+        eta = np.diag(1.0 / h.counts[h.arms]) if self.settings.weighting == "per_arm" else np.eye(len(h))
         return eta @ K + self.settings.ridge * np.eye(len(h)), eta
 
-    def _posterior(self, query: Query) -> tuple[Matrix, Matrix]:
+    def _moments(self, query: Query, prior: Matrix) -> tuple[Matrix, Matrix]:
         arms, contexts = query.points()
-        prior = self.settings.terms.prior(self.similarity_matrices, arms, contexts)
-        if not len(self.history):
-            mean, explained = np.zeros(len(arms)), np.zeros(len(arms))
-        else:
-            A, eta = self._system()
-            k = self._cross(arms, contexts)
-            mean = k.T @ np.linalg.solve(A, eta @ self.history.rewards)
-            explained = np.sum(k * np.linalg.solve(A, eta @ k), axis=0)
-        width = self.settings.width(prior, explained)
-        return mean.reshape(query.shape), width.reshape(query.shape)
+        h, pairs = self._rows, self.pairs
+        A, eta = self._system()
+        k = pairs.gram(h.arms, h.contexts, arms, contexts)
+        mean = k.T @ np.linalg.solve(A, eta @ self.y)
+        explained = np.sum(k * np.linalg.solve(A, eta @ k), axis=0)
+        return mean.reshape(query.shape), (pairs.prior(arms, contexts) - explained).reshape(query.shape)
 
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
-        gram = self.settings.terms.gram(self.similarity_matrices, arms, contexts, arms, contexts)
-        if not len(self.history):
-            return gram
+        h, pairs = self._rows, self.pairs
         A, eta = self._system()
-        k = self._cross(arms, contexts)
-        return gram - k.T @ np.linalg.solve(A, eta @ k)
+        k = pairs.gram(h.arms, h.contexts, arms, contexts)
+        return np.asarray(pairs.gram(arms, contexts, arms, contexts) - k.T @ np.linalg.solve(A, eta @ k))
 
-    def dual(self) -> Vector:
+    def _weights(self) -> Vector:
         """(eta K~ + lambda I)^-1 eta y."""
-        if not len(self.history):
+        if not len(self._rows):
             return np.zeros(0)
         A, eta = self._system()
-        return np.asarray(np.linalg.solve(A, eta @ self.history.rewards))
+        return np.asarray(np.linalg.solve(A, eta @ self.y))
 
     def log_det(self) -> float:
         """log det(eta K~ / lambda + I)."""
-        if not len(self.history):
+        if not len(self._rows):
             return 0.0
-        A, _ = self._system()
-        return float(np.linalg.slogdet(A / self.settings.ridge)[1])
+        return float(np.linalg.slogdet(self._system()[0] / self.settings.ridge)[1])
+
+    def report(self) -> dict[str, Any]:
+        return {"method": "naive"}

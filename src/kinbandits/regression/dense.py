@@ -1,0 +1,133 @@
+"""One Cholesky factor of M per change: for few rows, and for everything unusual.
+
+Notation as in `contract`; besides
+    L, z     M = L L',  z = L^-1 y
+    grams    per term (t, t): context-kernel values of the rows
+
+t^2 kernel values a term are kept, and grow by a row; a factor after each change costs t^3 / 3, an answer t^2. Read
+from other threads: a factor that two threads make at once is the same.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinbandits._types import Indices, Matrix, Vector
+from kinbandits.history import History
+from kinbandits.regression.contract import Query, Regression, Settings
+from kinbandits.regression.linalg import backward, factor, forward
+from kinbandits.regression.pairs import Followed, Pairs, entries
+from kinbandits.regression.posterior import RowPosterior
+
+
+class Solved(NamedTuple):
+    """A factor and the rewards seen through it: everything about a posterior follows from these."""
+
+    L: Matrix
+    z: Vector
+
+
+class Factored(RowPosterior):
+    """An engine that reads its numbers off a Cholesky factor of M."""
+
+    _solved: Solved | None = None
+    _factors = 0
+
+    @abstractmethod
+    def _matrix(self) -> Matrix:
+        """M."""
+
+    def _factor(self) -> Solved:
+        solved = self._solved
+        if solved is None:
+            L, _ = factor(self._matrix())
+            self._solved = solved = Solved(L, forward(L, self.y))
+            self._factors += 1
+        return solved
+
+    def _moments(self, query: Query, prior: Matrix) -> tuple[Matrix, Matrix]:
+        solved = self._factor()
+        c = forward(solved.L, self._columns(query))
+        explained = np.einsum("ij,ij->j", c, c)
+        return (c.T @ solved.z).reshape(query.shape), prior - explained.reshape(query.shape)
+
+    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
+        h, pairs = self._rows, self.pairs
+        c = forward(self._factor().L, pairs.gram(h.arms, h.contexts, arms, contexts))
+        return np.asarray(pairs.gram(arms, contexts, arms, contexts) - c.T @ c)
+
+    def _weights(self) -> Vector:
+        if not len(self._rows):
+            return np.zeros(0)
+        solved = self._factor()
+        return backward(solved.L, solved.z)
+
+    def log_det(self) -> float:
+        if not len(self._rows):
+            return 0.0
+        return float(2.0 * np.log(self._factor().L.diagonal()).sum() - np.log(self._noise()).sum())
+
+
+class Dense(Factored):
+    """Exact for all settings."""
+
+    def _build(self) -> None:
+        self._followed = Followed(self.settings, self._rows)
+        self._pairs = self._followed.pairs
+        self._solved = None
+        self._grams: list[Matrix] = []  # buffers; made when the first factor is
+
+    @property
+    def pairs(self) -> Pairs:
+        return self._pairs
+
+    def _compared(self, start: int) -> list[Matrix]:
+        """Context-kernel values of the rows from ``start`` on with all, for each term."""
+        X = self._rows.contexts
+        return [t.kernel(t.select(X[start:]), t.select(X)) for t in self.settings.terms] if len(X) > start else []
+
+    def _absorb(self, start: int, news: object) -> None:
+        assert isinstance(news, list)
+        self._followed.observe(start)
+        self._pairs, self._solved = self._followed.pairs, None
+        if self._grams or not start:
+            self._enter(start, news)
+
+    def _enter(self, start: int, news: list[Matrix]) -> None:
+        t, grams = len(self._rows), self._grams or [np.zeros((0, 0)) for _ in news]
+        for i, rows in enumerate(news):
+            if t > len(grams[i]):
+                grown = np.empty((max(t, int(1.5 * start), 32),) * 2)
+                grown[:start, :start] = grams[i][:start, :start]
+                grams[i] = grown
+            grams[i][start:t, :t], grams[i][:start, start:t] = rows, rows[:, :start].T
+        self._grams = grams
+
+    def _matrix(self) -> Matrix:
+        arms, t = self._rows.arms, len(self._rows)
+        if not self._grams:
+            self._enter(0, self._compared(0))
+        M = np.diag(self._noise())
+        for K, K_Z in zip(self._grams, self._pairs.K_Zs, strict=True):
+            M += entries(K_Z, arms, arms) * K[:t, :t]
+        return M
+
+    def report(self) -> dict[str, Any]:
+        return {"method": "dense", "factors": self._factors, "bytes": sum(K.nbytes for K in self._grams)}
+
+    def snapshot(self) -> Regression:
+        """Shares the kernel values: lines that are there are never written again."""
+        other = self._shallow()
+        other._grams = list(self._grams)
+        return other
+
+    @classmethod
+    def frozen(cls, settings: Settings, rows: History, pairs: Pairs) -> Dense:
+        """A snapshot of these rows under the similarity in force, which costs nothing until it is read."""
+        other = cls.__new__(cls)
+        other.settings, other._rows, other._pairs, other._grams = settings, rows.copy(), pairs, []
+        other.reads_only = True
+        return other

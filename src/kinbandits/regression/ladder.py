@@ -1,0 +1,473 @@
+"""The exact ladder: intervals for every score, narrowed until the leader is certain.
+
+For an estimated k_Z, or weights 1/n_a: one pull changes all of M. Play needs only the argmax. The engine keeps a dual
+vector that is nearly right, measures how wrong it can be, and climbs only as far as a round needs (how many rounds
+settle where is in `report`):
+
+    residual   the residual of the dual vector bounds every mean; widths lie between crude bounds; N t
+    steps      a solve with one arm's block shrinks the residual; n_a t each
+    widths     k'B^-1 k bounds every width (`blocks`); sum of n_a^2
+    cg         conjugate gradients, preconditioned by B, for the two best candidates, then for others; t^2 a step
+    dense      a fresh Cholesky factor: what is open now is a tie but for rounding, and this defines the answer
+
+Notation (besides `contract`, `strips`, `blocks`)
+    alpha    (t,)    dual vector, near M^-1 y
+    Y        (N, t)  Y[b, i] = sum over rows j of arm b of K_X[i, j] alpha_j
+    res      (t,)    y - M alpha = y - noise alpha - sum_b K_Z[a_i, b] Y[b, i]: N t, whatever K_Z has become
+    eta              bound on sqrt(res' M^-1 res): M >= diag(noise), so eta^2 = sum res_i^2 / noise_i
+    f                k'alpha of each candidate
+    q                k' M^-1 k of each candidate, between q_low and q_high
+    R                k - M v, the residual of an approximate solution v of M v = k
+
+For any v: q = k'v + v'R + R' M^-1 R, and the mean is k'alpha + v'res + R' M^-1 res. So
+|mean - f - v'res| <= sqrt(R' M^-1 R) eta; v = 0 is the first rung. R' M^-1 R is between R'B^-1 R / hi and
+R'B^-1 R / lo, and at most sum R_i^2 / noise_i.
+
+Rounding, u = 2^-53: a sum of n products has error at most n u sum |x_i y_i|. `drift` bounds the error of Y, `noise_of`
+that of res (drift, and (N + 4) u times the terms it is summed from), `floor` that of f, (t + N) u times the largest
+kernel value times sum |alpha|. They enter eta and the intervals, which so hold for exact arithmetic on the same data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinbandits._types import Indices, Mask, Matrix, Vector
+from kinbandits.kernels import cdist
+from kinbandits.regression.blocks import Blocks
+from kinbandits.regression.contract import Query, Regression, best
+from kinbandits.regression.dense import Dense, Factored
+from kinbandits.regression.linalg import UNIT, room_for
+from kinbandits.regression.pairs import Followed, Pairs, dense
+from kinbandits.regression.strips import Strips
+
+_BULK = 32  # more rows than this at once are a fresh start, not single updates
+_STEPS = 2  # before widths, which cost as much as a step
+_CG = 40
+
+
+class Error(NamedTuple):
+    """How wrong the means can be: see above. ``shares`` (N,) is eta^2 arm by arm over scale^2, without rounding."""
+
+    eta: float
+    rounding: float
+    floor: float
+    shares: Vector
+    scale: float  # the largest |res_i|: squares of tiny rewards would vanish
+
+
+class Ladder(Factored):
+    """Exact decisions at the cost of a few products; exact numbers, when read, from a fresh factor. One term."""
+
+    def _build(self) -> None:
+        self._followed = Followed(self.settings, self._rows)
+        self._pairs: Pairs | None = None
+        self._counters: Counter[str] = Counter()
+        (self._term,) = self.settings.terms
+        self._squares = self._term.columns is None and self._term.kernel.from_squares(np.zeros((1, 1))) is not None
+        self._fill()
+
+    def _fill(self) -> None:
+        """The state from all rows at once; the dual vector starts at zero."""
+        h, s = self._rows, self.settings
+        X = self._term.select(h.contexts)
+        K_X = self._term.kernel(X, X)
+        self._read()
+        self._strips = Strips(s.n_arms, h.arms, K_X)
+        per_arm = s.weighting == "per_arm"
+        self._noises = s.ridge * np.maximum(h.counts, 1.0) if per_arm else np.full(s.n_arms, s.ridge)
+        self._blocks = Blocks(self._strips, self._K_Z.diagonal(), self._noises, per_arm)
+        self._alpha, self._res = np.zeros(len(h)), np.zeros(len(h))
+        self._Y = np.zeros((s.n_arms, self._strips.room))
+        self._learned_y = np.array(self.y)
+        self._largest_y = float(np.abs(self._learned_y).max(initial=0.0))
+        self._own = float(K_X.diagonal().max(initial=0.0))  # the largest k_X(x, x)
+        self._sum_alpha = self._drift = 0.0
+        self._forget()
+
+    def _read(self) -> None:
+        pairs = self._followed.pairs
+        if pairs is not self._pairs:
+            self._pairs, self._K_Z = pairs, dense(pairs.K_Zs[0])
+
+    def _forget(self) -> None:
+        """What was computed for the rows before is no longer valid."""
+        self._solved = None
+        self._error: Error | None = None
+        self._asked: tuple[Matrix, Matrix, Matrix | None] | None = None  # contexts, k_X, squared distances
+
+    @property
+    def pairs(self) -> Pairs:
+        assert self._pairs is not None
+        return self._pairs
+
+    def _matrix(self) -> Matrix:
+        self._counters["dense factors"] += 1
+        arms, M = self._strips.arms, self._strips.dense()
+        M *= self._K_Z.take(arms, axis=0).take(arms, axis=1)
+        M.flat[:: len(M) + 1] += self._noise()
+        return M
+
+    def snapshot(self) -> Regression:
+        """A factor is made when it is first read: t^3 / 3."""
+        return Dense.frozen(self.settings, self._rows, self.pairs)
+
+    # -- learning -------------------------------------------------------------------------------
+
+    def _compared(self, start: int) -> tuple[list[Vector], Vector | None]:
+        """Context-kernel values of each new row with those before and itself; squared distances, if known."""
+        X, end = self._rows.contexts, len(self._rows)
+        if end - start > _BULK:
+            return [], None
+        if end - start == 1 and self._asked is not None:
+            contexts, k_x, squares = self._asked
+            for c in np.flatnonzero((contexts == X[start]).all(axis=1))[:1]:
+                return [k_x[c]], None if squares is None else squares[c]
+        K = self._term.kernel(self._term.select(X[start:]), self._term.select(X))
+        return [K[i, : start + i + 1] for i in range(end - start)], None
+
+    def _absorb(self, start: int, news: object) -> None:
+        values, squares = news  # type: ignore[misc]
+        h = self._rows
+        self._followed.observe(start, squares)
+        if len(h) - start > _BULK:
+            self._fill()
+            return
+        self._read()
+        y = self.settings.learned(h.rewards[start:])
+        for arm, reward, k_x in zip(h.arms[start:].tolist(), y.tolist(), values, strict=True):
+            self._append(arm, reward, k_x)
+        self._forget()
+
+    def _append(self, arm: int, reward: float, k_x: Vector) -> None:
+        """alpha gets the value that makes the new row's own residual small; Y follows for t."""
+        strips, K_Z, t = self._strips, self._K_Z, self._strips.size
+        rows, own = strips.rows(arm), float(K_Z[arm, arm])
+        self._alpha, self._res = room_for(self._alpha, t + 1), room_for(self._res, t + 1)
+        self._learned_y = room_for(self._learned_y, t + 1)
+        if t == self._Y.shape[1]:
+            self._Y = np.hstack([self._Y, np.zeros_like(self._Y)])
+        self._Y[:, t] = np.bincount(strips.arms, weights=k_x[:t] * self._alpha[:t], minlength=len(K_Z))
+        k, corner = own * k_x.take(rows), own * float(k_x[t])
+        noise = self.settings.ridge * (len(rows) + 1 if self.settings.weighting == "per_arm" else 1)
+        error = reward - float(K_Z[arm] @ self._Y[:, t])
+        g = error / (corner + noise + float(k @ k) / (corner + noise))
+        self._Y[arm, : t + 1] += g * k_x
+        self._alpha[t], self._learned_y[t], self._res[t] = g, reward, 0.0
+        strips.append(arm, k_x)
+        self._noises[arm] = noise
+        self._blocks.row(arm, K_Z, k, corner)
+        self._own, self._largest_y = max(self._own, float(k_x[t])), max(self._largest_y, abs(reward))
+        self._drift = max(self._drift, t * UNIT * self._own * self._sum_alpha)
+        self._sum_alpha += abs(g)
+        self._drift += UNIT * self._own * (3.0 * abs(g) + self._sum_alpha)
+
+    # -- the dual vector ------------------------------------------------------------------------
+
+    @property
+    def _kernel_bound(self) -> float:
+        """On k(x~, x~) of rows, and on entries of K_X alone."""
+        return self._own * max(1.0, float(self._K_Z.diagonal().max()))
+
+    def _residual(self) -> Error:
+        """How wrong the means can be; res is worked out once for each state."""
+        if self._error is None:
+            t, strips = self._strips.size, self._strips
+            fresh = t * UNIT * self._own * self._sum_alpha
+            if self._drift * math.sqrt(self._weight()) > 1e-8 and self._drift > 32.0 * fresh:
+                for b in np.flatnonzero(strips.counts).tolist():
+                    self._Y[b, :t] = strips.times(b, self._alpha[strips.rows(b)])
+                self._drift = fresh
+                self._counters["Y recomputed"] += 1
+            alpha, arms = self._alpha[:t], strips.arms
+            res = self._res[:t]
+            np.multiply(self._noises.take(arms), alpha, out=res)
+            np.subtract(self._learned_y[:t], res, out=res)
+            res -= np.einsum("bi,bi->i", self._Y[:, :t], self._K_Z.take(arms, axis=1))
+            self._sum_alpha = float(np.abs(alpha).sum())
+            self._error = self._measured()
+        return self._error
+
+    def _weight(self) -> float:
+        """sum of 1 / noise over the rows."""
+        return float((self._strips.counts / self._noises).sum())
+
+    def _measured(self) -> Error:
+        t, K_Z = self._strips.size, self._K_Z
+        res = self._res[:t]
+        scale = float(np.abs(res).max()) or 1.0
+        shares = np.bincount(self._strips.arms, weights=np.square(res / scale), minlength=len(K_Z)) / self._noises
+        terms = self._largest_y + (2.0 * self._kernel_bound + float(self._noises.max())) * self._sum_alpha
+        row_sum = len(K_Z) * float(K_Z.diagonal().max())
+        rounding = row_sum * self._drift + (len(K_Z) + 4) * UNIT * terms
+        eta = scale * math.sqrt(shares.sum()) + rounding * math.sqrt(self._weight())
+        floor = (t + len(K_Z)) * UNIT * self._kernel_bound * self._sum_alpha
+        return Error(eta, rounding, floor, shares, scale)
+
+    def _step(self) -> tuple[int, Vector]:
+        """A solve with the block of the arm with the largest share of eta^2: which arm, and what alpha gains."""
+        strips, t = self._strips, self._strips.size
+        arm = int(self._residual().shares.argmax())
+        rows = strips.rows(arm)
+        d = self._blocks.P(arm) @ self._res[rows]
+        self._alpha[rows] += d
+        z = strips.times(arm, d)
+        self._Y[arm, :t] += z
+        z *= self._K_Z[arm].take(strips.arms)
+        self._res[:t] -= z
+        self._res[rows] -= self._noises[arm] * d
+        size = float(np.abs(d).sum())
+        self._sum_alpha += size
+        self._drift += UNIT * self._own * ((len(rows) + 2) * size + self._sum_alpha)
+        self._error = self._measured()
+        self._counters["block steps"] += 1
+        return arm, d
+
+    def _tighten(self) -> None:
+        """M >= lo B, so res' M^-1 res <= res' B^-1 res / lo."""
+        lo, _ = self._blocks.bounds(self._K_Z)
+        if lo > 0.0:
+            error = self._residual()
+            res = self._res[: self._strips.size] / error.scale
+            total = float(self._blocks.forms(res).sum()) + self._blocks.error(self._kernel_bound) * float(res @ res)
+            eta = error.scale * math.sqrt(max(total, 0.0) / lo) * (1.0 + 1e-6)
+            eta += error.rounding * math.sqrt(self._weight())
+            self._error = error._replace(eta=min(error.eta, eta))
+
+    # -- deciding -------------------------------------------------------------------------------
+
+    def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
+        """As every engine, but numbers are computed only as far as the argmax needs them."""
+        if query.shape[0] > 1 or not len(query.arms):
+            return super().leaders(query, exploration, tolerance)
+        merged, place = self._merged(query)
+        for rung, intervals in self.climb(merged, float(exploration[0])):
+            leaders = intervals.leaders(tolerance)
+            if leaders is not None:
+                self._counters[f"settled: {rung}"] += 1
+                return leaders if place is None else leaders[:, place]
+        self._counters["settled: dense"] += 1
+        return super().leaders(query, exploration, tolerance)
+
+    def climb(self, query: Query, exploration: float) -> Iterator[tuple[str, Intervals]]:
+        """Ever narrower intervals that hold the scores of one round, and the rung each came from."""
+        seen = self._seen(query)
+        cold = self._cold(query.arms)
+        known = self._bonus(seen.prior, exploration) if cold.any() else None
+        scores = Intervals(cold, known)
+        lift, error = 1.0 / self._noises, self._residual()
+        f, beyond = seen.dot(self._alpha[: len(self._rows)]), self._beyond(seen)
+        q_low, q_high = np.zeros(len(f)), np.minimum(seen.prior, seen.squares(lift))
+
+        def bound() -> None:
+            """The intervals from f, q_low, q_high and the error of the dual vector."""
+            error = self._residual()
+            least, most = self._bonuses(seen.prior, q_low, q_high, exploration)
+            scores.narrow(f + least, f + most, np.sqrt(q_high) * error.eta + beyond * error.floor)
+
+        bound()
+        yield "residual", scores
+        self._blocks.refresh()
+        for _ in range(_STEPS):
+            if scores.open_with_exact_means():
+                break
+            f = f + seen.dot_arm(*self._step())
+            bound()
+            yield "steps", scores
+        lo, hi = self._blocks.bounds(self._K_Z)
+        Q, slack = seen.forms(self._blocks), self._blocks.error(self._kernel_bound) * seen.squares(np.ones(len(lift)))
+        q_low = np.maximum(q_low, (Q - slack) / hi)
+        if lo > 0.0:
+            q_high = np.minimum(q_high, (Q + slack) / lo)
+        self._tighten()
+        bound()
+        yield "widths", scores
+        for step in range(3 * len(lift) + 8):
+            if scores.open_with_exact_means():
+                break
+            f = f + seen.dot_arm(*self._step())
+            if step % 3 == 2:
+                self._tighten()
+            bound()
+            yield "steps", scores
+        for _ in self._conjugate(seen, scores, f, q_low, q_high, exploration):
+            yield "cg", scores
+
+    def _beyond(self, seen: Seen) -> float:
+        """A candidate beyond all rows has larger kernel values than they have among each other: how much larger."""
+        return max(1.0, math.sqrt(float(seen.prior.max()) / max(self._kernel_bound, 1e-300)))
+
+    def _bonuses(self, prior: Vector, q_low: Vector, q_high: Vector, beta: float) -> tuple[Vector, Vector]:
+        """exploration * width at least and at most."""
+        slack = 8.0 * UNIT
+        one = self._bonus(prior - q_high, beta)
+        other = self._bonus(prior - np.maximum(q_low, 0.0), beta)
+        if beta < 0.0:
+            one, other = other, one
+        return one - slack * np.abs(one), other + slack * np.abs(other)
+
+    def _conjugate(
+        self, seen: Seen, scores: Intervals, f: Vector, q_low: Vector, q_high: Vector, beta: float
+    ) -> Iterator[None]:
+        """Conjugate gradients for the two best contenders, then for the next two, until none is left."""
+        self._blocks.refresh()
+        (lo, hi), error, t = self._blocks.bounds(self._K_Z), self._residual(), len(self._rows)
+        noise, res = self._noises.take(self._strips.arms), self._res[:t]
+        kernel, floor = max(self._kernel_bound, float(seen.prior.max())), self._beyond(seen) * error.floor
+        f, q_low, q_high = f.copy(), q_low.copy(), q_high.copy()
+        mean_error = np.sqrt(q_high) * error.eta + floor
+        done = np.array(scores.cold)
+        while len(left := np.flatnonzero((scores.high >= scores.low.max()) & ~done)):
+            ids = left[np.argsort(-scores.high[left], kind="stable")[:2]]
+            done[ids] = True
+            start = f[ids].copy()
+            for V, R, rho in self._solves(seen.columns(ids), noise):
+                self._counters["cg steps"] += 1
+                size = np.abs(V).sum(axis=0)
+                rounding = (t + 4) * UNIT * kernel * (1.0 + size)
+                remainder = (np.square(np.abs(R) + rounding) / noise[:, None]).sum(axis=0)
+                if lo > 0.0:  # R'P R is known to a relative t u, and R to its rounding
+                    remainder = np.minimum(remainder, (rho / lo) * (1.0 + 1e-6 + t * UNIT) + rounding * size)
+                q = np.einsum("ij,ij->j", V, seen.columns(ids) + R)
+                off = 2.0 * t * UNIT * kernel * size + size * rounding
+                lower = q - off + np.maximum(rho / hi * (1.0 - 1e-6) - rounding * size, 0.0)
+                f[ids] = start + V.T @ res
+                q_low[ids] = np.maximum(q_low[ids], lower)
+                q_high[ids] = np.minimum(q_high[ids], q + off + remainder)
+                mean_error[ids] = np.sqrt(remainder) * error.eta + floor + size * error.rounding
+                least, most = self._bonuses(seen.prior, q_low, q_high, beta)
+                scores.narrow(f + least, f + most, mean_error)
+                yield
+                spread = float((scores.high - scores.low)[ids].max())
+                if spread < 4.0 * (floor + float(rounding.max()) * (1.0 + math.sqrt(1.0 / self.settings.ridge))):
+                    break  # only rounding is left
+                if not ((scores.high[ids] >= scores.low.max()).sum() > 1 or spread > 0.5 * scores.gap()):
+                    break  # the two are apart; it is others that keep the round open
+
+    def _solves(self, k: Matrix, noise: Vector) -> Iterator[tuple[Matrix, Matrix, Vector]]:
+        """(V, R = k - M V, R' B^-1 R) for M V = k, column by column."""
+        V, R = np.zeros_like(k), k.copy()
+        Z = self._blocks.apply(R)
+        rho, D = np.einsum("ij,ij->j", R, Z), Z.copy()
+        for step in range(_CG):
+            MD = self._strips.products(self._K_Z, noise, D)
+            curvature = np.einsum("ij,ij->j", D, MD)
+            a = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
+            V += a * D
+            R = k - self._strips.products(self._K_Z, noise, V) if step % 8 == 7 else R - a * MD
+            Z = self._blocks.apply(R)
+            fresh = np.maximum(np.einsum("ij,ij->j", R, Z), 0.0)
+            yield V, R, fresh
+            D = Z + np.divide(fresh, rho, out=np.zeros_like(rho), where=rho > 0) * D
+            rho = fresh
+
+    def _seen(self, query: Query) -> Seen:
+        """The candidates of a single round, with their kernel values."""
+        X, flat, term = self._rows.contexts, query.contexts[0], self._term
+        t, squares = len(X), None
+        if self._squares:
+            squares = np.zeros((len(flat), t + 1))  # last, the distance to itself
+            squares[:, :t] = cdist(flat, X, "sqeuclidean")
+            k_x = term.kernel.from_squares(squares)
+            assert k_x is not None
+        else:
+            k_x = np.empty((len(flat), t + 1))
+            k_x[:, :t], k_x[:, t] = term.kernel(term.select(flat), term.select(X)), term.kernel.diag(term.select(flat))
+        self._asked = flat, k_x, squares
+        return Seen(query, self._K_Z, self._strips.arms, k_x)
+
+    def report(self) -> dict[str, Any]:
+        held = self._strips.nbytes + self._Y.nbytes + self._blocks.nbytes
+        counters = dict(sorted(self._counters.items()))
+        return {"method": "ladder", **counters, "blocks built": self._blocks.built, "bytes": held}
+
+
+class Intervals:
+    """low..high (k,) hold every score, and only ever shrink. Cold candidates have a known score."""
+
+    def __init__(self, cold: Mask, known: Vector | None) -> None:
+        self.cold = cold
+        self._known = known
+        self.low: Vector = np.full(len(cold), -np.inf)
+        self.high: Vector = np.full(len(cold), np.inf)
+
+    def narrow(self, low: Vector, high: Vector, error: Vector) -> None:
+        """Scores are between ``low`` and ``high``, but for an ``error`` of the means."""
+        if self._known is not None:
+            low, high = np.where(self.cold, self._known, low), np.where(self.cold, self._known, high)
+            error = np.where(self.cold, 0.0, error)
+        self._exact = low, high, float(error.max())
+        np.maximum(self.low, low - error, out=self.low)
+        np.minimum(self.high, high + error, out=self.high)
+
+    def leaders(self, tolerance: float) -> Mask | None:
+        """Who leads, (1, k); None while that is open."""
+        contenders = self.high >= self.low.max()
+        if np.count_nonzero(contenders) == 1:
+            return np.asarray(contenders[None, :])
+        if not (self.low == self.high)[contenders].all():
+            return None
+        leaders = np.zeros((1, len(contenders)), dtype=bool)
+        leaders[:, contenders] = best(self.low[None, contenders], tolerance)
+        return leaders
+
+    def open_with_exact_means(self) -> bool:
+        """Whether the round would stay open if the means were exact: then no step will settle it."""
+        low, high, error = self._exact
+        if error >= 0.3 * float((self.high - self.low).max()):
+            return False
+        return bool(np.count_nonzero(high >= low.max()) > 1)
+
+    def gap(self) -> float:
+        """How far the second highest upper end is above the highest lower one."""
+        return max(float(np.partition(self.high, -2)[-2] - self.low.max()), 0.0)
+
+
+class Seen:
+    """One round's candidates: sums over the rows of their kernel vectors k_b = K_Z[a_b, arms] k_X(x_b, rows)."""
+
+    def __init__(self, query: Query, K_Z: Matrix, arms: Indices, k_x: Matrix) -> None:
+        """``k_x`` (1 or k, t + 1): context-kernel values with the rows and, last, with itself."""
+        self._arms, self._lent = arms, K_Z[query.arms]
+        self.prior: Vector = self._lent[np.arange(len(query.arms)), query.arms] * k_x[:, -1]
+        self._row = k_x[0, :-1] if query.shared else None
+        self._k = None if query.shared else self._lent[:, arms] * k_x[:, :-1]
+
+    def _by_arm(self, values: Vector) -> Vector:
+        return np.asarray(np.bincount(self._arms, weights=values, minlength=self._lent.shape[1]))
+
+    def columns(self, which: Indices) -> Matrix:
+        """Kernel vectors of some candidates as columns, (t, m)."""
+        k = self._lent[which][:, self._arms] * self._row if self._k is None else self._k[which]
+        return np.ascontiguousarray(k.T)
+
+    def dot(self, v: Vector) -> Vector:
+        """k'v."""
+        return self._k @ v if self._row is None else self._lent @ self._by_arm(self._row * v)  # type: ignore[operator]
+
+    def dot_arm(self, arm: int, d: Vector) -> Vector:
+        """k'v for v that is d on the rows of an arm, else zero."""
+        rows = np.flatnonzero(self._arms == arm)
+        if self._k is None:
+            assert self._row is not None
+            return np.asarray(self._lent[:, arm] * float(self._row.take(rows) @ d))
+        return np.asarray(self._k[:, rows] @ d)
+
+    def squares(self, v: Vector) -> Vector:
+        """sum_i k_i^2 v[a_i], v (N,)."""
+        if self._k is None:
+            assert self._row is not None
+            return np.asarray(np.square(self._lent) @ (self._by_arm(np.square(self._row)) * v))
+        return np.asarray(np.square(self._k) @ v[self._arms])
+
+    def forms(self, blocks: Blocks) -> Vector:
+        """k'B^-1 k."""
+        if self._k is None:
+            assert self._row is not None
+            return np.asarray(np.square(self._lent) @ blocks.forms(self._row))
+        return np.array([blocks.forms(k).sum() for k in self._k])

@@ -1,1 +1,0 @@
-"""Linear algebra that has never heard of arms: factors and inverses that grow, and what rounding does to them."""

@@ -1,0 +1,239 @@
+"""Feature space: for kernels with a finite feature map, fixed similarities and uniform weights. Flat in t.
+
+Notation (the appendix's theta = D^-1 Phi' eta y)
+    phi(x)      the context features of a term, side by side for several terms
+    F           (N, r)  a root of the similarity, K_Z = F F'
+    Phi(a, x)   F[a] x phi(x) (all products), side by side over terms, so that Phi . Phi' is the kernel; D columns
+    A           (D, D)  ridge I + S,  S = sum_i Phi_i Phi_i';   P = A^-1
+    theta       P v,  v = sum_i y_i Phi_i
+    mean        Phi . theta,     width^2 = Phi' P Phi
+
+Two layouts. Where no arm learns from another (all similarities diagonal), one A per arm on phi alone, with ridge /
+K_Z[a, a] on its diagonal: a block of d x d for each arm with rows. Otherwise one block for all. P follows a row by
+Sherman and Morrison's formula, D^2, and is computed anew from A every now and then.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+
+from kinbandits._types import Indices, Matrix, Vector
+from kinbandits.regression.contract import Common, Query, Settings
+from kinbandits.regression.linalg import factor, lower_inverse, room_for
+from kinbandits.regression.pairs import InForce, Pairs, dense, diagonal
+from kinbandits.regression.posterior import RowPosterior
+
+_RENEW = 32  # rank-one updates of a block before its inverse is computed anew
+_STEEP = 1e6  # a rank-one update that shrinks a variance by more than this would lose as many digits
+_LARGEST = 256  # blocks up to this size are always worth it
+_MEMORY = 2**26  # numbers held in all blocks
+
+
+class Linear(RowPosterior):
+    """Exact for finite feature maps."""
+
+    @staticmethod
+    def pays_from(settings: Settings, contexts: Matrix) -> float:
+        """From how many rows on feature space is the cheaper place; infinity if never. Contexts: at least one."""
+        if not settings.growing:
+            return math.inf
+        widths = []
+        for term in settings.terms:
+            phi = term.kernel.features(term.select(contexts[:1]))
+            if phi is None:
+                return math.inf
+            widths.append(phi.shape[1])
+        K_Zs: list[InForce] = [t.k_z for t in settings.terms]  # type: ignore[misc]
+        if all(_diagonal(K) for K in K_Zs):
+            blocks, D = settings.n_arms, sum(widths)
+        else:
+            ranks = [_rank(K) for K in K_Zs]
+            blocks, D = 1, sum(w * r for w, r in zip(widths, ranks, strict=True))
+        if blocks * D**2 > _MEMORY:
+            return math.inf
+        return 0.0 if D <= _LARGEST else D
+
+    def _build(self) -> None:
+        self._pairs = Pairs(self.settings.terms, [t.k_z for t in self.settings.terms])  # type: ignore[misc]
+        self._separate = all(_diagonal(K) for K in self._pairs.K_Zs)
+        self._roots = [] if self._separate else [_root(K) for K in self._pairs.K_Zs]
+        self._slot = np.full(self.settings.n_arms, -1) if self._separate else np.zeros(self.settings.n_arms, np.intp)
+        self._used = 0  # slots
+        self._renewals = 0
+        self._S: Matrix = np.zeros((0, 0, 0))
+        if len(self._rows):
+            self._absorb(0, self._compared(0))
+
+    @property
+    def pairs(self) -> Pairs:
+        return self._pairs
+
+    # -- features -------------------------------------------------------------------------------
+
+    def _phi(self, contexts: Matrix) -> list[Matrix]:
+        features = [t.kernel.features(t.select(contexts)) for t in self.settings.terms]
+        return [phi for phi in features if phi is not None]
+
+    def _features(self, arms: Indices, contexts: Matrix) -> Matrix:
+        """Phi of each point, (m, D); phi alone where blocks are arms."""
+        parts = self._phi(contexts)
+        if not self._separate:
+            pairs = zip(parts, self._roots, strict=True)
+            parts = [np.einsum("ir,id->ird", root[arms], phi).reshape(len(arms), -1) for phi, root in pairs]
+        return np.hstack(parts)
+
+    def _compared(self, start: int) -> tuple[Matrix, list[int]]:
+        """Phi of the new rows, and how wide the terms are."""
+        arms, X = self._rows.arms[start:], self._rows.contexts[start:]
+        return self._features(arms, X), [phi.shape[1] for phi in self._phi(X[:1])]
+
+    # -- learning -------------------------------------------------------------------------------
+
+    def _absorb(self, start: int, news: object) -> None:
+        Phi, widths = news  # type: ignore[misc]
+        arms, y = self._rows.arms[start:], self.settings.learned(self._rows.rewards[start:])
+        new = arms[self._slot[arms] < 0] if self._separate else arms[: 0 if self._used else 1]
+        for arm in np.unique(new).tolist():
+            self._open(arm, Phi.shape[1], widths)
+        slots = self._slot[arms]
+        for s in np.unique(slots).tolist():
+            rows = slots == s
+            self._S[s] += Phi[rows].T @ Phi[rows]
+            self._v[s] += y[rows] @ Phi[rows]
+            if len(arms) > 1:
+                self._renew(s)
+        if len(arms) == 1:
+            self._rank_one(int(slots[0]), Phi[0])
+
+    def _open(self, arm: int, D: int, widths: list[int]) -> None:
+        """A block for this arm, or for all."""
+        s = self._used
+        if not s:
+            self._S, self._P = np.zeros((0, D, D)), np.zeros((0, D, D))
+            self._v, self._theta, self._own = np.zeros((0, D)), np.zeros((0, D)), np.zeros((0, D))
+            self._log_dets, self._age = np.zeros(0), np.zeros(0)
+        for name in ("_S", "_P", "_v", "_theta", "_own", "_log_dets", "_age"):
+            setattr(self, name, room_for(getattr(self, name), s + 1, least=4 if self._separate else 1))
+        self._own[s] = self.settings.ridge
+        if self._separate:
+            self._slot[arm] = s
+            scale = [float(diagonal(K, np.array([arm]))[0]) for K in self._pairs.K_Zs]
+            self._own[s] /= np.maximum(np.repeat(scale, widths), 1e-300)
+        self._P[s] = np.diag(1.0 / self._own[s])
+        self._used += 1
+
+    def _renew(self, s: int) -> None:
+        """P and theta from A: D^3."""
+        L, _ = factor(self._S[s] + np.diag(self._own[s]))
+        T = lower_inverse(L)
+        self._P[s] = T.T @ T
+        self._theta[s] = T.T @ (T @ self._v[s])
+        self._log_dets[s] = 2.0 * np.log(L.diagonal()).sum() - np.log(self._own[s]).sum()
+        self._age[s] = 0
+        self._renewals += 1
+
+    def _rank_one(self, s: int, phi: Vector) -> None:
+        """P - P phi phi' P / (1 + phi' P phi), and theta = P v: D^2."""
+        self._age[s] += 1
+        P = self._P[s]
+        u = P @ phi
+        grows = 1.0 + float(phi @ u)
+        if self._age[s] >= _RENEW or not grows < _STEEP:
+            self._renew(s)
+            return
+        P -= np.outer(u, u / grows)
+        self._log_dets[s] += np.log(grows)
+        self._theta[s] = P @ self._v[s]
+
+    # -- numbers --------------------------------------------------------------------------------
+
+    def _moments(self, query: Query, prior: Matrix) -> tuple[Matrix, Matrix]:
+        mean, variance = np.zeros(query.shape), prior.copy()
+        slots, ridge = self._slot[query.arms], self.settings.ridge
+        warm = np.flatnonzero(slots >= 0)
+        if not len(warm):
+            return mean, variance
+        slots = slots[warm]
+        if self._separate and query.shared:
+            phi = np.hstack(self._phi(query.contexts[:, 0]))  # (R, D)
+            everyone = len(slots) == self._used and np.array_equal(slots, np.arange(self._used))
+            P, theta = self._P[: self._used], self._theta[: self._used]
+            if not everyone:
+                P, theta = P[slots], theta[slots]
+            half = (P.reshape(-1, P.shape[2]) @ phi.T).reshape(len(slots), -1, len(phi))  # all inverses at once
+            variance[:, warm] = ridge * np.einsum("kdr,rd->rk", half, phi)
+            mean[:, warm] = phi @ theta.T
+            return mean, variance
+        arms, contexts = Query(query.arms[warm], self._of(query, warm)).points()
+        Phi, where = self._features(arms, contexts), self._slot[arms]
+        m, square = np.empty(len(arms)), np.empty(len(arms))
+        for s in np.unique(where).tolist():
+            rows = where == s
+            m[rows] = Phi[rows] @ self._theta[s]
+            square[rows] = np.einsum("ij,ij->i", Phi[rows] @ self._P[s], Phi[rows])
+        mean[:, warm] = m.reshape(-1, len(warm))
+        variance[:, warm] = ridge * square.reshape(-1, len(warm))
+        return mean, variance
+
+    @staticmethod
+    def _of(query: Query, some: Indices) -> Matrix:
+        return query.contexts if query.shared else query.contexts[:, some]
+
+    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
+        covariance = self._pairs.gram(arms, contexts, arms, contexts)
+        Phi, where = self._features(arms, contexts), self._slot[arms]
+        for s in np.unique(where[where >= 0]).tolist():
+            rows = np.flatnonzero(where == s)
+            covariance[np.ix_(rows, rows)] = self.settings.ridge * (Phi[rows] @ self._P[s] @ Phi[rows].T)
+        return covariance
+
+    def _weights(self) -> Vector:
+        """M^-1 y = (y - mean) / noise at the rows."""
+        h = self._rows
+        if not len(h):
+            return np.zeros(0)
+        Phi, slots = self._features(h.arms, h.contexts), self._slot[h.arms]
+        return np.asarray((self.y - np.einsum("ij,ij->i", Phi, self._theta[slots])) / self.settings.ridge)
+
+    def log_det(self) -> float:
+        """log det(A / ridge), summed over blocks."""
+        return float(self._log_dets[: self._used].sum()) if self._used else 0.0
+
+    def _shallow(self) -> Self:
+        other = super()._shallow()
+        other._slot = self._slot.copy()
+        if self._used:
+            other._P, other._theta = self._P[: self._used].copy(), self._theta[: self._used].copy()
+            other._log_dets = self._log_dets.copy()
+        return other
+
+    def report(self) -> dict[str, Any]:
+        return {"method": "linear", "blocks": self._used, "renewals": self._renewals, "bytes": 2 * self._S.nbytes}
+
+
+def _diagonal(K_Z: InForce) -> bool:
+    if isinstance(K_Z, Common):
+        return K_Z.shared == 0.0
+    return not np.any(K_Z - np.diag(K_Z.diagonal()))
+
+
+def _rank(K_Z: InForce) -> int:
+    """Columns of `_root`, for `Common` without forming it."""
+    if isinstance(K_Z, Common):
+        return 1 if K_Z.shared == 1.0 else K_Z.n_arms
+    return _root(K_Z).shape[1]
+
+
+def _root(K_Z: InForce) -> Matrix:
+    """F with K_Z = F F', of as few columns as K_Z has rank."""
+    if isinstance(K_Z, Common) and K_Z.shared == 1.0:
+        return np.ones((K_Z.n_arms, 1))
+    K = dense(K_Z)
+    if _diagonal(K):
+        return np.diag(np.sqrt(K.diagonal()))
+    values, vectors = np.linalg.eigh(K)
+    keep = values > 1e-14 * max(float(values[-1]), 1e-300)
+    return np.asarray(vectors[:, keep] * np.sqrt(values[keep]))
