@@ -36,6 +36,10 @@ class HorizonReachedError(KinbanditsError, ValueError):
     """A policy with a fixed horizon was asked for more decisions than that."""
 
 
+class ConcurrentUseError(KinbanditsError, ValueError):
+    """A policy was used by a second thread while one was inside it."""
+
+
 class NotPositiveSemidefiniteError(KinbanditsError, ValueError):
     """A similarity matrix has an eigenvalue below zero."""
 
@@ -70,16 +74,12 @@ class NumericalWarning(UserWarning):
     """The numbers needed help (jitter was added), and the result is a little different for it."""
 
 
-class TuningWarning(UserWarning):
-    """Settings could not be chosen with confidence; the warning says why, and what was taken."""
-
-
 class SimulationWarning(UserWarning):
     """A run starts from what a policy has learned before."""
 
 
-class TransferWarning(UserWarning):
-    """Sharing between arms seems to do harm; the warning says by how much."""
+class ChangeWarning(UserWarning):
+    """The rewards changed so much that earlier rows were dropped; the warning says which."""
 
 
 class BudgetWarning(UserWarning):

@@ -13,16 +13,16 @@ Notation
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import number_array, square_matrix
-from kinbandits._frames import named_rows
+from kinbandits._checks import as_float64, square_matrix
+from kinbandits._frames import column_names, row_names
 from kinbandits._types import ArmName, Indices, Matrix, Vector
-from kinbandits._value import Positive, Real, Value, frozen_array, suggest
+from kinbandits._value import Positive, Real, Value, frozen_array
 from kinbandits.errors import InvalidInputError, InvalidTypeError, NotPositiveSemidefiniteError
 from kinbandits.history import History
 from kinbandits.kernels import RBF, Kernel, as_kernel, median_distance
@@ -217,14 +217,23 @@ class Known(Similarity, init=False):
             raise InvalidInputError(
                 "Known takes a matrix, or descriptors (one row per arm), with or without a kernel= over them"
             )
-        values, found = named_rows(descriptors if matrix is None else matrix)
-        self._set(given=None, descriptors=None, kernel=None, names=tuple(names or found or ()) or None)
+        values = descriptors if matrix is None else matrix
+        known = row_names(values) if names is None else list(names)
+        if known is not None and len(set(known)) < len(known):
+            raise InvalidInputError(f"two rows are called {max(known, key=known.count)!r}; arms have different names")
+        self._set(given=None, descriptors=None, kernel=None, names=None if known is None else tuple(known))
         if matrix is not None:
-            K = square_matrix("the similarity matrix", values, symmetric=True)
+            columns = column_names(matrix)
+            if columns is not None and known is not None and columns != [str(name) for name in known]:
+                raise InvalidInputError(
+                    "the similarity matrix must have the same names in rows and columns, in one order, but they "
+                    f"are {known[:8]} and {columns[:8]}"
+                )
+            K = square_matrix("the similarity matrix", matrix, symmetric=True)
             check_psd("the similarity matrix", K)
             self._set(given=frozen_array(K))
             return
-        rows = number_array("descriptors", values)
+        rows = as_float64("descriptors", _rows(values) if isinstance(values, Mapping) else values)
         rows = rows[:, None] if rows.ndim == 1 else rows
         if rows.ndim != 2 or not rows.size:
             raise InvalidInputError(f"descriptors must be (arms, features), got shape {rows.shape}")
@@ -284,10 +293,10 @@ class Known(Similarity, init=False):
         missing = [a for a in arms if a not in self.names]
         unknown = [n for n in self.names if n not in arms]
         if missing or unknown:
+            what = f"has no row for arm {missing[0]!r}" if missing else f"has a row {unknown[0]!r}, which is no arm"
             raise InvalidInputError(
-                f"Known: arm {missing[0]!r} has no row{suggest(missing[0], map(str, unknown))}"
-                if missing
-                else f"Known: there is a row for {unknown[0]!r}, which is no arm{suggest(unknown[0], map(str, arms))}"
+                f"Known {what}; its rows are {', '.join(map(repr, self.names[:8]))}, the arms "
+                f"{', '.join(map(repr, arms[:8]))}. Rows without names (a list, an array) are taken in order"
             )
         order = [self.names.index(a) for a in arms]
         if self.descriptors is not None:
@@ -299,13 +308,13 @@ class Known(Similarity, init=False):
         if self.descriptors is not None:
             if value is None:
                 raise InvalidInputError("this policy knows arms by descriptor; add_arm needs descriptor=")
-            row = np.atleast_1d(number_array("descriptor", value))
+            row = np.atleast_1d(as_float64("descriptor", value))
             if row.shape != self.descriptors.shape[1:]:
                 raise InvalidInputError(
                     f"descriptor has shape {row.shape}, but the other arms have {self.descriptors.shape[1]} numbers"
                 )
             return Known(descriptors=np.vstack([self.descriptors, row[None, :]]), kernel=self.kernel)
-        row = np.empty(0) if value is None else np.atleast_1d(number_array("similarity", value))
+        row = np.empty(0) if value is None else np.atleast_1d(as_float64("similarity", value))
         if row.shape not in ((n_arms,), (n_arms + 1,)):
             raise InvalidInputError(
                 f"this policy has a known similarity matrix; add_arm needs similarity= with {n_arms} entries (to each "
@@ -318,6 +327,18 @@ class Known(Similarity, init=False):
         if self.descriptors is not None:
             return Known(descriptors=np.delete(self.descriptors, arm, axis=0), kernel=self.kernel)
         return Known(np.delete(np.delete(self.given, arm, axis=0), arm, axis=1))
+
+
+def _rows(descriptors: Mapping[Any, Any]) -> list[Any]:
+    """The descriptors of a mapping, one for each arm."""
+    rows = [np.asarray(row) for row in descriptors.values()]
+    for name, row in zip(descriptors, rows, strict=True):
+        if row.ndim > 1 or row.shape != rows[0].shape:
+            raise InvalidInputError(
+                f"the descriptor of {name!r} has shape {row.shape}, but that of {next(iter(descriptors))!r} has "
+                f"{rows[0].shape}; a mapping has a descriptor for each arm"
+            )
+    return rows
 
 
 def usual_kernel(rows: Matrix) -> RBF:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import copy
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
@@ -53,13 +54,14 @@ class Policy(ABC):
     parameters: ClassVar[tuple[str, ...]] = ()
     """Names of the constructor's arguments, as `get_params` gives them."""
 
-    learned_from: tuple[dict[str, Any], ...] = ()  # the logs that the policy was fitted to
+    _sealed: bool
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         ours = cls.__module__.partition(".")[0] == "kinbandits"
         cls.kind = cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
         Policy.registry[cls.kind] = cls
+        cls.__init__ = _sealing(cls, cls.__init__)  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -79,16 +81,16 @@ class Policy(ABC):
         self.rng = np.random.default_rng(seed)
         self.most_pending = as_int("most_pending", most_pending, 1)
         self.feature_names: tuple[str, ...] | None = None  # of the first table seen; later ones are put in order
+        self.learned_from: tuple[dict[str, Any], ...] = ()  # the logs that the policy was fitted to
         self.version = 0  # how often something was learned or arms changed
         self._ledger = Ledger(self.most_pending)
         self._owner = secrets.token_hex(8)  # whose decisions are taken: a copy takes those of the original
         self._turn = Turn()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("_") and "_turn" in self.__dict__ and name not in self.__dict__:
-            if not hasattr(type(self), name):
-                known = [n for n in (*self.__dict__, *dir(type(self))) if not n.startswith("_")]
-                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{suggest(name, known)}")
+        if "_sealed" in self.__dict__ and name not in self.__dict__ and not name.startswith("_"):
+            known = [n for n in (*self.__dict__, *dir(type(self))) if not n.startswith("_")]
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r} to set{suggest(name, known)}")
         object.__setattr__(self, name, value)
 
     # -- what a subclass says -------------------------------------------------------------------
@@ -494,6 +496,18 @@ class Policy(ABC):
     def copy(self) -> Self:
         """An independent copy: same knowledge, same open decisions, same random state."""
         return copy.deepcopy(self)
+
+
+def _sealing(cls: type[Policy], init: Callable[..., None]) -> Callable[..., None]:
+    """The constructor, after which a policy takes no new attributes: a mistyped setting would do nothing."""
+
+    @wraps(init)
+    def sealed(self: Policy, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        if type(self) is cls:
+            self._sealed = True
+
+    return sealed
 
 
 def _playable(query: Query, candidates: Candidates) -> Query:
