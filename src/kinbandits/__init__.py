@@ -22,6 +22,7 @@ from kinbandits.model import Model, Scale
 from kinbandits.policy import KMTLUCB, Budgeted, Decision, SupKMTLUCB, Window, load
 from kinbandits.rules import UCB, InverseGap, Thompson
 from kinbandits.similarity import Estimated, Graph, Independent, Known, Learned, Mixed, Pooled
+from kinbandits.simulate import simulate
 from kinbandits.terms import Term
 
 if _TYPE_CHECKING:
@@ -29,7 +30,7 @@ if _TYPE_CHECKING:
 
 # Not needed to play: imported when they are asked for.
 _ROOMS = ("contrib", "datasets", "environments", "multitask", "ope", "plotting", "presets", "testing")
-_NAMES = {"simulate": "simulate", "compare": "report.comparing", "MultiTaskKernelRidge": "multitask"}
+_NAMES = {"compare": "report.comparing", "MultiTaskKernelRidge": "multitask"}
 
 __all__ = [
     "KMTLUCB", "RBF", "UCB", "Budgeted", "Constant", "Decision", "Estimated", "Graph", "Independent", "InverseGap",

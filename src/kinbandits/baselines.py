@@ -21,7 +21,7 @@ from kinbandits.kernels import Constant, Linear
 from kinbandits.policy.arms import arm_names
 from kinbandits.policy.kmtl_ucb import KMTLUCB
 from kinbandits.policy.sup_kmtl_ucb import SupKMTLUCB
-from kinbandits.rules import GPUCB, Log, Thompson
+from kinbandits.rules import GPUCB, Logarithmic, Thompson
 from kinbandits.similarity import Graph, Independent, Known, Pooled, Similarity
 from kinbandits.terms import Term
 
@@ -112,7 +112,7 @@ def gob_lin(arms: Arms, *, graph: ArrayLike, **settings: Any) -> KMTLUCB:
     >>> policy.predict(decision.context, arms=["bob"]).mean.round(3)
     array([0.2])
     """
-    return lin_ucb(arms, **{"similarity": Graph(graph), "exploration": Log(), "cold_start": "borrow", **settings})
+    return lin_ucb(arms, **{"similarity": Graph(graph), "exploration": Logarithmic(), "cold_start": "borrow", **settings})
 
 
 # -- contexts are not looked at, or exploration is by chance ---------------------------------------
@@ -149,7 +149,7 @@ def ucb1(arms: Arms, *, scale: float = 1.0, **settings: Any) -> KMTLUCB:
     >>> policy.predict([0.0]).width.round(6)
     array([1. , 0.5])
     """
-    schedule = Log(math.sqrt(2.0) * positive("scale", scale, zero=True), shift=-1)
+    schedule = Logarithmic(math.sqrt(2.0) * positive("scale", scale, zero=True), shift=-1)
     return KMTLUCB(arms, **{**_ARM_MEANS, "ridge": 1e-9, "exploration": schedule, "rewards": None, **settings})
 
 

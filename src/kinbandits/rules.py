@@ -25,7 +25,7 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.regression.contract import Prediction, Query, Regression, best
 
 __all__ = [
-    "UCB", "Confidence", "GPUCB", "InverseGap", "Log", "Rule", "Schedule", "State", "Thompson", "as_rule", "symmetric_root",
+    "UCB", "Confidence", "GPUCB", "InverseGap", "Logarithmic", "Rule", "Schedule", "State", "Thompson", "as_rule", "symmetric_root",
 ]  # fmt: skip
 
 TIE = 1e-12
@@ -158,13 +158,13 @@ class UCB(Rule):
         return best(np.where(leads, mean, -np.finfo(float).max), tolerance) & leads
 
 
-class Log(Schedule):
+class Logarithmic(Schedule):
     """beta_t = scale * sqrt(log(t + shift)), with t + shift at least 2.
 
     shift = 1 is what Gang of Bandits, CLUB and COFIBA run; scale = sqrt(2), shift = -1 is UCB1, which counts the
     rounds before this one.
 
-    >>> round(Log(scale=0.5).at(99, None), 4)
+    >>> round(Logarithmic(scale=0.5).at(99, None), 4)
     1.073
     """
 
@@ -285,8 +285,8 @@ class Thompson(Rule):
         return np.asarray(np.where(certain, tied.astype(np.float64), ndtr(gap)))
 
 
-def symmetric_root(K: Matrix) -> Matrix:
-    """The symmetric R, R R' = K; directions that are zero but for rounding stay zero.
+def symmetric_root(K: Matrix, rounding: bool = True) -> Matrix:
+    """The symmetric R, R R' = K; with ``rounding``, directions that are zero but for it stay zero.
 
     It is the only root that is the same on every processor: eigenvectors of equal eigenvalues are arbitrary.
 
@@ -294,7 +294,7 @@ def symmetric_root(K: Matrix) -> Matrix:
     array([[2.]])
     """
     values, vectors = np.linalg.eigh(K)
-    floor = len(values) * np.finfo(float).eps * max(float(values[-1]), 0.0)
+    floor = rounding * len(values) * np.finfo(float).eps * max(float(values[-1]), 0.0)
     root: Matrix = (vectors * np.sqrt(np.where(values > floor, values, 0.0))) @ vectors.T
     return root
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from kinbandits._value import as_int
 from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError, SimulationWarning
-from kinbandits.policies.base import Policy
+from kinbandits.policy.base import Policy
 from kinbandits.progress import Told, telling
 from kinbandits.trace import COLUMNS, Trace
 

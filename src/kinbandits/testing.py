@@ -29,7 +29,7 @@ from kinbandits.errors import (
 )
 from kinbandits.history import History
 from kinbandits.kernels import as_kernel
-from kinbandits.policies import Policy, load
+from kinbandits.policy import Policy, load
 from kinbandits.similarity import Similarity
 
 __all__ = ["check_environment", "check_kernel", "check_policy", "check_similarity"]

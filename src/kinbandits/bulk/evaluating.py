@@ -28,7 +28,7 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.ope import Evaluation, LoggedRounds
 from kinbandits.ope.estimators import Terms, evaluated, merged, tally, terms
-from kinbandits.policies import KMTLUCB, Budgeted, Policy, load
+from kinbandits.policy import KMTLUCB, Budgeted, Policy, load
 from kinbandits.regression.budgeted import BudgetedRegression
 
 FOLDS = 2

@@ -32,7 +32,7 @@ from kinbandits.bulk.summing import Plan, add, made, summed
 from kinbandits.bulk.table import Partition, Table
 from kinbandits.errors import BudgetWarning, InvalidInputError, InvalidTypeError
 from kinbandits.history import History
-from kinbandits.policies import KMTLUCB
+from kinbandits.policy import KMTLUCB
 from kinbandits.regression import budgeted_settings
 from kinbandits.regression.budgeted import BudgetedRegression, Model
 from kinbandits.regression.budgeted.build import draw_points

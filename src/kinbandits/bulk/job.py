@@ -20,7 +20,7 @@ from kinbandits._version import __version__
 from kinbandits.bulk.fold import Engine
 from kinbandits.bulk.table import PARTITION_ROWS, Columns, Table
 from kinbandits.errors import InvalidInputError
-from kinbandits.policies import KMTLUCB
+from kinbandits.policy import KMTLUCB
 from kinbandits.policies.persist import to_data
 
 Logs = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]

@@ -16,7 +16,7 @@ from kinbandits.errors import InvalidInputError
 if TYPE_CHECKING:
     from kinbandits.bulk import Comparison
     from kinbandits.ope import Evaluation
-    from kinbandits.policies import KMTLUCB
+    from kinbandits.policy import KMTLUCB
 
 Scheduler = Annotated[
     str | None, typer.Option(help="Address of a dask scheduler, or threads (default), loky, sync: this machine.")
@@ -197,7 +197,7 @@ def _print_left_out(left_out: dict[str, int], what: str = "rows") -> None:
 
 
 def _read_policy(path: Path) -> KMTLUCB:
-    from kinbandits.policies import load
+    from kinbandits.policy import load
     from kinbandits.service.config import load_settings
 
     found: KMTLUCB = load_settings(path).untaught() if path.suffix == ".toml" else load(path)
@@ -232,7 +232,7 @@ def _in_memory(
 
     from kinbandits._frames import is_table, read_table
     from kinbandits.ope import LoggedRounds, evaluate_policy
-    from kinbandits.policies import KMTLUCB
+    from kinbandits.policy import KMTLUCB
     from kinbandits.service.config import load_settings
     from kinbandits.service.rounds import Logged, logged_rounds, policy_for
     from kinbandits.service.store import open_store

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from kinbandits._value import meant
+from kinbandits._value import suggest as meant
 from kinbandits.environments.base import Environment, Round, StartRows, describe, no_rows
 from kinbandits.environments.check import check_environment
 from kinbandits.environments.clicks import Clicks, Shop

@@ -28,12 +28,12 @@ from pydantic import (
     model_validator,
 )
 
-from kinbandits._renamed import ARGUMENTS
-from kinbandits._spec import from_spec
-from kinbandits._value import meant
+
+from kinbandits._value import from_json as from_spec
+from kinbandits._value import suggest as meant
 from kinbandits.environments import KINDS, Environment, make_environment
 from kinbandits.errors import InvalidInputError, InvalidTypeError, KinbanditsError
-from kinbandits.policies import KMTLUCB, Policy
+from kinbandits.policy import KMTLUCB, Policy
 from kinbandits.presets import paper
 
 FORMAT = 2

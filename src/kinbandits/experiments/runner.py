@@ -25,7 +25,7 @@ from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.backends import WorkerLostError, backend
 from kinbandits.experiments.config import FORMAT, Cell, Experiment
 from kinbandits.experiments.storage import CellStore
-from kinbandits.policies import KMTLUCB
+from kinbandits.policy import KMTLUCB
 from kinbandits.progress import Progress, clock
 from kinbandits.similarity import Stepwise
 from kinbandits.simulate import simulate

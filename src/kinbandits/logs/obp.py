@@ -25,7 +25,7 @@ from kinbandits._checks import as_float64, rows_of_contexts
 from kinbandits._frames import arm_numbers
 from kinbandits.errors import InvalidInputError
 from kinbandits.ope import LoggedRounds
-from kinbandits.policies import Policy
+from kinbandits.policy import Policy
 from kinbandits.policies.decision import ArmName
 
 __all__ = ["action_dist", "from_obp", "to_obp"]

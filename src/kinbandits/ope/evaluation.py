@@ -12,7 +12,7 @@ from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.ope.estimators import Evaluation, estimate
 from kinbandits.ope.rounds import LoggedRounds
-from kinbandits.policies import KMTLUCB, Policy
+from kinbandits.policy import KMTLUCB, Policy
 
 __all__ = ["evaluate_policy"]
 

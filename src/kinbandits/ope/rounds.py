@@ -13,7 +13,7 @@ from kinbandits._checks import as_float64
 from kinbandits._frames import arm_numbers, as_table, categories, column, is_frame, numbers
 from kinbandits._types import Matrix
 from kinbandits.errors import InvalidInputError, InvalidTypeError
-from kinbandits.policies import Policy
+from kinbandits.policy import Policy
 
 __all__ = ["LoggedRounds"]
 

@@ -30,7 +30,7 @@ from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
 from kinbandits import presets
-from kinbandits._spec import from_spec
+from kinbandits._value import from_json as from_spec
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError

@@ -13,7 +13,7 @@ from kinbandits._html import html_table, text_table
 from kinbandits._value import Value, as_int
 from kinbandits.environments import Environment
 from kinbandits.errors import InvalidInputError, InvalidTypeError, package
-from kinbandits.policies import Policy
+from kinbandits.policy import Policy
 from kinbandits.progress import Told, telling
 from kinbandits.report.figures import difference_figure, regret_figure
 from kinbandits.report.results import Paired, Results, Run, RunGroup, Summary, compare_all, summarise

@@ -15,7 +15,7 @@ from scipy.linalg import cho_factor
 
 import kinbandits as kb
 from kinbandits.environments import Shop
-from kinbandits.policies import Explanation
+from kinbandits.policy import Explanation
 from kinbandits.progress import Told
 from kinbandits.report.comparing import Comparison
 from kinbandits.report.html import Section, one_line, write_page

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinbandits.errors import KinbanditsError
-from kinbandits.policies import KMTLUCB, Explanation
+from kinbandits.policy import KMTLUCB, Explanation
 from kinbandits.service.events import Record, number_of, uniform_draws
 from kinbandits.service.learner import Serving
 from kinbandits.service.problems import Problem

@@ -20,10 +20,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from kinbandits._spec import from_spec
-from kinbandits._value import meant
+from kinbandits._value import from_json as from_spec
+from kinbandits._value import suggest as meant
 from kinbandits.errors import InvalidInputError, KinbanditsError
-from kinbandits.policies import KMTLUCB, load
+from kinbandits.policy import KMTLUCB, load
 from kinbandits.policies.defaults import defaults_as_data
 from kinbandits.service.features import Feature
 from kinbandits.service.rules import LARGEST, MOST_FEATURES, check_arms

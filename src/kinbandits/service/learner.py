@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from kinbandits.errors import FormatError, InvalidInputError, KinbanditsError
-from kinbandits.policies import KMTLUCB
+from kinbandits.policy import KMTLUCB
 from kinbandits.service import snapshots
 from kinbandits.service.config import Settings
 from kinbandits.service.edits import Edits

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from kinbandits.errors import InvalidInputError, KinbanditsError
-from kinbandits.policies import KMTLUCB
+from kinbandits.policy import KMTLUCB
 from kinbandits.service.chooser import learned_row
 from kinbandits.service.config import ServiceSettings
 from kinbandits.service.events import Draft, Record

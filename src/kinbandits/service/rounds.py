@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kinbandits.ope import LoggedRounds
-from kinbandits.policies import KMTLUCB
+from kinbandits.policy import KMTLUCB
 from kinbandits.service.chooser import shared_context
 from kinbandits.service.config import Settings
 from kinbandits.service.edits import Edits

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinbandits.errors import FormatError
-from kinbandits.policies import KMTLUCB
+from kinbandits.policy import KMTLUCB
 from kinbandits.policies.persist import from_data, to_data
 from kinbandits.service.state import State
 
