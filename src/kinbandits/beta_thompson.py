@@ -41,7 +41,7 @@ class BetaThompson(Policy):
     >>> policy.predict([0.0]).mean.round(3)
     array([0.667, 0.333])
     >>> policy.probabilities([0.0]).round(3)
-    array([[0.833, 0.167]])
+    array([0.833, 0.167])
     """
 
     def __init__(

@@ -261,7 +261,7 @@ def golden(indices: Indices) -> Vector:
 def kept(indices: Indices, n: int) -> Any:
     """A mask of the rows that a fit from n rows may see: the last `RECENT`, and fewer the older they are.
 
-    >>> kept(np.arange(100_000), 100_000).sum() < 6000
+    >>> bool(kept(np.arange(100_000), 100_000).sum() < 6000)
     True
     """
     age = n - indices

@@ -423,9 +423,9 @@ class Learned(Similarity):
 
     >>> import kinbandits as kb
     >>> kb.KMTLUCB(3, similarity=Learned(kb.Known(descriptors=[0.0, 0.1, 5.0]))).similarity_matrix().round(2)
-    array([[1.  , 0.5 , 0.07],
-           [0.5 , 1.  , 0.07],
-           [0.07, 0.07, 1.  ]])
+    array([[1. , 0.5, 0.3],
+           [0.5, 1. , 0.3],
+           [0.3, 0.3, 1. ]])
     """
 
     base: Similarity | None = None
