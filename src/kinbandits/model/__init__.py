@@ -8,11 +8,11 @@ on what arms share; the similarity on the rows of all arms together. Where each 
 figures are those of `benchmarks/noise.py`.
 """
 
-from kinbandits.model.fit import BREAK_LEAD, broken, fit, start
+from kinbandits.model.fit import broken, fit, start
 from kinbandits.model.value import Candidate, Kind, Model, Scale, Spec
-from kinbandits.model.when import BREAK_ROWS, following, kept, next_check
+from kinbandits.model.when import following, kept, next_check
 
 __all__ = [
-    "BREAK_LEAD", "BREAK_ROWS", "Candidate", "Kind", "Model", "Scale", "Spec", "broken", "fit", "following", "kept",
+    "Candidate", "Kind", "Model", "Scale", "Spec", "broken", "fit", "following", "kept",
     "next_check", "start",
 ]  # fmt: skip

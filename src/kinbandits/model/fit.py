@@ -14,7 +14,7 @@ from kinbandits.model.kernel import FIRST, fit_kernel
 from kinbandits.model.kin import first_target, fit_similarity
 from kinbandits.model.ridge import NOISE_ROWS, fit_ridge, own_covariance
 from kinbandits.model.value import USUAL, Candidate, Kind, Model, Spec
-from kinbandits.model.when import BREAK_ROWS
+from kinbandits.model.when import check_gap
 from kinbandits.similarity import Learned
 
 BREAK_LEAD = 20.0  # nats by which two unrelated sets of functions must win over one
@@ -69,25 +69,32 @@ def start(spec: Spec, kind: Kind, old: Model | None = None) -> Model:
     return Model(kernels, k_z, USUAL if spec.ridge is None else spec.ridge, level, unit, notes=old.notes if old else ())
 
 
-def broken(history: History, spec: Spec, model: Model) -> float:
-    """The nats by which the last rows are explained better without those before: whether the world has changed.
+def broken(history: History, spec: Spec, model: Model, n: int) -> int | None:
+    """How many of the last rows a new world has: they are explained better without those before. None: no change.
 
-    Rows before and after are judged as arms are: as one set of functions, and as two that are unrelated, each at its
-    own best ridge. Scale and level are common, so that arms which pay more are no change. Rows of one reward (an
-    outage) cannot be judged.
+    Rows before and after are judged as arms are: as one set of functions, and as two that are unrelated. Scale and level
+    are common, so that arms which pay more are no change. Where the last rows have one reward (an outage), they say
+    nothing that rows before them would have to be dropped for.
     """
-    n = len(history)
-    few = np.arange(max(0, n - 3 * BREAK_ROWS), n)
-    y, late = history.rewards[few], few >= n - BREAK_ROWS
-    if not late.any() or late.all() or np.ptp(y[late]) == 0.0 or np.ptp(y[~late]) == 0.0:
-        return -math.inf
+    span = 2 * check_gap(n)
+    rows, ridges = history.taken(np.arange(max(0, len(history) - 2 * span), len(history))), RIDGES[:3]
+    y = rows.rewards
     low, wide = float(y.min()), float(np.ptp(y))
-    if not 0.0 < wide < math.inf:
-        return -math.inf
-    rows = Rows(history.arms[few], history.contexts[few], (y - low) / wide, 1.0)
-    two, one = [], []
-    for arm, own in rows.of_arms(NOISE_ROWS):
-        K = own_covariance(rows, spec, model.kernels, model.k_z, arm, own)
-        one.append((K, rows.y[own]))
-        two += [(K[np.ix_(part, part)], rows.y[own[part]]) for part in (late[own], ~late[own]) if part.any()]
-    return best(two, RIDGES)[0].evidence - best(one, RIDGES)[0].evidence
+    if not 0.0 < wide < math.inf or len(y) <= span:
+        return None
+    few = Rows(rows.arms, rows.contexts, (y - low) / wide, 1.0)
+    own = list(few.of_arms(len(y)))
+    blocks = [(own_covariance(few, spec, model.kernels, model.k_z, arm, r), few.y[r], r) for arm, r in own]
+
+    def apart(late: int) -> float:
+        split = len(y) - late
+        parts = [(K, v, r, part) for K, v, r in blocks for part in (r < split, r >= split) if part.any()]
+        return best([(K[np.ix_(part, part)], v[part]) for K, v, r, part in parts], ridges)[0].evidence
+
+    together = best([(K, v) for K, v, _ in blocks], ridges)[0].evidence
+    if not apart(span // 2) - together > BREAK_LEAD:
+        return None
+    step = span // 8
+    late = max(range(step, span + 1, step), key=apart)
+    late = max(step, late - step)  # the change lies somewhere near: rows of two worlds would do more harm than a few less
+    return late if np.ptp(y[-late:]) > 0.0 else None

@@ -13,8 +13,8 @@ from kinbandits._types import Indices, Vector
 
 GROWTH = 1.3  # a model is fitted again when the rows have grown by so much: 29 times in the first 5,000 rows
 RECENT = 1000  # rows that a fit sees without exception; of older ones those with frac(i golden) < RECENT / age
-BREAK_ROWS = 200  # recent rows that are compared with as many times two before them
-BREAK_EVERY = 100, 1.05  # rows, growth: how often
+FIRST_CHECK = 400  # rows from which on the last rows are compared with those before them
+CHECK_EVERY, CHECK_GROWTH = 100, 0.1  # rows, or this share of them, between two such checks
 
 
 def following(n: int) -> int:
@@ -30,13 +30,17 @@ def following(n: int) -> int:
 
 
 def next_check(n: int) -> int:
-    """The first number of rows above n at which recent rows are compared with earlier ones."""
-    every, growth = BREAK_EVERY
-    return _first_above(n, _CHECKS, lambda last: last + max(every, int(last * (growth - 1.0))))
+    """The first number of rows above n at which the last rows are compared with those before them."""
+    return _first_above(n, _CHECKS, lambda last: last + check_gap(last))
+
+
+def check_gap(n: int) -> int:
+    """Rows between two checks."""
+    return max(CHECK_EVERY, int(n * CHECK_GROWTH))
 
 
 _STONES = [1]
-_CHECKS = [3 * BREAK_ROWS]
+_CHECKS = [FIRST_CHECK]
 
 
 def _first_above(n: int, known: list[int], after: Callable[[int], int]) -> int:

@@ -22,8 +22,6 @@ from kinbandits._value import Count, Natural, Value, as_int, one_of, positive, r
 from kinbandits.errors import ChangeWarning, InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.model import (
-    BREAK_LEAD,
-    BREAK_ROWS,
     Kind,
     Model,
     Scale,
@@ -267,12 +265,17 @@ class KMTLUCB(Policy):
             if self.memory is not None and n - since > _most_rows(self.memory):
                 since = n - self.memory.size
             seen = history.taken(np.flatnonzero((numbers < n) & (numbers >= since) & kept(numbers, n)))
-            if n == since + next_check(n - 1 - since) and self._watches and broken(seen, spec, model) > BREAK_LEAD:
-                since = n - BREAK_ROWS
-                seen = history.taken(np.flatnonzero((numbers < n) & (numbers >= since)))
-                note = f"the rewards changed: only rows from number {since} on are in force"
-                warnings.warn(f"{note} (of {n}); see policy.model", ChangeWarning, stacklevel=5)
-                model = replace(start(spec, kind, model), rows=0, notes=(*model.notes, note))
+            if self._watches and n == since + next_check(n - 1 - since):
+                late = broken(seen, spec, model, n - since)
+                if late is not None:
+                    since = n - late
+                    seen = history.taken(np.flatnonzero((numbers < n) & (numbers >= since)))
+                    note = f"the rewards changed at about row {since}: only the rows since then are in force"
+                    warnings.warn(f"{note}; see policy.model", ChangeWarning, stacklevel=5)
+                    model = replace(start(spec, kind, model), notes=(*model.notes, note))
+                elif n < since + following(n - 1 - since):
+                    n = self._next_fit(n, since, model, varies, new_kind)
+                    continue
             model = fit(seen, spec, model, kind, n - since)
             n = self._next_fit(n, since, model, varies, new_kind)
         self._kind, kind_before = kind, self._kind  # `_settings` looks at it
