@@ -96,5 +96,7 @@ def broken(history: History, spec: Spec, model: Model, n: int) -> int | None:
         return None
     step = span // 8
     late = max(range(step, span + 1, step), key=apart)
-    late = max(step, late - step)  # the change lies somewhere near: rows of two worlds would do more harm than a few less
+    late = max(
+        step, late - step
+    )  # the change lies somewhere near: rows of two worlds would do more harm than a few less
     return late if np.ptp(y[-late:]) > 0.0 else None
