@@ -16,7 +16,7 @@ from kinbandits.regression.naive import Naive
 from kinbandits.regression.posterior import saved_rows
 from kinbandits.regression.switch import Auto, Budget, Switch
 
-__all__ = ["Common", "Prediction", "Product", "Query", "Regression", "Settings", "make", "restore"]
+__all__ = ["Common", "Engine", "Prediction", "Product", "Query", "Regression", "Settings", "make", "restore"]
 
 Engine = Literal["naive", "exact", "auto"] | Budget
 
