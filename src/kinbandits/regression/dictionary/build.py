@@ -30,7 +30,8 @@ _SEED = 20171204  # the same for every policy, so that a policy's decisions repe
 _PROPOSALS = 32
 _CANDIDATES = 4  # times the points: rows looked at, evenly spread
 _BLOCK = 2**21  # kernel values at once
-NOVEL = 0.05  # of the ridge: a residual below this is no reason for a point
+_NOVEL = 0.05  # of the ridge: a residual below this is no reason for a point
+_CERTAIN = 1e-8  # of the prior: a residual below this is rounding, after all that is done with it
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,11 @@ class Sums:
     squares: float
     n: int
     counts: Indices
+
+
+def novel(settings: Settings, prior: Vector) -> Vector:
+    """Above which residual rows of such a prior may be points."""
+    return np.maximum(_NOVEL * settings.ridge, _CERTAIN * prior)
 
 
 def _pairs(settings: Settings) -> Pairs:
@@ -87,9 +93,9 @@ def choose_points(settings: Settings, rows: History, most: int) -> PointSet:
     """Which of the rows are to be points: at most so many, while one has a residual that matters."""
     some = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _CANDIDATES * most)).astype(np.intp))
     arms, X, pairs = rows.arms[some], rows.contexts[some], _pairs(settings)
-    least, ridge = NOVEL * settings.ridge, settings.ridge
-    rng = np.random.default_rng(_SEED)
+    rng, ridge = np.random.default_rng(_SEED), settings.ridge
     residual = pairs.prior(arms, X)
+    least = novel(settings, residual)
     F = np.empty((min(most, len(arms)), len(arms)))  # K = F'F + what the points do not see, a line a point
     chosen: list[int] = []
     error = settings.learned(rows.rewards[some])
@@ -104,7 +110,7 @@ def choose_points(settings: Settings, rows: History, most: int) -> PointSet:
         n = len(chosen)
         columns = pairs.gram(arms, X, arms[proposed], X[proposed])
         columns -= F[:n].T @ F[:n, proposed]
-        accepted = _accepted(columns[proposed], rng.random(several), least)
+        accepted = _accepted(columns[proposed], rng.random(several), least[proposed])
         try:
             L = np.linalg.cholesky(columns[proposed[accepted]][:, accepted])
         except np.linalg.LinAlgError:
@@ -121,13 +127,13 @@ def choose_points(settings: Settings, rows: History, most: int) -> PointSet:
     return PointSet(arms[chosen], X[chosen])
 
 
-def _accepted(H: Matrix, draws: Vector, least: float) -> list[int]:
+def _accepted(H: Matrix, draws: Vector, least: Vector) -> list[int]:
     """Which proposals stand: each by how much of its residual the ones before it have left, (b, b) matrix H."""
     H, first = H.copy(), H.diagonal().copy()
     accepted: list[int] = []
     for i, draw in enumerate(draws):
         left = float(H[i, i])
-        if left > least and (not accepted or left > draw * first[i]):
+        if left > least[i] and (not accepted or left > draw * first[i]):
             accepted.append(i)
             column = H[:, i] / np.sqrt(left)
             H -= np.outer(column, column)

@@ -30,7 +30,7 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.regression.contract import Common, Query, Regression, Settings, State
-from kinbandits.regression.dictionary.build import NOVEL, Sums, choose_points, sums
+from kinbandits.regression.dictionary.build import Sums, choose_points, novel, sums
 from kinbandits.regression.dictionary.exchange import newcomers
 from kinbandits.regression.dictionary.inverses import LATE, Inverses
 from kinbandits.regression.dictionary.points import Points, PointSet, Recent, Sample
@@ -154,12 +154,8 @@ class Dictionary(Posterior):
         points, arms, X = self.points, np.array([arm]), context[None, :]
         y = float(self.settings.learned(np.array([reward]))[0])
         k = points.at(arms, X)[0]
-        novel = False
-        if points.size < self.capacity:
-            prior = float(self._pairs.prior(arms, X)[0])
-            novel = prior - float(k @ (self.inverses.P @ k)) > NOVEL * self.settings.ridge
         columns = None
-        if novel:
+        if points.size < self.capacity and self._is_novel(self._pairs.prior(arms, X), k):
             past = slice(int(len(self.recent) == self.recent.limit), None)
             all_arms = np.append(self.recent.arms[past], arm)
             columns = self._pairs.gram(arms, X, all_arms, np.concatenate([self.recent.contexts[past], X]))
@@ -179,6 +175,9 @@ class Dictionary(Posterior):
             self.sum_up()
         if not sound or self._since >= max(1000, 4 * self.capacity):
             self.refresh()
+
+    def _is_novel(self, prior: Vector, k: Vector) -> bool:
+        return bool(prior[0] - float(k @ (self.inverses.P @ k)) > novel(self.settings, prior)[0])
 
     def sum_up(self) -> None:
         """The rows that came since the last time enter the sums."""
@@ -228,7 +227,7 @@ class Dictionary(Posterior):
         k, corner = k_kept[which], at_new[:, which]  # of the new points: at the old ones, among themselves
         try:
             u, left = self.inverses.residuals(slots, k, corner)
-            if np.linalg.eigvalsh(left)[0] < 0.5 * NOVEL * self.settings.ridge:
+            if np.linalg.eigvalsh(left)[0] < 0.5 * novel(self.settings, corner.diagonal()).max():
                 return True  # no gain: other points already say the same
         except np.linalg.LinAlgError:
             return False

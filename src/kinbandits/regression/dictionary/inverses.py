@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg.blas import dgemm
 
 from kinbandits._types import Indices, Matrix, Vector
+from kinbandits.errors import SingularMatrixError
 from kinbandits.regression.linalg import factor, forward, lower_inverse
 
 LATE = 16  # rows
@@ -109,8 +110,11 @@ class Inverses:
         X = lower_inverse(factor(K, quiet=True)[0])
         B = X @ S @ X.T
         B = (B + B.T) / 2.0
-        B.flat[:: n + 1] += self.ridge
-        R = factor(B, quiet=True)[0]
+        try:
+            R = factor(B + self.ridge * np.eye(n), quiet=True)[0]
+        except SingularMatrixError:  # projections have made S indefinite
+            values, vectors = np.linalg.eigh(B)
+            R = factor((vectors * np.maximum(values, 0.0)) @ vectors.T + self.ridge * np.eye(n), quiet=True)[0]
         T = lower_inverse(R) @ X
         self._P[:n, :n], self._A[:n, :n] = X.T @ X, T.T @ T
         self.v, self.w = v.copy(), T.T @ (T @ v)
