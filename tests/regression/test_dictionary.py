@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_engines import Failing
+from worlds import SIMILARITIES, agree, queries, random_rows, row, same_leaders, settings
 
 from kinbandits.errors import BudgetWarning
 from kinbandits.history import History
@@ -15,8 +17,6 @@ from kinbandits.kernels import RBF, Linear, as_kernel
 from kinbandits.regression import Product, Query, Settings, make, restore
 from kinbandits.regression.dictionary import choose_points, engine_of, merge, sums
 from kinbandits.regression.dictionary.points import Sample
-from test_engines import Failing
-from worlds import SIMILARITIES, agree, queries, random_rows, row, same_leaders, settings
 
 FIXED = [name for name in SIMILARITIES if not name.startswith("estimated")]
 

@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from kinbandits.history import History
-from kinbandits.regression import Query, Regression, Settings, make, restore
 from worlds import (
     KERNELS,
     SIMILARITIES,
@@ -23,6 +20,9 @@ from worlds import (
     same_state,
     settings,
 )
+
+from kinbandits.history import History
+from kinbandits.regression import Query, Regression, Settings, make, restore
 
 WEIGHTINGS, COLD = ["uniform", "per_arm"], ["explore", "borrow"]
 REACHED: Counter[str] = Counter()
@@ -111,7 +111,7 @@ def test_many_at_once_is_one_by_one(similarity: str, weighting: str) -> None:
     rows = random_rows(5, 3, 120)
     s = settings(3, similarity, KERNELS["matern52"], weighting=weighting)
     bulk, single = make("exact", s, rows.copy()), make("exact", s)
-    for i in range(0, 100):
+    for i in range(100):
         single.observe(*row(rows, i))
     single.observe(*row(rows, 100, 120))
     rng = np.random.default_rng(0)

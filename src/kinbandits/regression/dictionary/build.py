@@ -51,13 +51,9 @@ def novel(settings: Settings, prior: Vector) -> Vector:
     return np.maximum(_NOVEL * settings.ridge, _CERTAIN * prior)
 
 
-def _pairs(settings: Settings) -> Pairs:
-    return Pairs(settings.terms, [t.k_z for t in settings.terms])  # type: ignore[misc]
-
-
 def sums(settings: Settings, points: PointSet, rows: History) -> Sums:
     """Over these rows: n^2 each."""
-    n, y, pairs = len(points.arms), settings.learned(rows.rewards), _pairs(settings)
+    n, y, pairs = len(points.arms), settings.learned(rows.rewards), Pairs.fixed(settings)
     S, v, ones = np.zeros((n, n)), np.zeros(n), np.zeros(n)
     step = max(1, _BLOCK // max(n, 1))
     for low in range(0, len(rows), step):
@@ -71,9 +67,7 @@ def sums(settings: Settings, points: PointSet, rows: History) -> Sums:
 
 def merge(a: Sums, b: Sums) -> Sums:
     """The sums over the rows of both, at the same points."""
-    return Sums(
-        a.S + b.S, a.v + b.v, a.ones + b.ones, a.squares + b.squares, a.n + b.n, a.counts + b.counts
-    )
+    return Sums(a.S + b.S, a.v + b.v, a.ones + b.ones, a.squares + b.squares, a.n + b.n, a.counts + b.counts)
 
 
 def engine_of(settings: Settings, points: PointSet, total: Sums, *, capacity: int, kept: History) -> Dictionary:
@@ -92,7 +86,7 @@ def engine_of(settings: Settings, points: PointSet, total: Sums, *, capacity: in
 def choose_points(settings: Settings, rows: History, most: int) -> PointSet:
     """Which of the rows are to be points: at most so many, while one has a residual that matters."""
     some = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _CANDIDATES * most)).astype(np.intp))
-    arms, X, pairs = rows.arms[some], rows.contexts[some], _pairs(settings)
+    arms, X, pairs = rows.arms[some], rows.contexts[some], Pairs.fixed(settings)
     rng, ridge = np.random.default_rng(_SEED), settings.ridge
     residual = pairs.prior(arms, X)
     least = novel(settings, residual)
@@ -112,7 +106,7 @@ def choose_points(settings: Settings, rows: History, most: int) -> PointSet:
         columns -= F[:n].T @ F[:n, proposed]
         accepted = _accepted(columns[proposed], rng.random(several), least[proposed])
         try:
-            L = np.linalg.cholesky(columns[proposed[accepted]][:, accepted])
+            L: Matrix = np.linalg.cholesky(columns[proposed[accepted]][:, accepted])
         except np.linalg.LinAlgError:
             accepted = []
         if not accepted:  # rounding had left them more than there is

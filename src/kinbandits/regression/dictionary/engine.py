@@ -22,6 +22,7 @@ rows spread over all time, from which the dictionary is built anew where sums ca
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -29,13 +30,13 @@ import numpy as np
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
-from kinbandits.regression.contract import Common, Query, Regression, Settings, State
+from kinbandits.regression.contract import Common, Query, Settings, State
 from kinbandits.regression.dictionary.build import Sums, choose_points, novel, sums
 from kinbandits.regression.dictionary.exchange import newcomers
 from kinbandits.regression.dictionary.inverses import LATE, Inverses
 from kinbandits.regression.dictionary.points import Points, PointSet, Recent, Sample
 from kinbandits.regression.dictionary.report import blindness, report, warn_if_blind
-from kinbandits.regression.pairs import Pairs
+from kinbandits.regression.pairs import Followed, Pairs, same_kernel
 from kinbandits.regression.posterior import Posterior
 
 DRIFT = 1e-7  # of P, relative: beyond it all is computed anew
@@ -50,14 +51,13 @@ class Dictionary(Posterior):
         self._begin(settings, capacity)
         if len(rows):
             self._fill(rows, choose_points(settings, rows, capacity))
-        self._counts = rows.counts.astype(np.intp)
-        self._n = len(rows) + rows.forgotten
+        self._counts, self._n = rows.counts.astype(np.intp), len(rows) + rows.forgotten
 
     def _begin(self, settings: Settings, capacity: int) -> None:
         self.settings, self.capacity = settings, capacity
-        self._pairs = Pairs(settings.terms, [t.k_z for t in settings.terms])  # type: ignore[misc]
-        self._counts: Indices = np.zeros(settings.n_arms, dtype=np.intp)
-        self._n = 0
+        self._pairs = Pairs.fixed(settings)
+        self._counts: Indices
+        self._counts, self._n = np.zeros(settings.n_arms, dtype=np.intp), 0
         self._squares = 0.0  # sum of squares of what was learned
         self._ready = False  # whether the number of columns is known
         self._waiting: list[float] = []  # y - mean of the last rows, which may take the places of points
@@ -306,15 +306,13 @@ class Dictionary(Posterior):
 
     # -- other settings -------------------------------------------------------------------------
 
-    def changed(
-        self, settings: Settings, *, rows: History | None = None, removed: int | None = None
-    ) -> Dictionary:
+    def changed(self, settings: Settings, *, rows: History | None = None, removed: int | None = None) -> Dictionary:
         """Ridge, level, unit and new arms follow from the sums; all else is built anew from a sample of the rows."""
         settings = self._settled(settings, removed)
         check(settings)
         if rows is not None or not self._ready:
             return Dictionary(settings, self.capacity, History(settings.n_arms) if rows is None else rows)
-        if removed is not None or not self._same_kernel(settings):
+        if removed is not None or not same_kernel(self.settings, settings):
             sample = self._sample.rows
             sample = sample.copy(settings.n_arms) if removed is None else sample.without_arm(removed)
             other = Dictionary(settings, self.capacity, sample)
@@ -329,7 +327,7 @@ class Dictionary(Posterior):
         other.reads_only = False
         other.sum_up()
         old, other.settings = self.settings, settings
-        other._pairs = other.points.pairs = Pairs(settings.terms, [t.k_z for t in settings.terms])  # type: ignore[misc]
+        other._pairs = other.points.pairs = Pairs.fixed(settings)
         other._counts = np.append(self._counts, np.zeros(settings.n_arms - len(self._counts), dtype=np.intp))
         other._sample.rows.n_arms = settings.n_arms
         other._v = (other._v * old.unit + (old.level - settings.level) * other._ones) / settings.unit
@@ -341,32 +339,13 @@ class Dictionary(Posterior):
         return other
 
     def _settled(self, settings: Settings, removed: int | None) -> Settings:
-        """With the similarities in force in the places of estimated ones."""
-        terms = []
-        for term, old in zip(settings.terms, self.settings.terms, strict=False):
-            if not term.fixed and settings.n_arms == self.settings.n_arms and removed is None:
-                term = copy.copy(term)
-                object.__setattr__(term, "k_z", old.k_z)
-            terms.append(term)
-        terms += settings.terms[len(terms) :]
+        """With the similarities in force in the places of estimated ones; of other arms, as the sample has them."""
+        known = len(settings.terms) == len(self.settings.terms) and removed is None
+        if not settings.fixed and known and settings.n_arms == self.settings.n_arms:
+            pairs = zip(settings.terms, self.settings.terms, strict=True)
+            return replace(settings, terms=tuple(a if a.fixed else replace(a, k_z=b.k_z) for a, b in pairs))
         rows = self._sample.rows if self._ready else History(self.settings.n_arms)
-        rows = rows.copy(settings.n_arms) if removed is None else rows.without_arm(removed)
-        return settled(_with_terms(settings, terms), rows)
-
-    def _same_kernel(self, settings: Settings) -> bool:
-        """Whether kernel values between arms known before are the same."""
-        n, old = len(self._counts), self.settings.terms
-        if settings.n_arms < n or len(settings.terms) != len(old):
-            return False
-        for a, b in zip(settings.terms, old, strict=True):
-            if not a.same_kernel(b) or isinstance(a.k_z, Common) != isinstance(b.k_z, Common):
-                return False
-            if isinstance(a.k_z, Common) and isinstance(b.k_z, Common):
-                if a.k_z.shared != b.k_z.shared:
-                    return False
-            elif not np.array_equal(a.k_z[:n, :n], b.k_z):  # type: ignore[index]
-                return False
-        return True
+        return settled(settings, rows.copy(settings.n_arms) if removed is None else rows.without_arm(removed))
 
     def state(self) -> State:
         """The inverses are not saved but computed anew on both sides, so that both go on alike."""
@@ -409,9 +388,9 @@ class Dictionary(Posterior):
     @classmethod
     def restored(cls, settings: Settings, data: dict[str, Any], arrays: dict[str, Any]) -> Dictionary:
         """What `state` gave; estimated similarities are as they were settled."""
-        terms = [t if t.fixed else _fixed(t, arrays[f"k_z_{i}"]) for i, t in enumerate(settings.terms)]
+        terms = [t if t.fixed else replace(t, k_z=arrays[f"k_z_{i}"]) for i, t in enumerate(settings.terms)]
         other = cls.__new__(cls)
-        other._begin(_with_terms(settings, terms), data["capacity"])
+        other._begin(replace(settings, terms=tuple(terms)), data["capacity"])
         if not data["ready"]:
             return other
         points = PointSet(arrays["points_arms"].astype(np.intp), arrays["points_contexts"])
@@ -443,26 +422,6 @@ def settled(settings: Settings, rows: History) -> Settings:
     """With every estimated similarity as it is after these rows."""
     if settings.fixed:
         return settings
-    from kinbandits.regression.pairs import Followed
-
     K_Zs = Followed(settings, rows).pairs.K_Zs
-    return _with_terms(settings, [_fixed(t, K) for t, K in zip(settings.terms, K_Zs, strict=True)])
-
-
-def _fixed(term: Any, K_Z: Any) -> Any:
-    term = copy.copy(term)
-    object.__setattr__(term, "k_z", K_Z)
-    return term
-
-
-def _with_terms(settings: Settings, terms: Any) -> Settings:
-    settings = copy.copy(settings)
-    object.__setattr__(settings, "terms", tuple(terms))
-    return settings
-
-
-def changed_over(regression: Regression, capacity: int) -> Dictionary:
-    """A dictionary of all rows that this engine knows."""
-    rows = regression.rows
-    assert rows is not None
-    return Dictionary(settled(regression.settings, rows), capacity, rows)
+    pairs = zip(settings.terms, K_Zs, strict=True)
+    return replace(settings, terms=tuple(replace(term, k_z=K) for term, K in pairs))
