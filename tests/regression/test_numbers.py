@@ -79,7 +79,7 @@ def test_rewards_of_any_size_are_learned(similarity: str, engine: Any, size: flo
         if i % 10 == 9:
             query = queries(np.random.default_rng(i), 3)[0]
             found = other.predict(query)
-            assert np.isfinite(found.mean).all() and np.isfinite(found.width).all()
+            assert all(np.isfinite(part).all() for part in found)
             if engine == "exact":
                 np.testing.assert_allclose(found.mean, size * one.predict(query).mean, rtol=1e-6, atol=1e-10 * size)
             assert other.leaders(query, np.zeros(2)).any(axis=1).all()
@@ -99,7 +99,7 @@ def test_one_reward_that_differs_after_many_equal_ones(engine: Any) -> None:
     for arm in (0, 1):
         regression.observe(np.array([arm]), x, np.array([1.0 + arm]))
     mean, width = regression.predict(Query(np.arange(2), x[None]))
-    assert np.isfinite(mean).all() and np.isfinite(width).all()
+    assert np.isfinite([mean, width]).all()
     assert mean[0, 1] > mean[0, 0] + 0.3
 
 
@@ -118,7 +118,7 @@ def test_nearly_singular_matrices_accept_every_row(similarity: str, engine: Any,
         x = pool[rng.integers(30)] + 1e-9 * (i % 3)
         regression.observe(rng.integers(3, size=1), x[None], np.array([np.sin(x.sum())]))
     mean, width = regression.predict(Query(np.arange(3), pool[:, None]))
-    assert np.isfinite(mean).all() and np.isfinite(width).all()
+    assert np.isfinite([mean, width]).all()
     assert regression.n_rows == 250
     if engine != "exact" and ridge == 1e-6:  # the dictionary sees nearly all of it
         exact = make("exact", s, regression.rows.copy())  # type: ignore[union-attr]
@@ -129,8 +129,7 @@ def test_jitter_is_told_of() -> None:
     s = Settings(1, (Product(Common(1), RBF(1e3)),), 1e-13)
     regression = make("exact", s)
     with pytest.warns(NumericalWarning, match="Raise ridge"):
-        for _ in range(4):
-            regression.observe(np.zeros(1, dtype=np.intp), np.zeros((1, 1)), np.ones(1))
+        regression.observe(np.zeros(4, dtype=np.intp), np.zeros((4, 1)), np.ones(4))
 
 
 @pytest.mark.parametrize("similarity", ["independent", "mixed", "graph"])

@@ -1,4 +1,4 @@
-"""What the tests of the engines share: kernels, similarities, rows, queries, and the comparison with the formula."""
+"""What the tests of the engines share: kernels, similarities, rows, queries, comparisons with the formula."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Multi-task kernel ridge regression: one contract (`contract`), several engines.
 
-``naive`` is the paper's formula, dense and literal. ``exact`` gives the same answers, fast. A budget of so many points
-(`switch.Budget`) makes cost and memory constant; ``auto`` starts exact and ends with a dictionary.
+``naive`` is the paper's formula, dense and literal. ``exact`` gives the same answers, fast. A budget of so many
+points (`switch.Budget`) makes cost and memory constant; ``auto`` starts exact and ends with a dictionary.
 """
 
 from typing import Any, Literal

@@ -84,7 +84,7 @@ class Candidates:
         most, K_Z = np.zeros(self._n_arms), self._pairs.K_Zs[0]
         np.maximum.at(most, self._arms, self.k_x**2 * v)
         if isinstance(K_Z, Common):
-            return np.maximum(most[self.query.arms], K_Z.shared**2 * most.max())
+            return np.asarray(np.maximum(most[self.query.arms], K_Z.shared**2 * most.max()))
         return np.asarray((K_Z[self.query.arms] ** 2 * most).max(axis=1))
 
     def columns(self, which: Indices, rows: Indices | slice = slice(None)) -> Matrix:
@@ -95,7 +95,7 @@ class Candidates:
         return np.asarray(similar * self.k_x[rows, None])
 
     def row(self, arm: int, context: Vector, arms: Indices, rows: Indices) -> Matrix | None:
-        """Kernel values (1, rows) of a point with some rows, if its context is one of these; ``arms`` of all rows."""
+        """Kernel values (1, rows) of a point with some rows, if its context is one of these."""
         same = np.flatnonzero((self.query.contexts[0] == context).all(axis=1))
         if not len(same):
             return None

@@ -3,8 +3,8 @@
 Arms fall into families: components of the graph in which two arms are linked when their similarity is not zero.
 Families never meet in a product kernel, so M is block-diagonal over them, and each has T = L^-1 of its own
 (`chunks`): a row costs 2 n^2 of its family, t^2 for one family (Pooled, Mixed, Known), the sum of n_a^2 for
-independent arms, where every arm is a family. A decision with one context for all arms costs one pass over T for all
-of them; n^2 of its family for each contender otherwise. No kernel matrix is kept, only T: t^2 / 2 numbers.
+independent arms, where every arm is a family. A decision with one context for all arms costs one pass over T for
+all of them; n^2 of its family for each contender otherwise. No kernel matrix is kept, only T: t^2 / 2 numbers.
 
 Notation as in `contract` and `chunks`; besides
     alpha    (t,)  M^-1 y
@@ -207,7 +207,7 @@ class Grown(RowPosterior):
         k_x = term.kernel(term.select(query.contexts[:, 0]), term.select(h.contexts))
         candidates = Candidates(query, self._pairs, h.arms, [k_x])
         mean, explained = candidates.dot(self._alpha[: len(h)]), np.zeros(query.shape)
-        for f, family, of_it in self._of(query.arms):
+        for _, family, of_it in self._of(query.arms):
             k = k_x if family.T.n == len(h) else k_x.take(family.rows, axis=1)
             explained[:, of_it] = family.T.explained_by_arm(k, K_Z, query.arms[of_it])
         return mean, prior - explained

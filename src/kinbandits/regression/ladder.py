@@ -1,8 +1,8 @@
 """The exact ladder: intervals for every score, narrowed until the leader is certain.
 
-For an estimated k_Z, or weights 1/n_a: one pull changes all of M. Play needs only the argmax. The engine keeps a dual
-vector that is nearly right, measures how wrong it can be, and climbs only as far as a round needs (how many rounds
-settle where is in `report`):
+For an estimated k_Z, or weights 1/n_a: one pull changes all of M. Play needs only the argmax. The engine keeps a
+dual vector that is nearly right, measures how wrong it can be, and climbs only as far as a round needs (how many
+rounds settle where is in `report`):
 
     residual   the residual of the dual vector bounds every mean; widths lie between crude bounds; N t
     steps      a solve with one arm's block shrinks the residual; n_a t each
@@ -23,9 +23,10 @@ For any v: q = k'v + v'R + R' M^-1 R, and the mean is k'alpha + v'res + R' M^-1 
 |mean - f - v'res| <= sqrt(R' M^-1 R) eta; v = 0 is the first rung. R' M^-1 R is between R'B^-1 R / hi and
 R'B^-1 R / lo, and at most sum R_i^2 / noise_i.
 
-Rounding, u = 2^-53: a sum of n products has error at most n u sum |x_i y_i|. `drift` bounds the error of Y, `noise_of`
-that of res (drift, and (N + 4) u times the terms it is summed from), `floor` that of f, (t + N) u times the largest
-kernel value times sum |alpha|. They enter eta and the intervals, which so hold for exact arithmetic on the same data.
+Rounding, u = 2^-53: a sum of n products has error at most n u sum |x_i y_i|. `drift` bounds the error of Y,
+`noise_of` that of res (drift, and (N + 4) u times the terms it is summed from), `floor` that of f, (t + N) u times
+the largest kernel value times sum |alpha|. They enter eta and the intervals, which so hold for exact arithmetic on
+the same data.
 """
 
 from __future__ import annotations
@@ -223,7 +224,7 @@ class Ladder(Factored):
         return Error(eta, rounding, floor, shares, scale)
 
     def _step(self) -> tuple[int, Indices, Vector]:
-        """A solve with the block of the arm with the largest share of eta^2: the arm, its rows, what alpha gains."""
+        """A solve with one block, of the largest share of eta^2: the arm, its rows, what alpha gains."""
         strips, t = self._strips, self._strips.size
         arm = int(self._residual().shares.argmax())
         rows = strips.rows(arm)
@@ -281,7 +282,8 @@ class Ladder(Factored):
         cold = self._cold(query.arms)
         known = self._bonus(prior, exploration) if cold.any() else None
         scores = Intervals(cold, known)
-        lift, error = 1.0 / self._noises, self._residual()
+        lift = 1.0 / self._noises
+        self._residual()
         f, beyond = seen.dot(self._alpha[: len(self._rows)])[0], self._beyond(prior)
         q_low, q_high = np.zeros(len(f)), np.minimum(prior, seen.squares(lift))
 

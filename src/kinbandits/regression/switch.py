@@ -1,8 +1,8 @@
 """Exact while that is affordable, then a dictionary, at once.
 
-The change comes with the row that is one too many: a dictionary is built of all rows, and the exact engine is let go.
-What is learned from the data settles then: an estimated similarity stays as it is. Where the exact engine's cost does
-not grow (`linear`), or where a dictionary cannot follow (weights 1/n_a), nothing changes.
+The change comes with the row that is one too many: a dictionary is built of all rows, and the exact engine is let
+go. What is learned from the data settles then: an estimated similarity stays as it is. Where the exact engine's
+cost does not grow (`linear`), or where a dictionary cannot follow (weights 1/n_a), nothing changes.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     engine = engine_of(settings, points, total, capacity=512, kept=last_rows)
 
 Everything is deterministic. Points are drawn by randomly pivoted Cholesky (Chen, Epperly, Tropp and Webber 2023; in
-blocks with rejection, Epperly, Tropp and Webber 2024), in proportion to their residuals; a row whose reward the points
-so far do not explain counts for more. Sums at the points are exact for all rows.
+blocks with rejection, Epperly, Tropp and Webber 2024), in proportion to their residuals; a row whose reward the
+points so far do not explain counts for more. Sums at the points are exact for all rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CERTAIN = 1e-8  # of the prior: a residual below this is rounding, after all th
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums over rows at n points, in learned units: of k k' (n, n), y k (n,), k (n,), y^2; rows, and rows per arm."""
+    """Sums over rows at n points, as learned: of k k' (n, n), y k (n,), k (n,), y^2; rows, and rows per arm."""
 
     S: Matrix
     v: Vector
@@ -106,7 +106,7 @@ def choose_points(settings: Settings, rows: History, most: int) -> PointSet:
         columns -= F[:n].T @ F[:n, proposed]
         accepted = _accepted(columns[proposed], rng.random(several), least[proposed])
         try:
-            L: Matrix = np.linalg.cholesky(columns[proposed[accepted]][:, accepted])
+            L: Matrix = np.asarray(np.linalg.cholesky(columns[proposed[accepted]][:, accepted]), dtype=np.float64)
         except np.linalg.LinAlgError:
             accepted = []
         if not accepted:  # rounding had left them more than there is

@@ -8,15 +8,15 @@ For similarities that do not change and uniform weights. Sums over rows are kept
     mean      k'w
     variance  delta + ridge k' A k: the residual stays in, or exploration would starve
 
-With all rows in the dictionary this is the exact posterior. Rows enter one by one: k k' is a rank-one change, n^2; S
-follows some rows later, together. A row becomes a point at once while there is room and its residual exceeds a
-twentieth of the ridge. When the dictionary is full, every `batch` rows those take the places of points that would be
-missed more (`exchange`). When a point enters, the sums it needs are exact for the rows kept and projections on the
-span of the dictionary for older ones; when a point leaves, the others' sums are untouched. Rounding is got rid of by
-computing the inverses anew from the sums every 4 m rows, n^3.
+With all rows in the dictionary this is the exact posterior. Rows enter one by one: k k' is a rank-one change, n^2;
+S follows some rows later, together. A row becomes a point at once while there is room and its residual exceeds a
+twentieth of the ridge. When the dictionary is full, every `batch` rows those take the places of points that would
+be missed more (`exchange`). When a point enters, the sums it needs are exact for the rows kept and projections on
+the span of the dictionary for older ones; when a point leaves, the others' sums are untouched. Rounding is got rid
+of by computing the inverses anew from the sums every 4 m rows, n^3.
 
-Who owns what: `Points` the dictionary, `Inverses` what is read, this file the sums, `Recent` the last rows, `Sample`
-rows spread over all time, from which the dictionary is built anew where sums cannot follow a change.
+Who owns what: `Points` the dictionary, `Inverses` what is read, this file the sums, `Recent` the last rows,
+`Sample` rows spread over all time, from which the dictionary is built anew where sums cannot follow a change.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ class Dictionary(Posterior):
     def _begin(self, settings: Settings, capacity: int) -> None:
         self.settings, self.capacity = settings, capacity
         self._pairs = Pairs.fixed(settings)
-        self._counts: Indices
         self._counts, self._n = np.zeros(settings.n_arms, dtype=np.intp), 0
         self._squares = 0.0  # sum of squares of what was learned
         self._ready = False  # whether the number of columns is known
@@ -216,7 +215,7 @@ class Dictionary(Posterior):
             self.refresh()
 
     def _enter(self, which: Indices, slots: Indices, at_new: Matrix) -> bool:
-        """Rows kept become points; ``at_new`` (b, rows kept) their kernel values. False: all is to be computed anew.
+        """Rows kept become points; ``at_new`` (b, rows kept) are their kernel values. False: `refresh` is due.
 
         A row's k at a new point is z'k + error; the error is known for the rows kept and taken as zero for older
         ones. So the new line of S is z'S + sum over rows kept of error k': exact for the rows kept.
@@ -307,7 +306,7 @@ class Dictionary(Posterior):
     # -- other settings -------------------------------------------------------------------------
 
     def changed(self, settings: Settings, *, rows: History | None = None, removed: int | None = None) -> Dictionary:
-        """Ridge, level, unit and new arms follow from the sums; all else is built anew from a sample of the rows."""
+        """Ridge, level, unit and new arms follow from the sums; else all is built anew from a sample."""
         settings = self._settled(settings, removed)
         check(settings)
         if rows is not None or not self._ready:
@@ -413,8 +412,8 @@ def check(settings: Settings) -> None:
     """Raise unless a dictionary can be kept under these settings."""
     if settings.weighting == "per_arm":
         raise InvalidInputError(
-            'weighting="per_arm" cannot be combined with a budget: with each row all weights of its arm change, and '
-            'sums over rows that are gone cannot follow. Use weighting="uniform", or engine="exact"'
+            'weighting="per_arm" cannot be combined with a budget: with each row all weights of its arm change, '
+            'and sums over rows that are gone cannot follow. Use weighting="uniform", or engine="exact"'
         )
 
 

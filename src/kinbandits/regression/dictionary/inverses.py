@@ -139,8 +139,8 @@ class Inverses:
 
         With k~ = k_new - u'k, what is new in their kernels: s12 = S between k~ and the points (b, n), s22 among k~
         (b, b). On (k, k~) the matrix ridge K + S is [[D, s12'], [s12, ridge left + s22]], so A is bordered by
-        u + s12 A, with the Schur complement ridge left + (s22 - s12 A s12'): no small difference of large numbers, as
-        there would be with the points' own lines of ridge K + S. LinAlgError leaves all to be set afresh.
+        u + s12 A, with the Schur complement ridge left + (s22 - s12 A s12'): no small difference of large numbers,
+        as there would be with the points' own lines of ridge K + S. LinAlgError leaves all to be set afresh.
         """
         self._write()
         n, grown = self.size, max(self.size, int(slots[0]) + 1)
