@@ -146,6 +146,8 @@ def labelled(name: str, horizon: int) -> tuple[History, np.ndarray, np.ndarray] 
     else:
         with np.load(Path(folder) / f"{name}.npz") as file:
             X, y = file["X"].astype(np.float64), file["y"]
+        if name == "letter":  # from -1 to 1, as in the paper's experiments
+            X = 2.0 * (X - X.min(axis=0)) / (X.max(axis=0) - X.min(axis=0)) - 1.0
     rng, n = np.random.default_rng(0), int(y.max()) + 1
     by_class = [rng.permutation(np.flatnonzero(y == c)) for c in range(n)]
     least = min(len(rows) for rows in by_class) - 1
