@@ -34,6 +34,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,8 +50,9 @@ from kinbandits.regression.pairs import Followed, Pairs, dense
 from kinbandits.regression.strips import Strips
 
 _BULK = 32  # more rows than this at once are a fresh start, not single updates
+_TRY = 8  # after a round that only a fresh factor settled, the costly rungs are tried in every so many rounds
 _STEPS = 2  # before widths, which cost as much as a step
-_CG = 40
+_CG_ROWS = 150  # a fresh factor costs as much as t / 150 steps of conjugate gradients, about
 
 
 class Bounds(NamedTuple):
@@ -79,6 +81,7 @@ class Ladder(Factored):
         self._followed = Followed(self.settings, self._rows)
         self._pairs: Pairs | None = None
         self._counters: Counter[str] = Counter()
+        self._futile = 0  # rounds in a row that only a fresh factor settled
         (self._term,) = self.settings.terms
         self._moves = not self.settings.fixed
         self._squares = self._term.columns is None and self._term.kernel.from_squares(np.zeros((1, 1))) is not None
@@ -121,10 +124,7 @@ class Ladder(Factored):
 
     def _matrix(self) -> Matrix:
         self._counters["dense factors"] += 1
-        arms, M = self._strips.arms, self._strips.dense()
-        M *= self._K_Z.take(arms, axis=0).take(arms, axis=1)
-        M.flat[:: len(M) + 1] += self._noise()
-        return M
+        return self._strips.dense(self._K_Z, self._noise())
 
     def snapshot(self) -> Regression:
         """A factor is made when it is first read: t^3 / 3."""
@@ -272,8 +272,10 @@ class Ladder(Factored):
             leaders = intervals.leaders(tolerance)
             if leaders is not None:
                 self._counters[f"settled: {rung}"] += 1
+                self._futile = 0 if rung in ("steps", "cg") else self._futile
                 return leaders if place is None else leaders[:, place]
         self._counters["settled: dense"] += 1
+        self._futile += 1
         return super().leaders(query, exploration, tolerance)
 
     def climb(self, query: Query, exploration: float) -> Iterator[tuple[str, Intervals]]:
@@ -313,6 +315,8 @@ class Ladder(Factored):
         self._tighten()
         bound()
         yield "widths", scores
+        if self._futile % _TRY:  # lately all of what follows was in vain
+            return
         for step in range(3 * len(lift) + 8):
             if scores.open_with_exact_means():
                 break
@@ -353,14 +357,15 @@ class Ladder(Factored):
         kernel, floor = max(self._scalars.kernel, float(prior.max())), self._beyond(prior) * error.floor
         f, q_low, q_high = f.copy(), q_low.copy(), q_high.copy()
         start, mean_error, done = f.copy(), np.sqrt(q_high) * error.eta + floor, np.array(scores.cold)
-        last = False
-        while not last and len(left := np.flatnonzero((scores.high >= scores.low.max()) & ~scores.cold)):
+        last, budget = False, max(2, t // _CG_ROWS)
+        while not last and budget > 0 and len(left := np.flatnonzero((scores.high >= scores.low.max()) & ~scores.cold)):
             ids = left[~done[left]][np.argsort(-scores.high[left[~done[left]]], kind="stable")[:2]]
             if last := not len(ids):  # all were apart in pairs, not among each other
                 ids = left
             done[ids] = True
             k = seen.columns(ids)
             for V, R, rho in self._solves(k, noise):
+                budget -= 1
                 self._counters["cg steps"] += 1
                 size = np.abs(V).sum(axis=0)
                 rounding = (t + 4) * UNIT * kernel * (1.0 + size)
@@ -378,6 +383,8 @@ class Ladder(Factored):
                 scores.narrow(f + least, f + most, mean_error)
                 yield
                 spread = float((scores.high - scores.low)[ids].max())
+                if budget <= 0:
+                    return
                 if spread < 4.0 * (floor + float(rounding.max()) * (1.0 + math.sqrt(1.0 / self.settings.ridge))):
                     break  # only rounding is left
                 if not last and np.count_nonzero(scores.high[ids] >= scores.low[ids].max()) < 2 <= len(ids):
@@ -388,7 +395,7 @@ class Ladder(Factored):
         V, R = np.zeros_like(k), k.copy()
         Z = self._blocks.apply(R)
         rho, D = np.einsum("ij,ij->j", R, Z), Z.copy()
-        for step in range(_CG):
+        for step in count():
             MD = self._strips.products(self._K_Z, noise, D)
             curvature = np.einsum("ij,ij->j", D, MD)
             a = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)

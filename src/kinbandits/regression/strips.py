@@ -109,14 +109,15 @@ class Strips:
             np.matmul(self._recent[: t - first, :t], spread, out=z[first:])
         return z
 
-    def dense(self) -> Matrix:
-        """K_X."""
+    def dense(self, K_Z: Matrix, noise: Vector) -> Matrix:
+        """M; ``noise`` is of each row."""
         self._flush()
-        K = np.empty((self.size, self.size))
+        M = np.empty((self.size, self.size))
         for a, buffer in enumerate(self._buffers):
             rows = self.rows(a)
-            K[rows] = buffer[: len(rows), : self.size]
-        return K
+            M[rows] = buffer[: len(rows), : self.size] * K_Z[a].take(self.arms)
+        M.flat[:: len(M) + 1] += noise
+        return M
 
     def products(self, K_Z: Matrix, noise: Vector, V: Matrix) -> Matrix:
         """M V for V (t, m); ``noise`` is of each row. Arms that V does not touch are left out."""
