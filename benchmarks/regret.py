@@ -236,7 +236,7 @@ def main() -> None:
                 ratio = v.mean() / base
                 line += f"   {method} {v.mean():.1f} ({error:.1f}) {ratio:.2f}"
                 table.append([group, name, method, args.seeds, round(v.mean(), 2), round(error, 2), round(ratio, 3)])
-                if method == methods[0 if group in ("study", "linear", "clicks") else 1]:
+                if method == ("described" if group == "described" else "default"):
                     ratios.append(ratio)
             print(line, flush=True)
         print(f"{'mean, worst ratio':28s}{np.mean(ratios):.3f}, {np.max(ratios):.3f}")
