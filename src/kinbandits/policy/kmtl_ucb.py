@@ -191,7 +191,8 @@ class KMTLUCB(Policy):
         return self.exploration.beta(self._asked(query), first_round)
 
     def _asked(self, query: Query) -> State:
-        return State(self.regression, query, 2.0 if self._scale is None else 1.0)
+        shares = isinstance(self.model.k_z[0], np.ndarray) and isinstance(self.similarity, Learned)
+        return State(self.regression, query, 2.0 if self._scale is None else 1.0, shares and query.shared)
 
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
         """Alg. 1, lines 5 and 6; and a new model where one is due (line 2)."""
