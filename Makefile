@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: demo test test-quick test-kernels test-oldest test-pythons test-package test-extras lint types imports bench bench-service paper compare soak soak-service browser docs readme clean help
+.PHONY: demo test test-quick test-kernels test-oldest test-pythons test-package test-extras lint types imports bench bench-service paper compare soak soak-service browser docs tables clean help
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -107,10 +107,8 @@ docs: $(STAMP)  ## the documentation, in docs/_build/html
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[docs]'
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
 
-readme: $(STAMP)  ## figure, numbers and table of the README, from what commands print (two minutes; the dashboard needs Chromium)
-	$(BIN)/python benchmarks/budgeted.py arms --rounds 5000 | tee docs/thousand-arms.txt
-	$(BIN)/python tools/readme.py
-	-$(BIN)/python tools/readme.py --dashboard
+tables: $(STAMP)  ## tables of the pages and of the README, from the files in benchmarks/results
+	$(BIN)/python tools/tables.py
 
 clean:  ## remove everything that make made
 	rm -rf $(VENV) .venvs build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""What is promised across processors (docs/portability.md): the same decisions, and scores equal to 1e-8.
+"""What is promised across processors (docs/install.md): the same decisions, and scores equal to 1e-8.
 
 The other processor is a subprocess with an older one's BLAS kernels, exp and log. It plays half of the golden games
 and saves; this process plays the same, loads what was saved, and goes on.
