@@ -79,12 +79,13 @@ paper: $(STAMP)  ## the whole paper on the reference streams; tables and figures
 	$(BIN)/python tools/paper_tables.py
 	$(BIN)/python benchmarks/paper_time.py runs/paper-reference | tee docs/paper/time.txt
 
-compare: $(STAMP)  ## other libraries on the same streams; docs/comparison.md (stop and go on as you like)
+compare: $(STAMP)  ## other libraries on the same streams; benchmarks/results/comparison.csv (stop and go on as you like)
 	@$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[compare-build]' \
 	  || echo "contextualbandits could not be built (it needs a C compiler): it will be left out"
 	$(BIN)/python benchmarks/linucb.py | tee docs/linucb.txt
 	$(BIN)/python benchmarks/compare --streams docs/paper/streams.npz --horizon 2000 \
-	  --chosen benchmarks/compare/chosen.json --recorded benchmarks/compare/recorded.json --page docs/comparison.md
+	  --chosen benchmarks/compare/chosen.json --recorded benchmarks/compare/recorded.json --csv benchmarks/results/comparison.csv
+	$(BIN)/python tools/tables.py
 
 soak: soak-service  ## all of it: the service (docs/soak-service.txt), a sweep killed at 10 random moments (docs/paper/soak.txt), a million rounds (docs/soak-budgeted.txt)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dask,ray]'
