@@ -15,12 +15,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGES = [ROOT / "README.md", ROOT / "docs" / "comparison.md", ROOT / "docs" / "beyond-the-paper.md"]
 MARKS = re.compile(r"(<!-- numbers: ([a-z-]+) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
 OURS = "kinbandits default"
-FAMILIES = {
-    "linear libraries": ("contextualbandits", "MABWiser", "coba", "river", "bayesianbandits"),
-    "Vowpal Wabbit": ("Vowpal Wabbit",),
-    "EK-UCB": ("EK-UCB",),
-    "neural": ("NeuralUCB", "NeuralTS", "NeuralLinear"),
-}
+LINEAR = "contextualbandits", "MABWiser", "coba", "river", "bayesianbandits"
+RIVALS = *LINEAR, "Vowpal Wabbit", "EK-UCB", "Neural"
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -33,19 +29,26 @@ def rows(name: str) -> list[dict[str, str]]:
 
 
 def comparison() -> str:
-    """The default beside the best rival of each family."""
+    """The default beside the best rival, the best linear library and Vowpal Wabbit; bold is the least."""
     table = []
     for problem, methods in _by("comparison", "problem").items():
-        best = [
-            min((m for m in methods if m["method"].startswith(names)), key=lambda m: float(m["regret"]), default=None)
-            for names in FAMILIES.values()
-        ]
         ours = next(m for m in methods if m["method"] == OURS)
-        ahead = [m for m in best if m and float(m["regret"]) < float(m["default_same_seeds"] or ours["regret"])]
-        bold = min(ahead, key=lambda m: float(m["regret"]), default=ours)
-        cells = [_shown(m, m is bold, named=m is not ours) for m in (ours, *best)]
-        table.append([problem, f"{int(ours['rounds']):,}", *cells, ours["cpu_ms"]])
-    return _table(("problem", "rounds", "former default", *FAMILIES, "CPU ms of ours"), table)
+        rivals = [m for m in methods if m["method"].startswith(RIVALS)]
+        ahead = [m for m in rivals if _regret(m) < float(m["default_same_seeds"] or ours["regret"])]
+        rival, linear, vw = (
+            min(members, key=_regret)
+            for members in (
+                ahead or rivals,
+                [m for m in rivals if m["method"].startswith(LINEAR)],
+                [m for m in rivals if m["method"].startswith("Vowpal Wabbit")],
+            )
+        )
+        seeds = rival["seeds"] + (f" (ours {rival['default_same_seeds']})" if rival["default_same_seeds"] else "")
+        cells = [_shown(ours, not ahead), f"{_shown(rival, bool(ahead))} {rival['method']}", seeds]
+        table.append([problem, f"{int(ours['rounds']):,}", *cells, _shown(linear), _shown(vw)])
+    return _table(
+        ("problem", "rounds", "former default", "best rival", "its seeds", "best linear", "Vowpal Wabbit"), table
+    )
 
 
 def kin(*groups: str) -> str:
@@ -82,14 +85,13 @@ def _by(name: str, key: str) -> dict[str, list[dict[str, str]]]:
     return found
 
 
-def _shown(row: dict[str, str] | None, bold: bool, named: bool) -> str:
-    if row is None:
-        return "–"
-    number = f"{float(row['regret']):,.0f} ± {float(row['sd']):.0f}"
-    number = f"**{number}**" if bold else number
-    seeds = "" if row["seeds"] == "10" else f"; {row['seeds']} seeds"
-    seeds += f", ours {row['default_same_seeds']}" if row["default_same_seeds"] else ""
-    return f"{number} ({row['method']}{seeds})" if named else number
+def _regret(row: dict[str, str]) -> float:
+    return float(row["regret"])
+
+
+def _shown(row: dict[str, str], bold: bool = False) -> str:
+    number = f"{_regret(row):,.0f} ± {float(row['sd']):.0f}"
+    return f"**{number}**" if bold else number
 
 
 def _table(columns: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
