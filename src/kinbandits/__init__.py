@@ -7,7 +7,7 @@
 >>> policy.n_observations
 1
 
-What is not here is in a sub-package: `baselines`, `bulk`, `contrib`, `datasets`, `environments`, `errors`,
+What is not here is in a sub-package: `baselines`, `contrib`, `datasets`, `environments`, `errors`,
 `exploration`, `kernels`, `ope`, `presets`, `representation`, `rewards`, `similarity`, `theory`.
 """
 
@@ -22,19 +22,19 @@ from kinbandits import (
     exploration,
     kernels,
     policies,
-    presets,
     regression,
     representation,
     rewards,
     similarity,
     theory,
     trace,
-    tuning,
 )
 from kinbandits._renamed import NAMES as _NAMES
 from kinbandits._value import meant as _meant
 from kinbandits._version import __version__
+from kinbandits.fit import fit
 from kinbandits.kernels import RBF, Linear, Matern, Median, RationalQuadratic
+from kinbandits.logs import Log
 from kinbandits.memory import Forgetting, Window
 from kinbandits.noise import LearnedRidge
 from kinbandits.policies import KMTLUCB, Budgeted, Decision, Pending, load
@@ -43,26 +43,27 @@ from kinbandits.rules import UCB, InverseGap, Thompson
 from kinbandits.similarity import Adaptive, Estimated, Graph, Independent, Known, Mixed, Pooled
 from kinbandits.simulate import simulate
 from kinbandits.terms import Term
-from kinbandits.tuning import tune
 
 if _TYPE_CHECKING:
-    from kinbandits import bulk, datasets, environments, ope
+    from kinbandits import datasets, environments, ope
+    from kinbandits.paper import presets
 
 # Not needed to play: imported when they are asked for.
-_LATER = ("bulk", "datasets", "environments", "ope")
-_LATER_NAMES = {"compare": "report.comparing", "MultiTaskKernelRidge": "multitask"}
+_LATER = ("datasets", "environments", "ope", "presets")
+_ELSEWHERE = {"presets": "paper.presets"}
+_LATER_NAMES = {"compare": "results", "MultiTaskKernelRidge": "multitask"}
 
 __all__ = [
-    "KMTLUCB", "RBF", "UCB", "Adaptive", "Budgeted", "Decision", "Estimated", "Forgetting", "Graph", "Independent",
+    "KMTLUCB", "Log", "RBF", "UCB", "Adaptive", "Budgeted", "Decision", "Estimated", "Forgetting", "Graph", "Independent",
     "InverseGap", "Known", "LearnedRidge", "Linear", "Matern", "Median", "Mixed", "OneOfN", "Pending", "Pooled",
-    "Range", "RationalQuadratic", "Running", "Term", "Thompson", "Window", "compare", "load", "simulate", "tune",
+    "Range", "RationalQuadratic", "Running", "Term", "Thompson", "Window", "compare", "fit", "load", "simulate",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> _Any:
     """What needs more than the main path; of a name that is in one of the rooms, or has another now, say where."""
     if name in _LATER:
-        return _import_module(f"kinbandits.{name}")
+        return _import_module(f"kinbandits.{_ELSEWHERE.get(name, name)}")
     if name in _LATER_NAMES:
         return getattr(_import_module(f"kinbandits.{_LATER_NAMES[name]}"), name)
     rooms = {n: room for n, room in globals().items() if not n.startswith("_") and hasattr(room, "__all__")}

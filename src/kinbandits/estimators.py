@@ -1,4 +1,6 @@
-"""Estimators of what another policy would have earned, with intervals.
+"""Off-policy evaluation: what other policies would have earned, from a log, with intervals.
+
+    print(kb.ope.evaluate(log, {"live": live, "new": new}))
 
 Notation
     n                 rows of the log
@@ -21,6 +23,10 @@ Intervals
     z sqrt(end); of a share, Wilson's interval. The variance changes with the mean by third over second moment, to
     which adds one row that might have come: with the largest weight that there could be, W = max pi / min p, and
     the highest reward for the upper end, the lowest for the lower one. ``direct`` has the interval of ``dr``.
+
+    Without a reward range, rewards of 0 and 1 alone are clicks, in [0, 1]. Others have no limits: no interval stops
+    at the rewards that were seen, and the row that might have come has the highest (lowest) of those, and their
+    spread again beyond.
 """
 
 from __future__ import annotations
@@ -30,6 +36,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from kinbandits._checks import LARGEST, number_array
 from kinbandits._html import html_table
@@ -77,14 +84,14 @@ class Evaluation:
     difference: Estimate | None = None
 
     def __str__(self) -> str:
-        lines = [f"{'estimator':<10} {'value':>9}   95 % interval"]
+        lines = [f"{'estimator':<10} {'value':>9}   interval"]
         for e in self.estimates.values():
             lines.append(f"{e.name:<10} {e.value:>9.4f}   {e.low:.4f} .. {e.high:.4f}")
         return "\n".join([*lines, *self._notes])
 
     def _repr_html_(self) -> str:
         rows = [[e.name, f"{e.value:.4f}", f"{e.low:.4f} .. {e.high:.4f}"] for e in self.estimates.values()]
-        return html_table("Reward a round", ["estimator", "value", "95 % interval"], rows, self._notes)
+        return html_table("Reward a round", ["estimator", "value", "interval"], rows, self._notes)
 
     @property
     def _notes(self) -> list[str]:
@@ -112,8 +119,8 @@ def estimate(
         target: (n, k) pi; rows sum to 1. Candidates that a round lacks have probability 0.
         model: (n, k) q, for ``direct`` and ``dr``. Learn it from other rows than it is used on.
         level: of the intervals.
-        reward_range: (lowest, highest) possible reward; left out, those of the log. It limits what the intervals
-            expect of a row that did not come.
+        reward_range: (lowest, highest) possible reward, which limits what the intervals expect of a row that did not
+            come. Left out, rewards of 0 and 1 alone are in [0, 1], others have no limits.
         clip: the largest weight; heavier rows count as if they had this one. Less variance, and a bias.
 
     Example:
@@ -144,7 +151,7 @@ class Terms(NamedTuple):
     dr: Vector | None
     least: Vector  # of p, r
     most: Vector  # of pi, r, w
-    counts: Vector  # rows chosen for certain, weights clipped
+    counts: Vector  # rows chosen for certain, weights clipped, rewards other than 0 and 1
     clip: float
 
 
@@ -162,7 +169,8 @@ def terms(
         dr = direct + w * (r - q[rows, played])
     certain = (p >= 1.0 - 1e-12).sum()
     least, most = np.array([p.min(), r.min()]), np.array([pi.max(), r.max(), w.max()])
-    return Terms(w, r, direct, dr, least, most, np.array([certain, clipped], dtype=np.float64), limit)
+    others = ((r != 0.0) & (r != 1.0)).sum()
+    return Terms(w, r, direct, dr, least, most, np.array([certain, clipped, others], dtype=np.float64), limit)
 
 
 def tally(given: Terms, against: Terms | None = None) -> Tally:
@@ -223,28 +231,28 @@ def evaluated(found: Tally, *, level: float = 0.95, reward_range: tuple[float, f
     level = real("level", level)
     if not 0.0 < level < 1.0:
         raise InvalidInputError(f"level must be between 0 and 1, got {level!r}")
-    from scipy.special import ndtri
-
     z = float(ndtri(0.5 + level / 2.0))
     n, means, squares = int(found["n"][0]), found["means"], found["squares"]
     W = min(float(found["most"][0] / found["least"][0]), float(found["clip"][0]))
-    low, high = _limits(float(found["least"][1]), float(found["most"][1]), reward_range)
+    (low, high), bounded = _limits(found, reward_range)
+    within = (low, high) if bounded else (-np.inf, np.inf)
 
     ends = W * min(low, 0.0), W * max(high, 0.0)
-    estimates = {"ips": _interval(found, "ips", _IPS, z, ends, (low, high), skew=1.0)}
+    estimates = {"ips": _interval(found, "ips", _IPS, z, ends, within, skew=1.0)}
     if means[_W] > 0.0:
-        estimates["snips"] = _snips(found, z, W, low, high)
+        estimates["snips"] = _snips(found, z, W, low, high, bounded)
     difference = None
     if found["has"][0]:
         direct = float(means[_DIRECT])
         ends = W * min(0.0, low - direct), W * max(0.0, high - direct)
-        dr = _interval(found, "dr", _DR, z, ends, (low, high))
+        dr = _interval(found, "dr", _DR, z, ends, within)
         error = dr.standard_error  # the influence function of a regular plug-in estimate is that of dr
         estimates["direct"] = Estimate("direct", direct, min(dr.low, direct), max(dr.high, direct), error)
         estimates["dr"] = dr
         if found["has"][1]:
             widest = max(-ends[0], ends[1])
-            difference = _interval(found, "difference", _MORE, z, (-widest, widest), (low - high, high - low))
+            most = within[1] - within[0]
+            difference = _interval(found, "difference", _MORE, z, (-widest, widest), (-most, most))
     square = float(squares[_W] + n * means[_W] ** 2)
     effective = float(n * means[_W]) ** 2 / square if square else 0.0
     return Evaluation(
@@ -260,13 +268,17 @@ def evaluated(found: Tally, *, level: float = 0.95, reward_range: tuple[float, f
     )
 
 
-def _limits(least: float, most: float, given: tuple[float, float] | None) -> tuple[float, float]:
+def _limits(found: Tally, given: tuple[float, float] | None) -> tuple[tuple[float, float], bool]:
+    """The highest and lowest reward that a row may have that did not come, and whether there are none beyond."""
+    least, most = float(found["least"][1]), float(found["most"][1])
+    if given is None and not found["counts"][2]:
+        return (0.0, 1.0), True
     if given is None:
-        return least, most
+        return (2.0 * least - most, 2.0 * most - least), False
     low, high = real("reward_range[0]", given[0]), real("reward_range[1]", given[1])
     if not (low <= least and most <= high):
         raise InvalidInputError(f"reward_range is ({low}, {high}), but rewards are in [{least}, {most}]")
-    return low, high
+    return (low, high), True
 
 
 def _interval(
@@ -298,8 +310,10 @@ def _interval(
     return Estimate(name, value, low, high, float(np.sqrt(squares) / n))
 
 
-def _snips(found: Tally, z: float, W: float, low: float, high: float) -> Estimate:
+def _snips(found: Tally, z: float, W: float, low: float, high: float, bounded: bool) -> Estimate:
     """A ratio: d snips = sum(w (r - snips)) / sum(w). Wilson's interval: the variance is as (x - low) (high - x).
+
+    Where rewards have no limits, the variance is the same everywhere.
 
     A third of a row that might have come is added first.
     """
@@ -312,10 +326,12 @@ def _snips(found: Tally, z: float, W: float, low: float, high: float) -> Estimat
         middle = (sums + W / 3.0 * reward) / grown
         squares = around + weight * (mean - middle) ** 2 + (W * (reward - middle)) ** 2 / 3.0
         variance, room = z * z * squares / grown**2, (middle - low) * (high - middle)
-        curve = variance / room if room > 0.0 else 0.0
+        curve = variance / room if room > 0.0 and bounded else 0.0
         ends.append(middle + _distance(variance, curve * (low + high - 2.0 * middle), curve, sign))
     error = float(np.sqrt(around + weight * (mean - value) ** 2) / total)
-    return Estimate("snips", value, min(max(ends[0], low), value), max(min(ends[1], high), value), error)
+    if bounded:
+        ends = [max(ends[0], low), min(ends[1], high)]
+    return Estimate("snips", value, min(ends[0], value), max(ends[1], value), error)
 
 
 def _distance(variance: float, slope: float, curve: float, sign: int) -> float:
@@ -336,17 +352,19 @@ def _warnings(tally: Tally, effective: float, W: float) -> list[str]:
     if abs(mean - 1.0) > 4.0 * error + 1e-9 and not tally["counts"][1]:
         found.append(
             f"the weights' mean is {mean:.2f}, where full support would give 1: the target plays what the log "
-            "never did, or propensities were not logged as they were"
+            "never did, or the logged propensities are wrong"
         )
     if effective < 0.01 * n or effective < 30:
         found.append(
-            f"only {effective:.0f} of {n} rows speak about the target (effective sample size): intervals are wide"
+            f"the effective sample size is {effective:.0f} of {n} rows: intervals are wide"
         )
     if n < 10.0 * W:
         found.append(
             f"one row may weigh {W:.0f} of {n}: the log rarely plays what the target prefers, so that a few rows "
             "decide. Log more rounds, or with a larger epsilon"
         )
+    if tally["least"][1] == tally["most"][1] and tally["counts"][2]:
+        found.append("all rewards are the same, so nothing is known of their spread; give reward_range")
     if tally["counts"][1]:
         found.append(
             f"{int(tally['counts'][1])} of {n} weights were clipped: ips, snips and dr are biased towards less "
