@@ -355,9 +355,7 @@ def _warnings(tally: Tally, effective: float, W: float) -> list[str]:
             "never did, or the logged propensities are wrong"
         )
     if effective < 0.01 * n or effective < 30:
-        found.append(
-            f"the effective sample size is {effective:.0f} of {n} rows: intervals are wide"
-        )
+        found.append(f"the effective sample size is {effective:.0f} of {n} rows: intervals are wide")
     if n < 10.0 * W:
         found.append(
             f"one row may weigh {W:.0f} of {n}: the log rarely plays what the target prefers, so that a few rows "

@@ -28,7 +28,7 @@ from kinbandits._types import Indices
 from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.log_rows import Account
-from kinbandits.logs import Log, Paths, joined
+from kinbandits.logs import Log, joined
 from kinbandits.policies import Policy, load
 
 __all__ = ["Fitted", "fit", "fitted"]
@@ -104,7 +104,9 @@ def as_source(log: Any) -> Any:
 
     if isinstance(log, Log | LogFiles):
         return log
-    if isinstance(log, str | Path) or (isinstance(log, Iterable) and not is_frame(log) and not isinstance(log, np.ndarray)):
+    if isinstance(log, str | Path) or (
+        isinstance(log, Iterable) and not is_frame(log) and not isinstance(log, np.ndarray)
+    ):
         return LogFiles.of(log)
     how = "kb.Log.from_frame(frame, arm=..., reward=...)" if is_frame(log) else "a kb.Log or the paths of files"
     raise InvalidTypeError(f"log must be {how}, got {type(log).__name__}")

@@ -13,7 +13,7 @@ import numpy as np
 
 from kinbandits._frames import as_table, read_table
 from kinbandits.errors import InvalidInputError, MissingFileError, package
-from kinbandits.log_rows import NAMED, Account, Columns, Reading, checked, width
+from kinbandits.log_rows import NAMED, Account, Columns, Reading, arm_list, checked, width
 from kinbandits.logs import PART_ROWS, Log, Paths
 from kinbandits.policies.decision import ArmName
 
@@ -76,6 +76,15 @@ class LogFiles:
 
     def timed(self, since: float | None, until: float | None) -> LogFiles:
         return replace(self, since=self.since if since is None else since, until=until or self.until)
+
+    def arms(self) -> list[ArmName]:
+        """The arms played, in all files."""
+        found: set[ArmName] = set()
+        for path, _ in self.files:
+            groups = [None] if path.endswith(".csv") else [(g,) for g in range(_parquet(path).num_row_groups)]
+            for group in groups:
+                found.update(arm_list(_table(path, group, [self.columns.arm])[self.columns.arm].to_list(), None, skip=True))
+        return arm_list(found, None)
 
     @property
     def n_features(self) -> int:

@@ -20,7 +20,18 @@ from kinbandits._html import html_table, text_table
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.estimators import Estimate, Evaluation, Terms, estimate, evaluated, merged, tally, terms
-from kinbandits.fit import Packed, State, as_source, each, features_of, fitted, fold, many, random_numbers, scan, working
+from kinbandits.fit import (
+    Packed,
+    State,
+    as_source,
+    features_of,
+    fitted,
+    fold,
+    many,
+    random_numbers,
+    scan,
+    working,
+)
 from kinbandits.logs import Log
 from kinbandits.policies import Policy
 
@@ -138,7 +149,17 @@ def evaluate(
     past, rest = _split(source, train, since, bool(untaught))
     d = features_of(first) or source.n_features
     parts = rest.parts(arms, d=d, limits=limits, propensities=True)
-    job = [source.stamp, clip, level, train, since, limits, bad, seed, *((n, Packed.of(p).name) for n, p in named.items())]
+    job = [
+        source.stamp,
+        clip,
+        level,
+        train,
+        since,
+        limits,
+        bad,
+        seed,
+        *((n, Packed.of(p).name) for n, p in named.items()),
+    ]
     with working(work, job) as folder:
         found = scan(parts, FOLDS * MODEL_ROWS, seed, jobs)
         left_out = found.account.left_out(bad)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits import theory
+from kinbandits._conditions import probability
 from kinbandits._renamed import told_new_spelling
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import as_int, positive
@@ -36,7 +37,6 @@ from kinbandits.policies.tie_breaking import TieBreak
 from kinbandits.regression import Prediction, Query, Regression, RegressionSettings, make_regression
 from kinbandits.similarity import Independent, Similarity
 from kinbandits.terms import Term, Terms
-from kinbandits.theory.conditions import probability
 
 
 class SupKMTLUCB(KernelPolicy):

@@ -19,13 +19,17 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinbandits._spec import from_spec
 from kinbandits._types import Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
-from kinbandits.kernels import RBF, Median
-from kinbandits.similarity import Estimated, Independent, Known, Pooled
+from kinbandits.policies import KMTLUCB
+from kinbandits.similarity import Estimated
 
-__all__ = ["METHODS", "MULTIPLIER", "PAPER", "Method", "Precisions", "grid", "method_settings", "paper"]
+__all__ = [
+    "METHODS", "MULTIPLIER", "PAPER", "Method", "Precisions", "grid", "kernel_ucb_ind", "kernel_ucb_pool", "kmtl_ucb",
+    "kmtl_ucb_est", "method_settings", "method_table", "paper",
+]  # fmt: skip
 
 MULTIPLIER = 0.1
 Method = Literal[
@@ -85,8 +89,8 @@ def paper(
     """What to pass to `KMTLUCB` for the published settings.
 
     Args:
-        data: name of a data set or "synthetic"; left out, what all experiments of KMTL-UCB-Est share, with length
-            scales from the median distance.
+        data: name of a data set or "synthetic"; left out, what all experiments of KMTL-UCB-Est share, with a learned
+            context kernel.
         method: one of `METHODS`; "Kernel-UCB-Ind at Est's settings" has those, which differ on Segment.
         ridge: another lambda; exploration goes with its root.
         descriptors: for "KMTL-UCB" (known similarity), one per arm; default: the angles of `SyntheticNews`.
@@ -100,7 +104,8 @@ def paper(
         raise InvalidInputError(f"there are no published settings for {data!r}; there are for {', '.join(PAPER)}")
     settings = method_settings(method, PAPER["digits" if data is None else data], descriptors)
     if data is None:
-        settings |= {"context_kernel": Median(), "similarity": Estimated(length_scale(PAPER["digits"].arm), None)}
+        del settings["context_kernel"]
+        settings |= {"similarity": Estimated(length_scale(PAPER["digits"].arm), None)}
     if ridge is not None:
         settings |= {"ridge": positive("ridge", ridge), "exploration": MULTIPLIER * math.sqrt(ridge)}
     return settings
@@ -108,14 +113,29 @@ def paper(
 
 def method_settings(method: str, chosen: Precisions, descriptors: ArrayLike | None = None) -> dict[str, Any]:
     """A method of the paper with these precisions (published or found by cross-validation)."""
+    if descriptors is None and method == "KMTL-UCB":
+        from kinbandits.environments import SyntheticNews  # with all the others: not needed to play
+
+        descriptors = SyntheticNews().descriptors
+    table = method_table(method, chosen)
+    return {name: from_spec(value, descriptors=descriptors, where=name) for name, value in table.items()}
+
+
+def method_table(method: str, chosen: Precisions) -> dict[str, Any]:
+    """The same as plain data, as an experiment's file has it.
+
+    >>> method_table("Kernel-UCB-Pool", PAPER["digits"])["similarity"]
+    {'type': 'Pooled'}
+    """
     if method not in METHODS:
         raise InvalidInputError(f"there is no method {method!r}; there are {', '.join(METHODS)}")
     context, ridge = chosen.context, chosen.ridge
-    similarity: Any = Independent()
+    similarity: dict[str, Any] = {"type": "Independent"}
     if method == "KMTL-UCB-Est":
-        similarity = Estimated(length_scale(chosen.arm), RBF.from_precision(chosen.embedding))
+        embedding = {"type": "RBF", "precision": chosen.embedding}
+        similarity = {"type": "Estimated", "precision": chosen.arm, "embedding_kernel": embedding}
     elif method == "Kernel-UCB-Pool":
-        similarity = Pooled()
+        similarity = {"type": "Pooled"}
     elif method == "Kernel-UCB-Ind" and chosen.independent is not None:
         context, ridge = chosen.independent
     elif method == "KMTL-UCB":
@@ -124,14 +144,39 @@ def method_settings(method: str, chosen: Precisions, descriptors: ArrayLike | No
                 "KMTL-UCB needs a known similarity, which only the synthetic problem has; use KMTL-UCB-Est, or "
                 "give precisions with known="
             )
-        from kinbandits.environments import SyntheticNews  # with all the others: not needed to play
-
-        known = SyntheticNews().descriptors if descriptors is None else descriptors
-        similarity = Known(RBF.from_precision(chosen.known), known)
+        kernel = {"type": "RBF", "precision": chosen.known}
+        similarity = {"type": "Known", "kernel": kernel, "descriptors": "environment"}
     return {
-        "context_kernel": RBF.from_precision(context),
+        "context_kernel": {"type": "RBF", "precision": context},
         "similarity": similarity,
         "ridge": ridge,
         "exploration": MULTIPLIER * math.sqrt(ridge),
         **SHARED,
     }
+
+
+# -- the methods as policies ------------------------------------------------------------------------
+
+
+def kmtl_ucb(arms: Any, *, data: str = "synthetic", descriptors: ArrayLike | None = None, **others: Any) -> KMTLUCB:
+    """KMTL-UCB with a known similarity, an RBF over ``descriptors``, at the published settings of a data set."""
+    return KMTLUCB(arms, **paper(data, "KMTL-UCB", descriptors=descriptors) | others)
+
+
+def kmtl_ucb_est(arms: Any, *, data: str = "digits", **others: Any) -> KMTLUCB:
+    """Algorithm 1 with the estimated similarity, at the published settings of a data set; ``others`` change some.
+
+    >>> kmtl_ucb_est(10).weighting
+    'per_arm'
+    """
+    return KMTLUCB(arms, **paper(data, "KMTL-UCB-Est") | others)
+
+
+def kernel_ucb_ind(arms: Any, *, data: str = "digits", **others: Any) -> KMTLUCB:
+    """Independent arms, at the published settings of a data set."""
+    return KMTLUCB(arms, **paper(data, "Kernel-UCB-Ind") | others)
+
+
+def kernel_ucb_pool(arms: Any, *, data: str = "synthetic", **others: Any) -> KMTLUCB:
+    """One function for all arms, at the published settings of a data set."""
+    return KMTLUCB(arms, **paper(data, "Kernel-UCB-Pool") | others)

@@ -1,13 +1,19 @@
-"""The report on an experiment: final values, curves, paired tests, similarities, settings, machine."""
+"""A report: one HTML page that opens offline, figures and tables beside it as files.
+
+write_report("runs/news")                    # the finished cells of an experiment
+write_page(place, title, lead, [Section("regret", "Regret", figure=figure)])
+"""
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import importlib.metadata
+import io
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,13 +21,42 @@ from typing import Any
 import numpy as np
 from joblib import cpu_count
 
+from kinbandits import figures
+from kinbandits._files import atomic_write
 from kinbandits._version import __version__
+from kinbandits.errors import package
+from kinbandits.plotting import data_uri, save_figure
 from kinbandits.progress import clock
-from kinbandits.report import figures
-from kinbandits.report.html import FORMATS, Section, one_line, write_page
-from kinbandits.report.results import Paired, Results, Summary, compare_all, summarise
+from kinbandits.results import Paired, Results, Summary, compare_all, summarise
 
+__all__ = ["Report", "Section", "write_page", "write_report"]
+
+VERDICTS = {
+    "reproduced": "good",
+    "undecided": "half",
+    "not enough runs": "half",
+    "not reproduced": "bad",
+    "contradicted": "bad",
+}
+"""How a cell with this text is coloured."""
 _PACKAGES = ("numpy", "scipy", "joblib", "threadpoolctl", "scikit-learn", "matplotlib")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page: a figure, a table and text, each of which may be missing."""
+
+    name: str  # of the anchor, the figure's file and the CSV file
+    title: str  # the headline
+    text: str = ""  # paragraphs, one a line
+    columns: Sequence[str] = ()  # of the table as it is shown
+    rows: Sequence[Sequence[str]] = ()
+    right: Sequence[int] = ()  # which columns are set flush right (numbers)
+    small: Sequence[int] = ()  # and which small (long text)
+    records: Sequence[Mapping[str, Any]] = ()  # the table in full, for the CSV file; none is written without them
+    figure: Any = None  # a matplotlib figure
+    uri: str = field(default="", repr=False)
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -34,12 +69,80 @@ class Report:
     extra: list[Section]  # sections added by ``extra=``
 
 
+def write_page(
+    place: Path,
+    title: str,
+    lead: str,
+    sections: Iterable[Section],
+    *,
+    command: str = "",
+    warning: str = "",
+    formats: Sequence[str] = (),
+) -> Path:
+    """Write ``index.html``, ``figures/`` and the CSV files into ``place``; gives the page.
+
+    Figures are PNG; ``formats`` (``"svg"``, ``"pdf"``) are written beside them.
+    """
+    jinja2 = package("jinja2", "reports need", "'kinbandits[plot]'")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("kinbandits"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    template = environment.get_template("page.html.j2")
+    (place / "figures").mkdir(parents=True, exist_ok=True)
+    done = [_with_files(section, place, ("png", *formats)) for section in sections]
+    page = template.render(
+        title=title, lead=lead, sections=done, command=command, warning=warning, verdicts=VERDICTS
+    )
+    for section in done:
+        if section.records:
+            atomic_write(place / f"{section.name}.csv", _csv(section.records).encode())
+    atomic_write(place / "index.html", page.encode())
+    return place / "index.html"
+
+
+def one_line(text: str) -> str:
+    """Text without its line breaks."""
+    return " ".join(text.split())
+
+
+def _with_files(section: Section, place: Path, formats: Sequence[str]) -> Section:
+    if section.figure is None:
+        return section
+    files = save_figure(section.figure, place / "figures" / section.name, formats)
+    links = tuple(path.relative_to(place).as_posix() for path in files)
+    return replace(section, uri=data_uri(files[0]), files=links)
+
+
+def _csv(records: Sequence[Mapping[str, Any]]) -> str:
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        writer.writerow({k: _cell(v) for k, v in record.items()})
+    return stream.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, tuple | list):
+        return " ".join(str(_cell(v)) for v in value)
+    return value
+
+
+# -- the report on an experiment --------------------------------------------------------------------
+
+
 def write_report(
     directory: str | PathLike[str],
     out: str | PathLike[str] | None = None,
     *,
     command: str = "",
-    formats: Sequence[str] = FORMATS,
+    formats: Sequence[str] = (),
     extra: Callable[[Results], Iterable[Section]] | None = None,
 ) -> Report:
     """A report on the finished cells of an experiment's directory; by default in its folder ``report``.
@@ -137,7 +240,7 @@ def _tests(comparisons: Sequence[Paired]) -> Iterator[Section]:
                "Paired t", "Holm", "Wilcoxon")  # fmt: skip
     text = (
         "First minus second, seed by seed. p values: paired t test, the same adjusted by Holm's method over this "
-        "table, Wilcoxon's signed-rank test. They speak of streams drawn from these data, not of other data."
+        "table, Wilcoxon's signed-rank test. They hold for streams from these data sets only."
     )
     records = [c.__dict__ for c in comparisons]
     yield Section("tests", "Paired tests", text, columns, rows, (3, 4, 5, 6, 7, 8), records=records)
@@ -156,25 +259,16 @@ def _pictures(results: Results) -> Iterator[Section]:
     yield Section("regret-intervals", title, one_line(text), figure=figures.appendix_figure(results))
     if any(len(g.methods) > 1 for g in results.groups):
         text = """
-            Final regret of the first method minus that of the other, run by run (dots), as a share of the other's
+            Final value of the first method minus that of the other, run by run (dots), as a share of the other's
             mean; diamonds: mean and its 95 % interval."""
         yield Section("differences", "Seed by seed", one_line(text), figure=figures.difference_figure(results))
     similarity = figures.similarity_figure(results)
     if similarity is not None:
         text = """
-            k_Z after the last round, mean over runs. Arms are re-ordered to show blocks: average-linkage
-            hierarchical clustering of 1 − k_Z, leaves in the optimal order. The diagonal, which is 1, is left
-            blank; every panel has its own colour scale."""
+            k_Z after the last round, mean over runs, on one scale from 0 to 1. Arms are re-ordered to show blocks:
+            average-linkage hierarchical clustering of 1 − k_Z, leaves in the optimal order. The diagonal, which is
+            1, is left blank."""
         yield Section("similarity", "Similarity of arms at the end", one_line(text), figure=similarity)
-    chosen = figures.recorded_choices(results)
-    if chosen:
-        text = """
-            First seed. Above: the share mu of the estimate in k_Z (0: independent arms), chosen anew as rows come.
-            Middle: how much better than independent arms each candidate fits; it must reach the margin. Below: how
-            much more its leave-one-out decisions earn; it must not be less than 0 (judged only where the fit
-            reaches the margin)."""
-        title = "What the adaptive similarity chose, and why"
-        yield Section("choices", title, one_line(text), figure=figures.choices_figure(chosen))
 
 
 def _about(results: Results) -> Iterator[Section]:
@@ -198,25 +292,17 @@ def _shown(value: Any) -> str:
 
 def _machine(results: Results) -> dict[str, str]:
     versions = {"kinbandits": __version__, "Python": platform.python_version()}
-    for package in _PACKAGES:
+    for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[package] = importlib.metadata.version(package)
+            versions[name] = importlib.metadata.version(name)
     made = sorted({f"{t['kinbandits']} with NumPy {t['numpy']}" for t in results.times if "numpy" in t})
     starts = [float(t["started"]) for t in results.times if "started" in t]
     ends = [float(t["started"]) + float(t["seconds"]) for t in results.times if "started" in t]
     return {
-        "machine": f"{platform.machine()}, {_processor()}, {cpu_count()} cores, {platform.system()}",
+        "machine": f"{platform.machine()}, {platform.processor() or 'unknown processor'}, {cpu_count()} cores",
         "versions": ", ".join(f"{k} {v}" for k, v in versions.items()),
         "runs made by": ", ".join(f"kinbandits {m}" for m in made) or "unknown",
         "time of all runs, added up": clock(results.seconds),
         "from the first start to the last end": clock(max(ends) - min(starts)) if starts else "unknown",
         "report written": time.strftime("%Y-%m-%d %H:%M", time.localtime()),
     }
-
-
-def _processor() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or "unknown processor"

@@ -1,4 +1,4 @@
-"""Conditions that several statements share."""
+"""Conditions that several statements of `kinbandits.theory` share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The directory of an experiment, and how a finished cell gets into it.
 
-    experiment.json     what was asked for; a resumed run must ask for the same
+    experiment.json     the experiment: settings, and its cells
     cells/ID.npz        one finished cell, a `Trace`; the same bytes wherever it was computed
     times/ID.json       how long it took, where and when (never part of a result)
     errors/ID.txt       why a cell failed
@@ -55,31 +55,16 @@ class CellStore:
     def record_path(self) -> Path:
         return self.directory / f"{self.name}.json"
 
-    def open(self, experiment: Experiment, resume: bool, extend: bool = False) -> None:
-        """Make the directory ready for this experiment, or refuse; ``extend`` replaces another, its cells kept."""
-        record = experiment.record()
-        if self.record_path.exists() and not extend:
-            old = self.record()
-            if not resume:
-                raise InvalidInputError(
-                    f"{self.directory} already holds the experiment {old['record'].get('name')!r}; go on with it "
-                    "with --resume, or choose another directory with --out"
-                )
-            changes = list(changed_keys(old["record"], json.loads(json.dumps(record))))
-            if changes:
-                raise InvalidInputError(
-                    f"the experiment is not the one that {self.directory} holds, so it cannot be resumed:\n  "
-                    + "\n  ".join(changes[:12])
-                    + ("\n  ..." if len(changes) > 12 else "")
-                    + "\nchange it back, or choose another directory with --out"
-                )
+    def open(self, experiment: Experiment) -> None:
+        """Make the directory ready for this experiment; finished cells that are here stay, and are used."""
         for directory in (self.directory, self.cells, self.times, self.errors):
             directory.mkdir(parents=True, exist_ok=True)
         self.tidy()
-        if extend or not self.record_path.exists():
-            cells = [[c.environment.name, c.method.name, c.seed, c.id] for c in experiment.cells()]
-            data = {"record": record, "experiment": experiment.model_dump(mode="json"), "cells": cells}
-            atomic_write(self.record_path, json.dumps(data, indent=1).encode())
+        for path in self.errors.glob("*.txt"):
+            path.unlink()  # failed cells are tried again
+        cells = [[c.environment.name, c.method.name, c.seed, c.id] for c in experiment.cells()]
+        data = {"record": experiment.record(), "cells": cells}
+        atomic_write(self.record_path, json.dumps(data, indent=1).encode())
 
     def tidy(self) -> None:
         """Remove what processes that were killed had begun to write; for when nobody writes."""
@@ -89,7 +74,7 @@ class CellStore:
     def record(self) -> dict[str, Any]:
         try:
             data = json.loads(self.record_path.read_text(encoding="utf-8"))
-            return {key: data[key] for key in ("record", "experiment", "cells")}
+            return {key: data[key] for key in ("record", "cells")}
         except FileNotFoundError:
             raise InvalidInputError(
                 f"{self.directory} holds no experiment (there is no {self.record_path.name}); make one with "
@@ -152,23 +137,3 @@ class CellStore:
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         return locked(self.directory / "lock", self.directory)
-
-
-def changed_keys(old: Any, new: Any, where: str = "") -> Iterator[str]:
-    """What differs between two records, one line a key."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted({*old, *new}):
-            place = f"{where}.{key}" if where else str(key)
-            if key not in old:
-                yield f"{place} is new: {_short(new[key])}"
-            elif key not in new:
-                yield f"{place} is gone: it was {_short(old[key])}"
-            else:
-                yield from changed_keys(old[key], new[key], place)
-    elif old != new:
-        yield f"{where} was {_short(old)}, now {_short(new)}"
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 70 else text[:67] + "..."
