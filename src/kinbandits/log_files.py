@@ -74,6 +74,11 @@ class LogFiles:
     def between(self, low: int, high: int) -> LogFiles:
         return replace(self, places=(max(low, self.places[0]), min(high, self.places[1])))
 
+    def halves(self, cut: int) -> tuple[LogFiles, LogFiles]:
+        """The first ``cut`` rows, and the others."""
+        low, high = self.places
+        return self.between(low, low + cut), self.between(low + cut, high)
+
     def timed(self, since: float | None, until: float | None) -> LogFiles:
         return replace(self, since=self.since if since is None else since, until=until or self.until)
 

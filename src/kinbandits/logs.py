@@ -288,6 +288,10 @@ class Log:
         """The rows from place ``low`` up to ``high``."""
         return self[(self.places >= low) & (self.places < high)]
 
+    def halves(self, cut: int) -> tuple[Log, Log]:
+        """The first ``cut`` rows, and the others."""
+        return self[:cut], self[cut:]
+
     def timed(self, since: float | None, until: float | None) -> Log:
         """The rows since a time, up to another."""
         if np.isnan(self.times).any():

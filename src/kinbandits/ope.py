@@ -208,7 +208,7 @@ def _split(source: Any, train: float | None, since: float | None, teach: bool) -
     cut = int(source.rows * share)
     if not int(teach) <= cut < source.rows:
         raise InvalidInputError(f"train={share} of {source.rows} rows leaves none to learn from, or to evaluate")
-    return source.between(0, cut), source.between(cut, source.rows)
+    return source.halves(cut)
 
 
 def _without_young(rest: Any, parts: list[Any], open_at: int, d: int, limits: Any) -> tuple[list[Any], int]:
