@@ -1,6 +1,6 @@
 """One HTML page on the theory: bounds and real runs beside them. Needs no network; about a minute.
 
-    python reproduce/theory.py --out runs/theory [--horizon 600] [--seeds 4] [--jobs 2]
+    python -m reproduce.theory --out runs/theory [--horizon 600] [--seeds 4] [--jobs 2]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kinbandits import theory
 from kinbandits._types import Vector
 from kinbandits.environments import RKHSProblem
 from kinbandits.kernels import RBF
-from theory_runs import (
+from reproduce.theory_runs import (
     BLUE,
     DELTA,
     GREEN,

@@ -4,7 +4,9 @@
     with joblib.parallel_config("dask"):          # a cluster; or any other backend of joblib
         policy = kb.fit("rows/", kb.KMTLUCB(arms))
 
-Parts are fixed by the files, and merged in their order: every number of processes gives the same policy.
+Parts are fixed by the files, and merged in their order: every number of processes gives the same policy. A short log
+is observed row by row. Of a long one a sample settles the model and the points of a dictionary; then each part gives
+its sums at the points, which add up to those of all rows.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import hashlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -24,9 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinbandits._files import atomic_write, locked, replacing, write_arrays
+from kinbandits._frames import is_frame
 from kinbandits._types import Indices
 from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits.history import History
+from kinbandits.log_files import LogFiles, learned_from
 from kinbandits.log_rows import Account
 from kinbandits.logs import Log, joined
 from kinbandits.policies import Policy, load
@@ -36,6 +41,8 @@ __all__ = ["Fitted", "fit", "fitted"]
 State = dict[str, NDArray[Any]]
 T = TypeVar("T")
 SAMPLE = 2000  # rows that settle what a policy learns of kernels, scales and similarities
+SPARE = 8  # rows of the sample for each point
+LAST = 1024  # rows that the engine holds at the end
 
 
 @dataclass(frozen=True)
@@ -86,12 +93,64 @@ def fitted(
     if since is not None or until is not None:
         source = source.timed(since, until)
     parts = source.parts(policy.arms, d=features_of(policy), limits=getattr(policy, "reward_range", None))
-    found = scan(parts, SAMPLE, seed, jobs)
+    points, after = _budget(policy)
+    found = scan(parts, max(SAMPLE, SPARE * points), seed, jobs)
     left_out = found.account.left_out(bad)
     pupil = policy.copy()
-    for part in parts:
-        part.checked()[0].teach(pupil)
-    return Fitted(pupil, found.rows, left_out)
+    if policy.n_observations or found.rows <= after or not hasattr(policy, "adopt"):
+        for part in parts:
+            part.checked()[0].teach(pupil)
+    else:
+        with working(work, [source.stamp, Packed.of(policy).name, since, until, bad, seed]) as folder:
+            _learn_sums(pupil, found, parts, points, jobs, folder)
+    if source.sources:
+        pupil.learned_from = learned_from(policy.learned_from, source.sources, until is None, since is not None)
+    return Fitted(pupil, found.rows, {**source.left_out, **left_out})
+
+
+def _budget(policy: Any) -> tuple[int, float]:
+    """Points of the policy's dictionary, and the rows up to which it is exact."""
+    engine = getattr(policy, "engine", "exact")
+    if engine == "auto" and getattr(policy, "weighting", "uniform") == "uniform":
+        return 512, 5000
+    if hasattr(engine, "points"):
+        return int(engine.points), float(engine.after or 0)
+    return 0, float("inf")
+
+
+def _learn_sums(
+    pupil: Any, found: Scan, parts: Sequence[Any], points: int, jobs: int | None, folder: Path | None
+) -> None:
+    """The sample settles model and points, the sums of all rows the rest."""
+    from kinbandits.regression.dictionary.build import Sums, choose_points, engine_of
+    from kinbandits.regression.dictionary.engine import settled
+
+    n = len(pupil.arms)
+    few = np.sort(np.argsort(random_numbers(found.sample.places, 0), kind="stable")[:SAMPLE])
+    found.sample[few].teach(pupil)
+    rows = _history(n, found.sample)
+    settings = settled(pupil.regression.settings, rows)
+    chosen = choose_points(settings, rows, points)
+    leaf = partial(_sums, settings=settings, points=chosen)
+    total = fold("learn", parts, leaf, _added, jobs, folder)
+    sums = Sums(total["S"], total["v"], total["ones"], float(total["squares"]), int(total["n"]), total["counts"])
+    engine = engine_of(settings, chosen, sums, capacity=points, kept=_history(n, found.last))
+    pupil.adopt(engine, rows, found.sample.places, sums.n)
+
+
+def _history(n_arms: int, log: Log) -> Any:
+    return History.of(n_arms, log.played, log.contexts, log.rewards)
+
+
+def _sums(part: Any, settings: Any, points: Any) -> State:
+    from kinbandits.regression.dictionary.build import sums
+
+    found = sums(settings, points, _history(settings.n_arms, part.checked()[0]))
+    return {name: np.asarray(getattr(found, name)) for name in ("S", "v", "ones", "squares", "n", "counts")}
+
+
+def _added(a: State, b: State) -> State:
+    return {name: a[name] + b[name] for name in a}
 
 
 # -- what fit and evaluate have in common -----------------------------------------------------------
@@ -99,14 +158,9 @@ def fitted(
 
 def as_source(log: Any) -> Any:
     """A log in memory, or files."""
-    from kinbandits._frames import is_frame
-    from kinbandits.log_files import LogFiles
-
     if isinstance(log, Log | LogFiles):
         return log
-    if isinstance(log, str | Path) or (
-        isinstance(log, Iterable) and not is_frame(log) and not isinstance(log, np.ndarray)
-    ):
+    if isinstance(log, str | Path | list | tuple):
         return LogFiles.of(log)
     how = "kb.Log.from_frame(frame, arm=..., reward=...)" if is_frame(log) else "a kb.Log or the paths of files"
     raise InvalidTypeError(f"log must be {how}, got {type(log).__name__}")
@@ -134,6 +188,7 @@ class Scan(NamedTuple):
     account: Account
     rows: int  # good ones
     sample: Log
+    last: Log
     open_at: int
     defaulted: bool
 
@@ -148,6 +203,7 @@ def scan(parts: Sequence[Any], size: int, seed: int, jobs: int | None) -> Scan:
                 total.account + found.account,
                 total.rows + found.rows,
                 _least(joined([total.sample, found.sample]), size, seed),
+                joined([total.last, found.last])[-LAST:],
                 min(opened, default=-1),
                 total.defaulted or found.defaulted,
             )
@@ -159,7 +215,7 @@ def scan(parts: Sequence[Any], size: int, seed: int, jobs: int | None) -> Scan:
 
 def _scanned(part: Any, size: int, seed: int) -> Scan:
     log, account = part.checked()
-    return Scan(account, len(log), _least(log, size, seed), log.open_at, log.defaulted)
+    return Scan(account, len(log), _least(log, size, seed), log[-LAST:], log.open_at, log.defaulted)
 
 
 def _least(log: Log, size: int, seed: int) -> Log:

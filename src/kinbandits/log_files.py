@@ -13,9 +13,8 @@ import numpy as np
 
 from kinbandits._frames import as_table, read_table
 from kinbandits.errors import InvalidInputError, MissingFileError, package
-from kinbandits.log_rows import NAMED, Account, Columns, Reading, arm_list, checked, width
+from kinbandits.log_rows import NAMED, Account, ArmName, Columns, Reading, arm_list, checked, width
 from kinbandits.logs import PART_ROWS, Log, Paths
-from kinbandits.policies.decision import ArmName
 
 __all__ = ["LogFiles", "Source", "learned_from", "together"]
 

@@ -19,8 +19,8 @@ import numpy as np
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import meant
 from kinbandits.errors import InvalidInputError, LogWarning
-from kinbandits.policies.decision import ArmName
 
+ArmName = str | int
 GOOD, NO_REWARD, OTHER_TIME = 0, -1, -2  # what is said of a row that is not bad; else a key of PROBLEMS
 NAMED = 20  # bad rows that an error names
 PROBLEMS = {

@@ -27,6 +27,7 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.log_rows import (
     NAMED,
     Account,
+    ArmName,
     Columns,
     Reading,
     arm_list,
@@ -38,7 +39,6 @@ from kinbandits.log_rows import (
     warn_of_keys,
     width,
 )
-from kinbandits.policies.decision import ArmName
 
 __all__ = ["Columns", "Log"]
 
@@ -230,6 +230,12 @@ class Log:
             for name in ("candidates", "own")
         }
         return replace(self, **arrays, **lists)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Log) and self.stamp == other.stamp
+
+    def __hash__(self) -> int:
+        return hash(str(self.stamp))
 
     @property
     def played_arms(self) -> list[ArmName]:

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from kinbandits.errors import FormatError, InvalidInputError
+from kinbandits.log_rows import ArmName
 from kinbandits.logs import Log
-from kinbandits.policies.decision import ArmName
 
 __all__ = ["read_vw", "to_vw_lines", "write_vw"]
 

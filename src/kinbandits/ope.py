@@ -33,12 +33,13 @@ from kinbandits.fit import (
     working,
 )
 from kinbandits.logs import Log
-from kinbandits.policies import Policy
+from kinbandits.policies import Budgeted, Policy
 
 __all__ = ["Comparison", "Estimate", "Evaluation", "estimate", "evaluate"]
 
 FOLDS = 2
 MODEL_ROWS = 2000  # that the model of a fold learns, at most
+MODEL_POINTS = 256
 BLOCK = 4096  # rows that are asked at once
 
 
@@ -173,7 +174,7 @@ def evaluate(
         folds = _folds(found.sample.places, seed)
         models = []
         for i in range(FOLDS):
-            model = untaught_copy(first)
+            model = _model_of(first)
             found.sample[folds != i].teach(model)
             models.append(Packed.of(model))
         leaf = partial(_tallies, targets=targets, models=models, seed=seed, clip=clip)
@@ -220,9 +221,12 @@ def _without_young(rest: Any, parts: list[Any], open_at: int, d: int, limits: An
     return kept, rows - sum(p.rows for p in kept)
 
 
-def untaught_copy(policy: Any) -> Any:
-    """A policy with the same settings and arms that has learned nothing."""
-    return type(policy)(**{**policy.get_params(), "arms": list(policy.arms)})
+def _model_of(policy: Any) -> Any:
+    """A policy with the same settings and arms that has learned nothing, on a dictionary where it can."""
+    params = {**policy.get_params(), "arms": list(policy.arms)}
+    if "engine" in params and params.get("weighting") == "uniform" and params.get("memory") is None:
+        params["engine"] = Budgeted(points=MODEL_POINTS)
+    return type(policy)(**params)
 
 
 def _folds(places: Any, seed: int) -> Any:

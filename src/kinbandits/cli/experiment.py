@@ -122,6 +122,9 @@ def paper(
 
     if data is None and quick:
         names = tuple(n for n in protocol.QUICK if protocol.is_here(n))
+        for name in set(protocol.QUICK) - set(names):
+            how = f"to have it: kinbandits data {name}"
+            print(f"{name} is left out: it is not on this machine; {how}", file=sys.stderr)
     else:
         names = protocol.check_names(None if data is None else data.split(","))
     protocol.need_data(names)

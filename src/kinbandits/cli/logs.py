@@ -115,6 +115,8 @@ def evaluate(
         need("a figure", "plot", "matplotlib")
     names = [p.stem for p in policy or ()]
     names = names if len(set(names)) == len(names) else list(map(str, policy or ()))
+    if len(set(names)) < len(names):
+        raise InvalidInputError("a policy is named twice; a comparison needs two different ones")
     with _files(logs) as files:
         source: Any = LogFiles.of(files, _columns(arm, reward, context, propensity or None, at))
         policies = {name: _read_policy(path) for name, path in zip(names, policy or (), strict=True)}
