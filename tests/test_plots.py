@@ -64,20 +64,6 @@ def test_traces_share_a_figure(compared):
     assert len(axes[0, 0].lines) == 2
 
 
-def test_compare_pairs_the_streams(compared):
-    alone = kb.simulate(POLICIES["with descriptors"](ENVIRONMENT.replace(seed=2)), ENVIRONMENT.replace(seed=2))
-    assert compared.trace("with descriptors", 2).final_regret == alone.final_regret
-    (paired,) = compared.differences
-    finals = {s.method: np.array(s.finals) for s in compared.summaries}
-    assert paired.difference == pytest.approx((finals["with descriptors"] - finals["Lin-UCB"]).mean())
-    frame = compared.to_pandas()
-    assert len(frame) == 6
-    assert frame.groupby("policy")["regret"].mean()["Lin-UCB"] == pytest.approx(finals["Lin-UCB"].mean())
-    assert compared.to_polars().columns == list(frame.columns)
-    assert "Lin-UCB" in str(compared)
-    assert "Lin-UCB" in repr(compared)
-
-
 @pytest.mark.parametrize(
     ("policies", "environment", "options", "match"),
     [
@@ -111,19 +97,6 @@ def test_an_explanation_adds_up_and_is_a_sentence():
     assert "The others' rows narrow its width" in told.sentence
     alone = kb.KMTLUCB(2, similarity=kb.Independent())
     assert "it has no rows of its own, nothing comes from other arms." in alone.explain_arm(0, [1.0]).sentence
-
-
-def test_tables_for_notebooks_are_escaped(compared):
-    names = ["<b>", "&"]
-    policy = kb.KMTLUCB(names)
-    policy.observe(names, [[0.0], [1.0]], [1.0, 0.0])
-    tuned = kb.tune(np.arange(8.0)[:, None], labels=np.arange(8) > 3, ridges=[0.1], widths=[0.1], orders=1)
-    found = kb.ope.estimate([1.0, 0.0], [0.5, 0.5], [0, 1], [[1.0, 0.0]] * 2)
-    shown = [policy.explain_arm("<b>", [0.0]), tuned, found, compared, compared.trace("Lin-UCB", 0)]
-    for thing in shown:
-        html = thing._repr_html_()
-        assert html.count("<table>") == html.count("</table>") == 1
-        assert "<b>'" not in html
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):

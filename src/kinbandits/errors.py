@@ -78,6 +78,10 @@ class SimulationWarning(UserWarning):
     """A run starts from what a policy has learned before."""
 
 
+class LogWarning(UserWarning):
+    """A log has a column, or a gap, that would mislead; the warning says which."""
+
+
 class ChangeWarning(UserWarning):
     """The rewards changed so much that earlier rows were dropped; the warning says which."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -55,3 +56,8 @@ def need(what: str, extra: str, *modules: str) -> None:
     for module in modules:
         if find_spec(module) is None:
             raise MissingPackageError(f"{what} needs {module}; install it with: pip install 'kinbandits[{extra}]'")
+
+
+def command_line() -> str:
+    """The command as it was typed, to be shown in the report."""
+    return shlex.join(["kinbandits", *sys.argv[1:]])

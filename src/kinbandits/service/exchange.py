@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from kinbandits._files import replacing
-from kinbandits.bulk.sources import Source
-from kinbandits.bulk.table import Columns
+from kinbandits.log_files import Source
+from kinbandits.log_rows import Columns
 from kinbandits.errors import InvalidInputError
 from kinbandits.service.chooser import learned_row
 from kinbandits.service.config import Settings

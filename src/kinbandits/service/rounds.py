@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kinbandits.ope import LoggedRounds
-from kinbandits.policy import KMTLUCB
+from kinbandits.logs import Log
+from kinbandits.policies import KMTLUCB
 from kinbandits.service.chooser import shared_context
 from kinbandits.service.config import Settings
 from kinbandits.service.edits import Edits
@@ -36,7 +36,7 @@ class Logged:
         left_out: how many decisions were left out, by why.
     """
 
-    rounds: LoggedRounds
+    rounds: Log
     left_out: dict[str, int]
 
     @property
@@ -80,7 +80,7 @@ def logged_rounds(store: Store) -> Logged:
             used.append((record, reward))
         else:
             left_out[_WHY.get(record.state, _UNDONE)] += 1
-    rounds = LoggedRounds(
+    rounds = Log.of_rounds(
         contexts=[shared_context(r.body) for r, _ in used],
         candidates=[r.body["candidates"] for r, _ in used],
         chosen=[r.body["index"] for r, _ in used],
@@ -90,10 +90,10 @@ def logged_rounds(store: Store) -> Logged:
     return Logged(rounds, dict(left_out))
 
 
-def policy_for(settings: Settings, log: LoggedRounds) -> KMTLUCB:
+def policy_for(settings: Settings, log: Log) -> KMTLUCB:
     """A new policy, with the log's arms that the settings do not name."""
     policy = settings.build()
-    for arm in dict.fromkeys(a for names in log.candidates for a in names):
+    for arm in log.arms:
         if arm not in policy.arms:
             policy.add_arm(arm)
     return policy

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kinbandits.errors import FormatError, KinbanditsError
-from kinbandits.ope import Evaluation, LoggedRounds, estimate
+from kinbandits.estimators import Evaluation, estimate
+from kinbandits.logs import Log
 from kinbandits.service.chooser import shared_context
 from kinbandits.service.config import Settings
 from kinbandits.service.edits import Edits
@@ -145,7 +146,7 @@ class Shadow(Learner):
         bodies = [event.body for event in asked]
         chosen = [b["index"] for b in bodies]
         contexts, candidates = [shared_context(b) for b in bodies], [b["candidates"] for b in bodies]
-        rounds = LoggedRounds(contexts, candidates, chosen, [0.0] * len(asked), [1.0] * len(asked))
+        rounds = Log.of_rounds(contexts, candidates, chosen, [0.0] * len(asked), [1.0] * len(asked))
         policy = self.serving.policy
         try:
             target = rounds.table(policy.probabilities)
