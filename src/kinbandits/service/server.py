@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import uvicorn
@@ -169,17 +170,14 @@ def _invalid(error: RequestValidationError) -> Problem:
     return Problem(422, "invalid", f"{where} does not fit ({errors[0]['rule']}); see errors and /openapi.json", errors)
 
 
-def create_app(engine: Engine, tokens: Tokens) -> ASGIApp:
+def create_app(engine: Engine, tokens: Tokens, on_end: Callable[[], None] = lambda: None) -> ASGIApp:
     """The application, for any ASGI server. It starts and stops the engine with itself."""
+    apart = ThreadPoolExecutor(1, thread_name_prefix="kinbandits_tokens")  # other threads may wait for a database
 
     async def keep_fresh() -> None:
         while True:
             await asyncio.sleep(1.0)
-            await asyncio.get_running_loop().run_in_executor(tokens_thread, tokens.refresh)
-
-    from concurrent.futures import ThreadPoolExecutor
-
-    tokens_thread = ThreadPoolExecutor(1, thread_name_prefix="kinbandits_tokens")  # others may wait for a database
+            await asyncio.get_running_loop().run_in_executor(apart, tokens.refresh)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -188,8 +186,9 @@ def create_app(engine: Engine, tokens: Tokens) -> ASGIApp:
         yield
         fresh.cancel()
         await asyncio.to_thread(engine.stop)
-        tokens_thread.shutdown(wait=False)
+        apart.shutdown(wait=False)
         log.info("stopped")
+        on_end()
 
     app = FastAPI(
         title="kinbandits decision service",
@@ -252,9 +251,16 @@ def run(engine: Engine, tokens: Tokens, wire: socket.socket, on_ready: Callable[
 
     A failure of the engine ends the process: requests in flight have two seconds for their answers.
     """
+
+    def end_within(seconds: float) -> None:
+        """Whatever hangs (a database, say), the process does not stay behind."""
+        timer = threading.Timer(seconds, os._exit, [1])
+        timer.daemon = True
+        timer.start()
+
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(engine, tokens),
+            create_app(engine, tokens, lambda: end_within(2.0)),
             ws="none",
             log_config=None,
             access_log=False,
@@ -265,8 +271,7 @@ def run(engine: Engine, tokens: Tokens, wire: socket.socket, on_ready: Callable[
 
     def fail(message: str) -> None:
         server.should_exit = True
-        # Whatever hangs (a database, say), the process does not stay behind.
-        threading.Timer(12.0, os._exit, [1]).start()
+        end_within(12.0)
 
     def ready() -> None:
         # What is there now stays, and what requests leave behind is mostly not garbage in circles.
