@@ -94,7 +94,7 @@ def routes(engine: Engine) -> APIRouter:
         arm: Annotated[str | None, Query(max_length=200, description="Only those of this arm.")] = None,
         since: Annotated[float | None, Query(description="Made at or after, seconds since 1970.")] = None,
         until: Annotated[float | None, Query(description="Made before, seconds since 1970.")] = None,
-        before: Annotated[int | None, Query(ge=0, le=2**53, description="As ``next`` of an earlier answer.")] = None,
+        before: Annotated[str | None, Query(pattern=m.ID, description="As ``next`` of an earlier answer.")] = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
     ) -> Response:
         """List decisions, newest first."""
@@ -110,7 +110,7 @@ def routes(engine: Engine) -> APIRouter:
             return send({"decisions": [], "next": None})
         filters = {"state": state, "arm": arm, "since": since, "until": until, "before": before}
         found = await reading(engine.store.find_records, **filters, limit=limit)
-        return send({"decisions": [_shown(r) for r in found], "next": found[-1].seq if len(found) == limit else None})
+        return send({"decisions": [_shown(r) for r in found], "next": found[-1].id if len(found) == limit else None})
 
     @router.get("/v1/decisions/{id}", response_model=m.DecisionRecord)
     async def decision(id: ID, _: CanRead) -> Response:

@@ -6,11 +6,12 @@ Commands are taken in order, each seeing what those before it have done. A `Prob
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic_core import to_json
 
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.service import choose
@@ -34,7 +35,7 @@ class Decide:
 
     def fingerprint(self) -> str:
         """A digest of what was asked, to tell a repeat from another request with the same key."""
-        return hashlib.sha256(json.dumps([self.context, self.arms]).encode()).hexdigest()[:32]
+        return hashlib.blake2b(to_json([self.context, self.arms]), digest_size=16).hexdigest()
 
 
 @dataclass(eq=False, slots=True)

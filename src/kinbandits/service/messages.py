@@ -171,7 +171,7 @@ class DecisionList(BaseModel):
     """Decisions, newest first."""
 
     decisions: list[DecisionRecord]
-    next: int | None = Field(description="Send this as ``before`` for those that come next; null at the end.")
+    next: str | None = Field(description="Send this as ``before`` for those that come next; null at the end.")
 
 
 class Explanation(BaseModel):

@@ -26,7 +26,7 @@ from kinbandits.service.databases import (
     StoreLostError,
     StoreUnavailableError,
 )
-from kinbandits.service.events import EDITS, Event, Record
+from kinbandits.service.events import EDITS, Event, Record, decision_id
 
 __all__ = [
     "Store",
@@ -59,17 +59,17 @@ sa.Index("events_of_arms", _events.c.seq, **{  # type: ignore[arg-type]
 _decisions = sa.Table(
     "decisions",
     _tables,
-    sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("seq", sa.BigInteger, nullable=False, unique=True),
+    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("arm", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("reward", sa.Double),
-    sa.Column("learned", sa.Double),
     sa.Column("key", sa.Text, unique=True),
     sa.Column("request", sa.Text),
+    sa.Column("reward", sa.Double),
+    sa.Column("learned", sa.Double),
 )
-sa.Index("decisions_of_arms", _decisions.c.arm, _decisions.c.seq)
+sa.Index("decisions_of_arms", _decisions.c.arm, _decisions.c.number)
 sa.Index("open_decisions", _decisions.c.at, **{  # type: ignore[arg-type]
     f"{name}_where": sa.text("state = 'open'") for name in ("sqlite", "postgresql")
 })  # fmt: skip
@@ -90,13 +90,14 @@ _beginnings = sa.Table(
     sa.Column("stats", sa.Text),
 )
 _RECORD = sa.select(
-    *(_decisions.c[name] for name in ("id", "seq", "at")),
+    *(_decisions.c[name] for name in ("number", "seq", "at")),
     _events.c.body,
     *(_decisions.c[name] for name in ("state", "reward", "learned", "key", "request")),
 ).join_from(_decisions, _events, _decisions.c.seq == _events.c.seq)
+_FIND = {c.name: _RECORD.where(c.in_(sa.bindparam("wanted", expanding=True))) for c in (_decisions.c.number, _decisions.c.key)}
 _SET_OUTCOME = (
     _decisions.update()
-    .where(_decisions.c.id == sa.bindparam("of"))
+    .where(_decisions.c.number == sa.bindparam("of"))
     .values({name: sa.bindparam(name) for name in ("state", "reward", "learned")})
 )
 _COUNT = (
@@ -130,6 +131,8 @@ class Store:
         else:
             self._engines.append(writer := self.database.writer())
             self._writer = writer.connect()
+            mark = "?" if writer.dialect.positional else "%s"
+            self._sql = [_insert(_events, 5, mark), _insert(_decisions, 7, mark)]
             self._make_tables(self._writer)
         version = self.meta("format")
         if version != str(FORMAT):
@@ -186,7 +189,7 @@ class Store:
         if writer is None:
             raise StoreUnavailableError(f"{self.name} was opened for reading only, or is closed")
         with self._translated("written", writer), writer.begin():
-            yield Transaction(writer)
+            yield Transaction(writer, self._sql)
 
     def probe(self) -> None:
         """Write something and flush it, to see whether that can be done."""
@@ -244,18 +247,21 @@ class Store:
 
     def last_number(self) -> int:
         """How many decisions were ever made: the number of the last one."""
-        found = self.query(sa.select(_decisions.c.id).order_by(_decisions.c.seq.desc()).limit(1))
-        archived = [e.body["number"] for e in self.special("archived")]
-        return max([0, *archived, *(int(row[0], 16) for row in found)])
+        found = self.query(sa.select(sa.func.max(_decisions.c.number)))[0][0]
+        return max([found or 0, *(e.body["number"] for e in self.special("archived"))])
+
+    def number_at(self, seq: int) -> int:
+        """How many decisions were made up to event ``seq``."""
+        return int(self.query(sa.select(sa.func.max(_decisions.c.number)).where(_decisions.c.seq <= seq))[0][0] or 0)
 
     def record(self, identifier: str) -> Record | None:
         """The decision of this id."""
-        found = self.query(_RECORD.where(_decisions.c.id == identifier))
+        found = self.query(_RECORD.where(_decisions.c.number == int(identifier, 16)))
         return _record(found[0]) if found else None
 
     def records(self, after: int = 0, limit: int = 5000) -> list[Record]:
-        """Decisions whose event comes after ``seq``, in order."""
-        found = self.query(_RECORD.where(_decisions.c.seq > after).order_by(_decisions.c.seq).limit(limit))
+        """Decisions after the ``after``-th, in order."""
+        found = self.query(_RECORD.where(_decisions.c.number > after).order_by(_decisions.c.number).limit(limit))
         return [_record(row) for row in found]
 
     def all_records(self, upto: int | None = None) -> Iterator[Record]:
@@ -266,7 +272,7 @@ class Store:
                 if upto is not None and record.seq > upto:
                     return
                 yield record
-            after = batch[-1].seq
+            after = int(batch[-1].id, 16)
 
     def find_records(
         self,
@@ -275,15 +281,15 @@ class Store:
         arm: str | None = None,
         since: float | None = None,
         until: float | None = None,
-        before: int | None = None,
+        before: str | None = None,
         limit: int = 100,
     ) -> list[Record]:
-        """Decisions that fit, newest first; ``before`` an event, to go on from an earlier answer."""
+        """Decisions that fit, newest first; ``before`` an id, to go on from an earlier answer."""
         d = _decisions.c
         asked = [(d.state, "__eq__", state), (d.arm, "__eq__", arm), (d.at, "__ge__", since), (d.at, "__lt__", until)]
-        asked.append((d.seq, "__lt__", before))
+        asked.append((d.number, "__lt__", None if before is None else int(before, 16)))
         wanted = [getattr(column, is_)(value) for column, is_, value in asked if value is not None]
-        return [_record(row) for row in self.query(_RECORD.where(*wanted).order_by(d.seq.desc()).limit(limit))]
+        return [_record(row) for row in self.query(_RECORD.where(*wanted).order_by(d.number.desc()).limit(limit))]
 
     def has_keys(self, keys: Iterable[str]) -> set[str]:
         """Which of these idempotency keys have been used."""
@@ -317,41 +323,39 @@ class Store:
 class Transaction:
     """What may be done in a transaction. All of it is kept, or none."""
 
-    def __init__(self, connection: sa.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sa.Connection, sql: Sequence[str]) -> None:
+        self._connection, self._sql = connection, sql
 
     def find(self, ids: Iterable[str], keys: Iterable[str] = ()) -> list[Record]:
         """The decisions of these ids and keys, as far as there are any."""
         found: list[Record] = []
-        for column, values in ((_decisions.c.id, sorted(set(ids))), (_decisions.c.key, sorted(set(keys)))):
-            if values:
-                found += map(_record, self._connection.execute(_RECORD.where(column.in_(values))))
+        for name, wanted in (("number", [int(i, 16) for i in ids]), ("key", list(keys))):
+            if wanted:
+                found += map(_record, self._connection.execute(_FIND[name], {"wanted": wanted}))
         return found
 
     def overdue(self, before: float, limit: int) -> list[Record]:
         """Open decisions made before this time, oldest first."""
         d = _decisions.c
-        wanted = _RECORD.where(d.state == "open", d.at < before).order_by(d.at, d.seq).limit(limit)
+        wanted = _RECORD.where(d.state == "open", d.at < before).order_by(d.at, d.number).limit(limit)
         return [_record(row) for row in self._connection.execute(wanted)]
 
     def append(self, events: Sequence[Event]) -> None:
         """Add events at the end, and decisions to their table."""
-        if not events:
-            return
         rows, opened = [], []
         for e in events:
             text = to_json(e.body, inf_nan_mode="null").decode()
-            rows.append({"seq": e.seq, "kind": e.kind, "decision": e.decision, "at": e.at, "body": text})
+            rows.append((e.seq, e.kind, e.decision, e.at, text))
             if e.kind == "decision":
-                row: dict[str, Any] = {"id": e.decision, "seq": e.seq, "at": e.at, "arm": str(e.body["arm"])}
-                opened.append({**row, "state": "open", "key": e.key, "request": e.request})
-        self._connection.execute(_events.insert(), rows)
-        if opened:
-            self._connection.execute(_decisions.insert(), opened)
+                number = int(e.decision or "", 16)
+                opened.append((number, e.seq, e.at, str(e.body["arm"]), "open", e.key, e.request))
+        for statement, values in ((self._sql[0], rows), (self._sql[1], opened)):
+            if values:  # by the driver itself: SQLAlchemy would look at each row
+                self._connection.exec_driver_sql(statement, values)
 
     def set_outcomes(self, records: Iterable[Record]) -> None:
         """Enter what became of decisions."""
-        rows = [{"of": r.id, "state": r.state, "reward": r.reward, "learned": r.learned} for r in records]
+        rows = [{"of": int(r.id, 16), "state": r.state, "reward": r.reward, "learned": r.learned} for r in records]
         if rows:
             self._connection.execute(_SET_OUTCOME, rows)
 
@@ -377,14 +381,19 @@ class Transaction:
         database.guard(self._connection, True)
 
 
+def _insert(table: sa.Table, columns: int, mark: str) -> str:
+    names = [c.name for c in table.columns][:columns]
+    return f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({', '.join([mark] * columns)})"
+
+
 def _event(row: Any) -> Event:
     seq, kind, decision, at, body = row
     return Event(seq, kind, decision, at, from_json(body))
 
 
 def _record(row: Any) -> Record:
-    identifier, seq, at, body, *rest = row
-    return Record(identifier, seq, at, from_json(body), *rest)
+    number, seq, at, body, *rest = row
+    return Record(decision_id(number), seq, at, from_json(body), *rest)
 
 
 def open_store(url: str, *, create: bool = True, readonly: bool = False) -> Store:

@@ -147,7 +147,7 @@ def archive(store: Store, path: Path, settings: Settings, before: float) -> tupl
     with tempfile.TemporaryDirectory(prefix="kinbandits-") as folder:
         fold.policy.save(Path(folder) / "policy")
         policy = (Path(folder) / "policy").read_bytes()
-    last, number = store.last_seq(), int(_last_id(store, upto), 16)
+    last, number = store.last_seq(), store.number_at(upto)
     body = {"upto": upto, "decisions": n, "number": number, "path": str(path)}
     with store.transaction() as tx:
         tx.drop_before(store.database, upto)
@@ -155,7 +155,3 @@ def archive(store: Store, path: Path, settings: Settings, before: float) -> tupl
         tx.begin_with(last + 1, upto, settings.fingerprint(), policy, json.dumps(fold.stats.to_data()))
     return n, upto - earlier
 
-
-def _last_id(store: Store, upto: int) -> str:
-    found = store.find_records(before=upto + 1, limit=1)
-    return found[0].id if found else "0"
