@@ -84,7 +84,13 @@ class Service:
     """
 
     def __init__(
-        self, url: str, settings: dict[str, Any], folder: Path, patience: float = 30.0, restarts: bool = False
+        self,
+        url: str,
+        settings: dict[str, Any],
+        folder: Path,
+        patience: float = 30.0,
+        restarts: bool = False,
+        start: bool = True,
     ) -> None:
         self.patience = patience  # seconds for a start
         self.url, self.settings, self.port, self.folder = url, settings, free_port(), folder
@@ -95,7 +101,8 @@ class Service:
         self.address = f"http://127.0.0.1:{self.port}"
         self.wanted = True
         self.fault = ""  # a place in which the next start is killed: see `_die_in`
-        self.start()
+        if start:
+            self.start()
         if restarts:
             threading.Thread(target=self._keep_up, daemon=True).start()
 

@@ -167,6 +167,9 @@ class Writer:
         self._busy_since = time.monotonic()
         try:
             results = iter(self._write(commands))
+        except BaseException:  # this thread ends; nobody is left without an answer
+            deliver([(job, [unavailable() for _ in job.commands]) for job in jobs])
+            raise
         finally:
             self._busy_since = None
         deliver([(job, [next(results) for _ in job.commands]) for job in jobs])
