@@ -201,7 +201,13 @@ class Noise:
         if rows < self._when.first:
             return self._moved(rows, self.ridge, low, wide)
         scaled = history.with_rewards((y - low) / wide)
-        ridge, level, unit, posterior = yield from _found(terms.fitted(history), scaled, self.rule, self.posterior)
+        blocks = list(_blocks(terms.fitted(history), scaled))
+        looked_at = np.concatenate([y for _, y in blocks])
+        if (looked_at == looked_at[0]).all():  # the rows that differ are rare, and not among these: no evidence
+            ridge, level, posterior = self.ridge, float(scaled.rewards.mean()), self.posterior
+            unit = min(1.0, UNITS * float(scaled.rewards.std()))
+        else:
+            ridge, level, unit, posterior = yield from _found(blocks, scaled, self.rule, self.posterior)
         level, unit = low + wide * level, wide * unit
         near = not self.same and abs(math.log(ridge / self.ridge)) < 0.4 and abs(math.log(unit / self.unit)) < 0.1
         if near and abs(level - self.level) < 0.1 * unit:  # not worth learning all rows anew
@@ -262,13 +268,15 @@ def in_force(n: int) -> int:
 
 
 def _found(
-    terms: Terms, history: History, rule: LearnedRidge | float, before: Sequence[tuple[float, float]]
+    blocks: Sequence[tuple[Matrix, Vector]],
+    history: History,
+    rule: LearnedRidge | float,
+    before: Sequence[tuple[float, float]],
 ) -> Work[tuple[float, float, float, tuple[tuple[float, float], ...]]]:
     """Ridge, level and unit for rewards between 0 and 1, and the posterior of the ridge.
 
     After the first time only ridges that were likely ``before`` and their neighbours are compared.
     """
-    blocks = list(_blocks(terms, history))
     m, each = sum(len(y) for _, y in blocks), len(history) / np.count_nonzero(history.counts)
     posterior: tuple[tuple[float, float], ...] = ()
     if isinstance(rule, LearnedRidge):
