@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def check_learned(policy: kb.KMTLUCB, rewards: np.ndarray, seed: int, updates: i
     X = rng.normal(size=(len(rewards), 2))
     bulk = len(rewards) - updates
     edges = np.unique([0, *rng.integers(0, bulk, 6), bulk])
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in itertools.pairwise(edges):
         policy.observe(rng.integers(0, policy.n_arms, high - low).tolist(), X[low:high], rewards[low:high])
     for x, reward in zip(X[bulk:], rewards[bulk:], strict=True):
         decision = policy.choose(x, scores=True)

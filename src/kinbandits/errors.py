@@ -36,6 +36,10 @@ class HorizonReachedError(KinbanditsError, ValueError):
     """A policy with a fixed horizon was asked for more decisions than that."""
 
 
+class ConcurrentUseError(KinbanditsError, ValueError):
+    """A policy was used by a second thread while one was inside it."""
+
+
 class NotPositiveSemidefiniteError(KinbanditsError, ValueError):
     """A similarity matrix has an eigenvalue below zero."""
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from kinbandits._threads import one_blas_thread
 from kinbandits._types import Indices, Matrix
 from kinbandits._value import Value, one_of, positive
 from kinbandits.errors import InvalidInputError
@@ -59,6 +60,7 @@ class MultiTaskKernelRidge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.ridge = ridge
         self.weighting = weighting
 
+    @one_blas_thread
     def fit(self, X: ArrayLike, y: ArrayLike, tasks: Any = None) -> Self:
         """Learn rows X (n, d) with answers y (n,), of ``tasks`` (n,) names; all of one task if left out."""
         rows, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
@@ -79,6 +81,7 @@ class MultiTaskKernelRidge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._terms, self._history = settings.terms, history
         return self
 
+    @one_blas_thread
     def predict(self, X: ArrayLike, tasks: Any = None) -> Matrix:
         """Answers for rows X (n, d) of ``tasks`` (n,) names.
 

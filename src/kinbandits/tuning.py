@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from kinbandits._checks import number_array
 from kinbandits._html import html_table
+from kinbandits._threads import one_blas_thread
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import as_int, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError, TuningWarning
@@ -118,6 +119,7 @@ class Rows(NamedTuple):
         return bool(np.isnan(self.Y).any())
 
 
+@one_blas_thread
 def tune(
     contexts: ArrayLike,
     *,

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from kinbandits._checks import rounds_of_contexts
 from kinbandits._frames import categories, column_names, listed_column, ordered
+from kinbandits._threads import Turn, one_thread
 from kinbandits._types import Indices, Matrix
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownArmError
 from kinbandits.policies.decision import ArmName
@@ -68,6 +69,8 @@ def _check_arm_name(name: object) -> None:
 class ArmList:
     """What a policy knows of its arms: names, numbers, which are retired."""
 
+    _turn: Turn
+
     def __init__(self, arms: int | Iterable[ArmName]) -> None:
         self.arms: list[ArmName] = arm_names(arms)
         self.retired: set[ArmName] = set()
@@ -84,6 +87,7 @@ class ArmList:
         """The arms that may be chosen, in order."""
         return [name for name in self.arms if name not in self.retired]
 
+    @one_thread
     def retire_arm(self, arm: ArmName) -> None:
         """Never choose this arm again; its data still help its kin, and its open decisions still count."""
         self._number(arm)

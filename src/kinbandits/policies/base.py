@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import number, number_array, rows_of_contexts
 from kinbandits._renamed import told_new_spelling
+from kinbandits._threads import Turn, one_thread
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import as_int, one_of, part
 from kinbandits.errors import InvalidInputError, InvalidTypeError
@@ -71,6 +72,7 @@ class Policy(Parameters, ContextReader, ABC):
         if pending is not None and not isinstance(pending, Pending):
             raise InvalidTypeError(f"pending must be kb.Pending(most=..., forget_after=...), got {pending!r}")
         self._ledger = Ledger(pending or Pending())
+        self._turn = Turn()
         self._version = 0  # how often something was learned or arms changed
 
     # -- what a subclass says -------------------------------------------------------------------
@@ -109,6 +111,7 @@ class Policy(Parameters, ContextReader, ABC):
         """How many decisions have been made."""
         return self._ledger.next_id
 
+    @one_thread
     def choose(
         self,
         context: ArrayLike,
@@ -147,6 +150,7 @@ class Policy(Parameters, ContextReader, ABC):
         candidates = self._candidates(arms, to_play=True)
         return Decision(self._decide(self._checked(context, candidates, keep=True), candidates, scores), 0)
 
+    @one_thread
     def choose_many(
         self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None, *, scores: bool = False
     ) -> Decisions:
@@ -165,6 +169,7 @@ class Policy(Parameters, ContextReader, ABC):
             self._decide(self._checked(contexts, candidates, batch=True, keep=True), candidates, scores)
         )
 
+    @one_thread
     def propose(
         self,
         contexts: ArrayLike,
@@ -201,6 +206,7 @@ class Policy(Parameters, ContextReader, ABC):
             )
         return Decisions(self._batch(rounds, candidates, as_int("first_round", first_round, 0), draws))
 
+    @one_thread
     def probabilities(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Vector:
         """The probability with which each candidate would be chosen now, (R, k). Reads only.
 
@@ -226,6 +232,7 @@ class Policy(Parameters, ContextReader, ABC):
         """
         return self.copy()
 
+    @one_thread
     def predict(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Prediction:
         """Mean and width of every candidate: (k,) each, or (R, k) for many rounds. Reads only.
 
@@ -272,6 +279,7 @@ class Policy(Parameters, ContextReader, ABC):
 
     # -- learning -------------------------------------------------------------------------------
 
+    @one_thread
     def update(self, decision: Decision | int, reward: float) -> None:
         """Learn the reward of a decision, given by the decision or its id; late and out of order is normal.
 
@@ -288,6 +296,7 @@ class Policy(Parameters, ContextReader, ABC):
         self._version += 1
         self._ledger.settle(decision_id, value)
 
+    @one_thread
     def observe(
         self,
         arms: Sequence[ArmName] | NDArray[Any],
@@ -328,10 +337,12 @@ class Policy(Parameters, ContextReader, ABC):
         self.feature_names = self.feature_names or found
         self._version += 1
 
+    @one_thread
     def pending(self) -> list[int]:
         """The ids of open decisions, oldest first."""
         return list(self._ledger)
 
+    @one_thread
     def cancel(self, decision: Decision | int) -> None:
         """Void an open decision: its reward will not come."""
         self._ledger.drop(self._decision_id(decision))
@@ -349,6 +360,7 @@ class Policy(Parameters, ContextReader, ABC):
 
     # -- saving ---------------------------------------------------------------------------------
 
+    @one_thread
     def save(self, path: str | PathLike[str]) -> None:
         """Write the policy to a file: arrays and JSON, no pickle. `kinbandits.load` resumes it exactly."""
         from kinbandits.policies.persist import save
@@ -365,9 +377,11 @@ class Policy(Parameters, ContextReader, ABC):
 
     # -- copies ---------------------------------------------------------------------------------
 
+    @one_thread
     def copy(self) -> Self:
         """An independent copy: same knowledge, same open decisions, same random state."""
         other = copy.copy(self)
+        other._turn = Turn()
         other.arms, other.retired = list(self.arms), set(self.retired)
         other._index = dict(self._index)
         other.rng = copy.deepcopy(self.rng)

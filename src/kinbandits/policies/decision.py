@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kinbandits._threads import Turn, one_blas_thread
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import InvalidTypeError, StaleDecisionError
 from kinbandits.regression import Prediction, Query
@@ -21,6 +22,7 @@ class Source(Protocol):
     """What a batch asks its policy for, when its numbers are read."""
 
     _version: int
+    _turn: Turn
 
     def _predict(self, query: Query) -> Prediction: ...
 
@@ -49,12 +51,16 @@ class Batch:
     @cached_property
     def prediction(self) -> Prediction:
         """Mean and width of all candidates, (R, k) each."""
+        with self.source._turn, one_blas_thread:
+            return _read_only(self._predicted())
+
+    def _predicted(self) -> Prediction:
         if self.source._version != self.version:
             raise StaleDecisionError(
                 "the policy has learned more since this decision was made, so its numbers can no longer be "
                 "computed; ask for them at once with choose(..., scores=True), or read them before update()"
             )
-        return _read_only(self.source._predict(self.query))
+        return self.source._predict(self.query)
 
     def keep(self, prediction: Prediction) -> None:
         """Have the numbers computed already, so that they can be read at any later time."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._renamed import told_new_spelling
+from kinbandits._threads import AnyTurn, one_thread
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import one_of, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
@@ -137,6 +138,7 @@ class KMTLUCB(RegressionPolicy):
 
     # -- arms -----------------------------------------------------------------------------------
 
+    @one_thread
     def add_arm(
         self,
         arm: ArmName,
@@ -160,6 +162,7 @@ class KMTLUCB(RegressionPolicy):
         self.terms = terms
         self._append_arm(arm)
 
+    @one_thread
     def remove_arm(self, arm: ArmName) -> None:
         """Remove an arm and its data; its open decisions are void."""
         index = self._check_leaving(arm)
@@ -206,13 +209,15 @@ class KMTLUCB(RegressionPolicy):
         other.regression, other._ahead = self.regression.copy(), None
         return other
 
+    @one_thread
     def frozen(self) -> Self:
         other = super().copy()
         other._ledger = Ledger(self._ledger.pending)
         other.regression, other._ahead = self.regression.frozen(), None
-        other._learns = False
+        other._learns, other._turn = False, AnyTurn()
         return other
 
+    @one_thread
     def relearned(self, arms: Sequence[ArmName], contexts: Matrix, rewards: Vector) -> Self:
         """A frozen policy that knows these rows in place of its own, with kernel, similarity and noise of now."""
         other = super().copy()
@@ -220,7 +225,7 @@ class KMTLUCB(RegressionPolicy):
         terms = settings.terms.with_similarities([Settled(K) for K in self.regression.similarity_matrices])
         rows = History.of(self.n_arms, self._arm_indices(list(arms)), contexts, self._scale.learned(rewards))
         other.regression = make_regression(self._engine, replace(settings, terms=terms), rows)
-        other._learns = False
+        other._learns, other._turn = False, AnyTurn()
         return other
 
     def __repr__(self) -> str:

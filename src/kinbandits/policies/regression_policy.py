@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinbandits import plotting
+from kinbandits._threads import one_thread
 from kinbandits._types import Matrix
 from kinbandits._value import as_int
 from kinbandits.errors import InvalidInputError
@@ -87,6 +88,7 @@ class RegressionPolicy(KernelPolicy, ABC):
         """What was learned about noise, level and unit of rewards, and when it moved; None if nothing is."""
         return self._noise
 
+    @one_thread
     def similarity_matrix(self, term: int | None = None) -> Matrix:
         """The current (N, N) similarity matrix, arms in the order of ``arms``; of several terms, say which."""
         n = len(self.terms)
@@ -96,6 +98,7 @@ class RegressionPolicy(KernelPolicy, ABC):
             raise InvalidInputError(f"term must be between 0 and {n - 1}, got {term!r}")
         return np.array(self.regression.similarity_matrices[term or 0])
 
+    @one_thread
     def means(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Matrix:
         """The means of ``predict``, (R, k), without the widths: quick for many rounds. ``contexts`` as there."""
         scale = self._scale
@@ -106,6 +109,7 @@ class RegressionPolicy(KernelPolicy, ABC):
         K = self.similarity_matrix(term)
         return plotting.matrix_figure(K, [str(a) for a in self.arms], "Similarity of arms")
 
+    @one_thread
     def similarity_report(self, complete: bool = True) -> SimilarityReport:
         """Why an `Adaptive` similarity is what it is: candidates, evidence, and the choices over time.
 
@@ -118,6 +122,7 @@ class RegressionPolicy(KernelPolicy, ABC):
         """
         return similarity_report(self.regression, complete)
 
+    @one_thread
     def check_transfer(self, *, margin: float = 5.0, tolerance: float = 1.0, guard: bool = True) -> TransferCheck:
         """Whether the similarity does harm on the rows learned; a `TransferWarning` if so.
 
@@ -126,15 +131,18 @@ class RegressionPolicy(KernelPolicy, ABC):
         """
         return check_transfer(self.regression, margin, tolerance, guard)
 
+    @one_thread
     def log_det(self) -> float:
         """log det(I + diag(noise)^-1 K) of the rows learned; with uniform weights the paper's log g."""
         return self.regression.log_det()
 
+    @one_thread
     def engine_report(self) -> dict[str, Any]:
         """What the engine did and how far it can be trusted; what is in it depends on the engine."""
         noise = {} if self._noise is None else {"noise": self._noise.report()}
         return {"engine": self._engine, **noise, **self.regression.report()}
 
+    @one_thread
     def covariance(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Matrix:
         """Joint posterior covariance of the candidates of one round, (k, k).
 
@@ -144,6 +152,7 @@ class RegressionPolicy(KernelPolicy, ABC):
         points = self._query(contexts, arms).points()
         return self._scale.scale**2 * self.regression.covariance(*points)
 
+    @one_thread
     def sample(
         self,
         contexts: ArrayLike,
@@ -157,6 +166,7 @@ class RegressionPolicy(KernelPolicy, ABC):
         normal = (self.rng if rng is None else rng).standard_normal((size, len(root)))
         return np.asarray(self._predict(self._query(contexts, arms)).mean + normal @ root.T)
 
+    @one_thread
     def explain(self, decision: Decision | int) -> Explanation:
         """Who lent what to the mean of the chosen arm, as is known now; an open decision may be given by id."""
         decision_id = self._decision_id(decision)
@@ -167,6 +177,7 @@ class RegressionPolicy(KernelPolicy, ABC):
             arm, context = self.arms[ticket.arm], ticket.context
         return self.explain_arm(arm, context)
 
+    @one_thread
     def explain_arm(self, arm: ArmName, context: ArrayLike) -> Explanation:
         """As `explain`, of any arm in any context (d,)."""
         x = np.asarray(context, dtype=np.float64)
