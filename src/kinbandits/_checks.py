@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._frames import column_names, ordered
+from kinbandits._frames import as_table, is_frame, numbers
 from kinbandits._types import Matrix
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
@@ -14,24 +14,24 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 LARGEST = 1e50  # magnitude of a number we compute with: the product of several must be finite
 
 
-def number_array(name: str, values: Any) -> Matrix:
-    """``values`` as a finite float64 array of any shape (a copy); a table gives its columns side by side."""
-    names = column_names(values)
-    if names is not None:
-        values = ordered(values, names, names)
+def as_float64(name: str, values: Any) -> Matrix:
+    """``values`` as numbers we compute with: finite, float64 of this machine's byte order, contiguous, a copy.
+
+    The one door for arrays, of any shape: other dtypes and byte orders, strides, memory maps, nested lists, columns
+    and tables of other libraries (their columns side by side). Text, masked entries, sparse matrices are refused.
+    """
+    if is_frame(values):
+        values = numbers(as_table(values), as_table(values).columns)
     try:
-        given = np.asarray(values)
-        if given.dtype.kind not in "biufO":  # text and complex numbers would be converted in silence
-            raise InvalidTypeError(
-                f"{name} must be numbers in an array, got {type(values).__name__} of type {given.dtype}"
-            )
-        array = np.array(given, dtype=np.float64)
+        array = _converted(name, values)
     except InvalidTypeError:
         raise
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(
             f"{name} must be numbers in an array, got {type(values).__name__}: {error}"
         ) from error
+    except OverflowError as error:
+        raise InvalidInputError(f"{name} holds a number that is too large to compute with: {error}") from error
     if not array.size or np.abs(array).max() <= LARGEST:  # NaN is not
         return array
     if not np.isfinite(array).all():
@@ -46,9 +46,26 @@ def number_array(name: str, values: Any) -> Matrix:
     )
 
 
+def _converted(name: str, values: Any) -> Matrix:
+    kind = type(values).__name__
+    if type(values).__module__.startswith("scipy.sparse"):
+        raise InvalidTypeError(f"{name} is a sparse matrix ({kind}); give {name}.toarray()")
+    if any(map(np.ma.is_masked, values if isinstance(values, list | tuple) else [values])):
+        raise InvalidTypeError(f"{name} has masked entries; fill them in or leave those rows out")
+    given = np.asarray(values)
+    text = next((v for v in given.flat if isinstance(v, str | bytes)), None) if given.dtype.kind == "O" else None
+    if given.dtype.kind not in "biufO" or text is not None:  # these would be converted in silence
+        what = f"of type {given.dtype}" if text is None else f"with the text {text!r}"
+        raise InvalidTypeError(f"{name} must be numbers in an array, got {kind} {what}")
+    array = np.empty(given.shape)
+    with np.errstate(over="ignore", invalid="ignore"):  # infinity is refused by the caller
+        array[...] = given
+    return array
+
+
 def square_matrix(name: str, values: Any, *, symmetric: bool = False) -> Matrix:
     """``values`` as a square matrix; with ``symmetric``, refused unless it is to 1e-10 of its largest entry."""
-    matrix = number_array(name, values)
+    matrix = as_float64(name, values)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise InvalidInputError(f"{name} must be a square matrix, got shape {matrix.shape}")
     if not symmetric:
@@ -66,17 +83,18 @@ def number(name: str, value: Any) -> float:
     """``value`` as a finite float; True and False are 1 and 0."""
     if type(value) is float and -LARGEST <= value <= LARGEST:
         return value
-    return float(number_array(name, real(name, float(value) if isinstance(value, bool) else value)))
+    return float(as_float64(name, real(name, float(value) if isinstance(value, bool) else value)))
 
 
 def rounds_of_contexts(values: Any, n_candidates: int, n_features: int | None, *, batch: bool) -> Matrix:
     """Contexts as (R, 1, d) or (R, k, d). (d,) is one round; so is (k, d), but in a ``batch`` 2-D means (R, d)."""
     if type(values) is np.ndarray and values.shape == (n_features,) and values.dtype == np.float64:
-        context = values.copy()  # the usual case, at once
+        context = np.empty(values.shape)  # the usual case, at once
+        context[:] = values
         if context.dot(context) <= LARGEST:  # not if one is NaN, or too large
             context.setflags(write=False)
             return context[None, None, :]
-    contexts = number_array("contexts", values)
+    contexts = as_float64("contexts", values)
     k = n_candidates
     wanted = f"(d,) for one context shared by all arms, or ({k}, d) for one row per candidate"
     if contexts.ndim == 3 and batch:
@@ -108,7 +126,7 @@ def rounds_of_contexts(values: Any, n_candidates: int, n_features: int | None, *
 
 def rows_of_contexts(values: Any, n_features: int | None) -> Matrix:
     """Contexts of logged rows, (n, d)."""
-    contexts = number_array("contexts", values)
+    contexts = as_float64("contexts", values)
     if contexts.ndim != 2 or contexts.shape[1] == 0:
         how = ""
         if contexts.ndim == 1:

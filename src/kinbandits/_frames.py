@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,17 @@ def narwhals() -> Any:
 
 
 def as_table(frame: Any) -> Any:
-    """A table of any library as a narwhals table."""
+    """A table of any library as a narwhals table; columns that are called by numbers, "0", "1" and so on."""
+    pandas_like = hasattr(frame, "set_axis")
+    labels = [
+        str(name) for name in (frame.columns if pandas_like else getattr(frame, "column_names", frame.columns))
+    ]
+    if len(set(labels)) < len(labels):
+        raise InvalidInputError(
+            f"two columns of the table are called {max(labels, key=labels.count)!r}; names must differ"
+        )
+    if pandas_like and any(not isinstance(name, str) for name in frame.columns):
+        frame = frame.set_axis(labels, axis=1)
     return narwhals().from_native(frame, eager_only=True, pass_through=False)
 
 
@@ -38,7 +49,10 @@ def _from_library(values: object) -> bool:
 
 
 def column_names(values: object) -> list[str] | None:
-    """The names of the features, where the contexts say them: a table, a mapping, one row of a pandas table."""
+    """The names of the features, where the contexts say them: a table, a mapping, one row of a pandas table.
+
+    A row whose index is 0, 1, 2, ... names nothing; one with these in another order was cut from a table of them.
+    """
     if isinstance(values, _PLAIN):
         return None
     if isinstance(values, Mapping):
@@ -46,15 +60,19 @@ def column_names(values: object) -> list[str] | None:
     if is_frame(values):
         return list(as_table(values).columns)
     index = getattr(values, "index", None) if _from_library(values) else None
-    if index is not None and not callable(index) and len(index) and all(isinstance(name, str) for name in index):
-        return list(index)
-    return None
+    if index is None or callable(index) or not len(index):
+        return None
+    names = list(index)
+    if all(isinstance(name, str) for name in names):
+        return names
+    numbers = list(range(len(names)))
+    return [str(name) for name in names] if names != numbers and set(names) == set(numbers) else None
 
 
 def ordered(values: Any, names: Sequence[str], found: Sequence[str]) -> Matrix:
     """Contexts that name their columns (``found``) as an array with the columns ``names``: (rows, d), or (d,)."""
     if len(set(found)) < len(found):
-        twice = next(n for n in found if list(found).count(n) > 1)
+        twice = max(found, key=list(found).count)
         raise InvalidInputError(f"two columns of the contexts are called {twice!r}")
     missing = [n for n in names if n not in found]
     strange = [n for n in found if n not in names]
@@ -66,16 +84,37 @@ def ordered(values: Any, names: Sequence[str], found: Sequence[str]) -> Matrix:
     if is_frame(values):
         return numbers(as_table(values), names)
     row = {str(name): value for name, value in values.items()}
+    columns = []
     for name in names:
-        if isinstance(row[name], str | bytes):
+        column = np.asarray(row[name])
+        if column.dtype.kind not in "biuf" or column.ndim > 1 or np.ma.is_masked(row[name]):
             raise InvalidInputError(f"the feature {name!r} is {row[name]!r}, not a number; encode it first")
-    return np.array([row[name] for name in names], dtype=np.float64)
+        columns.append(column)
+    if len({c.shape for c in columns}) > 1:
+        sizes = ", ".join(f"{n!r} has {c.size if c.ndim else 'one'}" for n, c in zip(names, columns, strict=True))
+        raise InvalidInputError(f"columns of contexts must have a number for each row, but {sizes}")
+    return np.stack(columns, axis=-1).astype(np.float64) if columns else np.empty(0)
+
+
+def row_names(values: Any) -> list[Any] | None:
+    """What the rows are called: the keys of a mapping, the index of a pandas table unless it counts from 0."""
+    if isinstance(values, Mapping):
+        return list(values)
+    index = getattr(values, "index", None) if _from_library(values) else None
+    if index is None or callable(index):
+        return None
+    names = list(index.tolist() if hasattr(index, "tolist") else index)
+    return None if names == list(range(len(names))) else names
 
 
 def _series(values: Any) -> Any:
     """A column of some library; None if it is none."""
     if not _from_library(values) or is_frame(values):
         return None
+    if hasattr(values, "to_pylist") and not hasattr(
+        values, "chunks"
+    ):  # an array of pyarrow is a column of one piece
+        values = sys.modules["pyarrow"].chunked_array([values])
     return narwhals().from_native(values, series_only=True, strict=False)
 
 

@@ -230,14 +230,16 @@ def one_of(name: str, value: object, *allowed: str) -> str:
     return str(value)
 
 
-def real(name: str, value: float) -> float:
+def real(name: str, value: Any) -> float:
     """``value`` as a finite float."""
-    if isinstance(value, bool | str | bytes) or value is None:
+    if isinstance(value, bool | str | bytes | complex) or value is None or isinstance(value, np.ma.MaskedArray):
         raise InvalidTypeError(f"{name} must be a number, got {value!r}")
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(f"{name} must be a number, got {value!r}") from error
+    except OverflowError as error:
+        raise InvalidInputError(f"{name} is too large to compute with") from error
     if not np.isfinite(number):
         raise InvalidInputError(f"{name} must be finite, got {value!r}")
     return number

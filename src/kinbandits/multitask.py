@@ -68,8 +68,8 @@ class MultiTaskKernelRidge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         names = _names(tasks, len(rows))
         self.tasks_, arms = np.unique(names, return_inverse=True)
         similarity = Estimated(1.0, None) if self.similarity is None else self.similarity
+        similarity = similarity.for_arms(self.tasks_.tolist())
         term = Term(similarity, Median() if self.context_kernel is None else self.context_kernel)
-        similarity.check_arms(len(self.tasks_))
         term.check_features(rows.shape[1])
         self._alone = tasks is None
         history = History.of(len(self.tasks_), arms.astype(np.intp), rows, np.asarray(y, dtype=np.float64))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinbandits._checks import number_array
+from kinbandits._checks import as_float64
 from kinbandits._html import html_table
 from kinbandits._threads import one_blas_thread
 from kinbandits._types import Matrix, Vector
@@ -164,7 +164,7 @@ def tune(
     >>> len(found.table)
     12
     """
-    X = number_array("contexts", contexts)
+    X = as_float64("contexts", contexts)
     if X.ndim != 2 or len(X) < 4:
         raise InvalidInputError(f"contexts must be (rows, features) with at least 4 rows, got shape {X.shape}")
     rows = Rows(X, *_rewards(len(X), labels, rewards, arms, propensities))
@@ -256,7 +256,7 @@ def _rewards(n: int, labels: Any, rewards: Any, arms: Any, propensities: Any) ->
             raise InvalidInputError("arms= and propensities= belong to a log, with rewards=")
         classes, place = np.unique(values, return_inverse=True)
         return np.eye(len(classes))[place], weights
-    table = number_array("rewards", rewards)
+    table = as_float64("rewards", rewards)
     if arms is None:
         if table.ndim != 2 or len(table) != n:
             raise InvalidInputError(
@@ -272,7 +272,7 @@ def _rewards(n: int, labels: Any, rewards: Any, arms: Any, propensities: Any) ->
     full = np.full((n, len(names)), np.nan)
     full[np.arange(n), place] = table
     if propensities is not None:
-        p = number_array("propensities", propensities)
+        p = as_float64("propensities", propensities)
         if p.shape != (n,) or p.min() <= 0.0 or p.max() > 1.0:
             raise InvalidInputError(f"propensities must be {n} numbers above 0 and at most 1")
         weights = 1.0 / p

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import number_array, rows_of_contexts
+from kinbandits._checks import as_float64, rows_of_contexts
 from kinbandits._frames import arm_numbers, as_table, categories, column, listed_column, numbers, read_table
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import Natural, Value
@@ -47,7 +47,7 @@ class Log(Value):
         listed = listed_column(choices)
         names = list(np.asarray(choices).tolist()) if listed is None else listed
         arms = categories(choices) if arms is None else arms
-        X, r = rows_of_contexts(contexts, None), number_array("rewards", rewards)
+        X, r = rows_of_contexts(contexts, None), as_float64("rewards", rewards)
         if r.shape != (len(names),) or len(X) != len(names):
             raise InvalidInputError(
                 f"choices, contexts and rewards must have the same number of rows, got {len(names)}, {len(X)} "
@@ -57,7 +57,7 @@ class Log(Value):
             raise InvalidInputError("the log is empty")
         known, played = arm_numbers(names, arms)
         if propensities is not None:
-            p = number_array("propensities", propensities)
+            p = as_float64("propensities", propensities)
             wrong = np.flatnonzero(np.abs(np.broadcast_to(p, r.shape) * len(known) - 1.0) > 1e-6)
             if wrong.size:
                 raise InvalidInputError(

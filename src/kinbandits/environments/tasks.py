@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._checks import number_array
+from kinbandits._checks import as_float64
 from kinbandits._types import Indices, Matrix
 from kinbandits._value import Count, Natural, NotNegative, Part, Positive, Value, frozen_array
 from kinbandits.environments.base import Drawn, Round, StartRows, no_rows, seeded
@@ -140,7 +140,7 @@ class MeasuredTasks(Value):
         tasks: list[Any] = np.asarray(self.tasks).tolist()
         self._set(tasks=tuple(tasks))
         for field, dimensions in (("contexts", 2), ("rewards", 1)):
-            values = number_array(field, getattr(self, field))
+            values = as_float64(field, getattr(self, field))
             if values.ndim != dimensions or len(values) != len(tasks):
                 raise InvalidInputError(
                     f"{field} must have one row for each of the {len(tasks)} tasks, got shape {values.shape}"

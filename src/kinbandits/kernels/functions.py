@@ -196,6 +196,7 @@ class Linear(Kernel):
             self._set(centre=tuple(real("centre", c) for c in self.centre))
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
+        _check_widths(A, B)
         return np.asarray(self.features(A) @ self.features(B).T)
 
     def diag(self, A: Matrix) -> Matrix:
@@ -284,8 +285,17 @@ class ArcCosine(Kernel):
         return np.ones(len(A))
 
 
+def _check_widths(A: Matrix, B: Matrix) -> None:
+    a, b = np.shape(A), np.shape(B)
+    if len(a) != 2 or len(b) != 2 or a[1] != b[1]:
+        raise InvalidInputError(
+            f"a kernel takes two arrays (rows, features) with the same features, got shapes {a} and {b}"
+        )
+
+
 def cdist(A: Matrix, B: Matrix, metric: str = "euclidean") -> Matrix:
     """Distances of all pairs of rows. SciPy's are imported when first needed: half the time of importing us."""
+    _check_widths(A, B)
     if metric == "sqeuclidean" and compiled.CORE is not None and _plain(A) and _plain(B):
         squares = np.empty((len(A), len(B)))
         compiled.CORE.squares(A, B, len(B), squares)
@@ -296,7 +306,7 @@ def cdist(A: Matrix, B: Matrix, metric: str = "euclidean") -> Matrix:
 
 
 def _plain(A: Matrix) -> bool:
-    return A.ndim == 2 and A.flags.c_contiguous and A.dtype == np.float64
+    return A.flags.c_contiguous and A.dtype == np.float64 and A.dtype.byteorder == "="
 
 
 def median_distance(contexts: Matrix) -> float:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import number_array, rows_of_contexts
+from kinbandits._checks import as_float64, rows_of_contexts
 from kinbandits._frames import arm_numbers
 from kinbandits.errors import InvalidInputError
 from kinbandits.ope import LoggedRounds
@@ -76,8 +76,8 @@ def to_obp(log: LoggedRounds, arms: Sequence[ArmName] | None = None) -> dict[str
         "n_actions": len(names),
         "context": rows_of_contexts(log.contexts, None),
         "action": played.astype(np.int64),
-        "reward": number_array("rewards", log.rewards),
-        "pscore": number_array("propensities", log.propensities),
+        "reward": as_float64("rewards", log.rewards),
+        "pscore": as_float64("propensities", log.propensities),
         "position": None,
         "pi_b": None,
         "action_names": names,
@@ -90,7 +90,7 @@ def from_obp(feedback: Mapping[str, Any], arms: Sequence[ArmName] | None = None)
     if missing:
         raise InvalidInputError(f"the feedback has no {missing[0]!r}; it has {', '.join(feedback)}")
     contexts = rows_of_contexts(feedback["context"], None)
-    action, reward = np.asarray(feedback["action"]), number_array("reward", feedback["reward"])
+    action, reward = np.asarray(feedback["action"]), as_float64("reward", feedback["reward"])
     n = len(contexts)
     if action.shape != (n,) or reward.shape != (n,):
         raise InvalidInputError(
@@ -106,9 +106,9 @@ def from_obp(feedback: Mapping[str, Any], arms: Sequence[ArmName] | None = None)
     if position is not None and np.any(np.asarray(position) != 0):
         raise InvalidInputError("the log is of slates (position other than 0), which this library does not play")
     if feedback.get("pscore") is not None:
-        pscore = number_array("pscore", feedback["pscore"])
+        pscore = as_float64("pscore", feedback["pscore"])
     elif feedback.get("pi_b") is not None:
-        pscore = number_array("pi_b", feedback["pi_b"])[np.arange(n), action, 0]
+        pscore = as_float64("pi_b", feedback["pi_b"])[np.arange(n), action, 0]
     else:
         raise InvalidInputError("the feedback has neither pscore nor pi_b, so nobody knows how it was collected")
     return LoggedRounds(

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import LARGEST, number_array
+from kinbandits._checks import LARGEST, as_float64
 from kinbandits._html import html_table
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import positive, real
@@ -123,7 +123,7 @@ def estimate(
         (1.0, 2.0)
     """
     r, p, pi, played = _checked(rewards, propensities, chosen, target)
-    q = None if model is None else number_array("model", model)
+    q = None if model is None else as_float64("model", model)
     if q is not None and q.shape != pi.shape:
         raise InvalidInputError(f"model has shape {q.shape}, but target has {pi.shape}")
     return evaluated(tally(terms(r, p, pi, played, q, clip)), level=level, reward_range=reward_range)
@@ -359,9 +359,9 @@ def _checked(
     rewards: ArrayLike, propensities: ArrayLike, chosen: ArrayLike, target: ArrayLike
 ) -> tuple[Vector, Vector, Matrix, Indices]:
     r, p, pi = (
-        number_array("rewards", rewards),
-        number_array("propensities", propensities),
-        number_array("target", target),
+        as_float64("rewards", rewards),
+        as_float64("propensities", propensities),
+        as_float64("target", target),
     )
     played = np.asarray(chosen)
     if r.ndim != 1 or not len(r):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kinbandits._checks import number_array
+from kinbandits._checks import as_float64
 from kinbandits._frames import arm_numbers, as_table, categories, column, is_frame, numbers
 from kinbandits._types import Matrix
 from kinbandits.errors import InvalidInputError, InvalidTypeError
@@ -83,7 +83,7 @@ class LoggedRounds:
                 f"propensities must be above 0 and at most 1; column {propensity!r} is in [{p.min()}, {p.max()}]"
                 + (f"; column {reward!r} could be propensities: are the two swapped?" if swapped else "")
             )
-        X = number_array("contexts", numbers(table, features))
+        X = as_float64("contexts", numbers(table, features))
         return cls(list(X), [known] * len(played), places.tolist(), given.tolist(), p.tolist())
 
     @classmethod

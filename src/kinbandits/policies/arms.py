@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kinbandits._checks import rounds_of_contexts
-from kinbandits._frames import categories, column_names, listed_column, ordered
+from kinbandits._frames import categories, column_names, is_frame, listed_column, ordered
 from kinbandits._threads import Turn, one_thread
 from kinbandits._types import Indices, Matrix
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownArmError
 from kinbandits.policies.decision import ArmName
 from kinbandits.policies.ledger import Ledger
 from kinbandits.regression import Query
+
+MOST_ARMS = 10_000_000  # that are counted instead of named
 
 
 class Candidates(NamedTuple):
@@ -33,9 +35,16 @@ def arm_names(arms: int | Iterable[ArmName]) -> list[ArmName]:
     if isinstance(arms, int | np.integer):
         if arms < 1:
             raise InvalidInputError(f"arms must be at least 1, got {arms}")
+        if arms > MOST_ARMS:
+            raise InvalidInputError(f"arms must be at most {MOST_ARMS:,}, or a list of names")
         return list(range(int(arms)))
     if not isinstance(arms, Iterable):
         raise InvalidTypeError(f"arms must be a number of arms or a list of names, got {arms!r}")
+    if isinstance(arms, Mapping) or is_frame(arms):
+        raise InvalidTypeError(
+            f"arms must be names, and the values of a {type(arms).__name__} would be ignored; give "
+            "arms=list(names), and similarity=kb.Known(descriptors=...) for what is known of them"
+        )
     names: list[ArmName] = categories(arms) or listed("arms", arms)
     if not names:
         raise InvalidInputError("arms is empty; there must be at least one arm")

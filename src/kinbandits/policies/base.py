@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import number, number_array, rows_of_contexts
+from kinbandits._checks import as_float64, number, rows_of_contexts
 from kinbandits._renamed import told_new_spelling
 from kinbandits._threads import Turn, one_thread
 from kinbandits._types import Indices, Mask, Matrix, Vector
@@ -68,7 +68,12 @@ class Policy(Parameters, ContextReader, ABC):
         self.tie_break = tie_break
         self._tolerance = 0.0 if tie_break == "first" else _TIE
         self.seed = int(seed) if isinstance(seed, int | np.integer) else None
-        self.rng = np.random.default_rng(seed)
+        try:
+            self.rng = np.random.default_rng(seed)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"seed must be a whole number of at least 0, or a generator, got {seed!r}"
+            ) from error
         if pending is not None and not isinstance(pending, Pending):
             raise InvalidTypeError(f"pending must be kb.Pending(most=..., forget_after=...), got {pending!r}")
         self._ledger = Ledger(pending or Pending())
@@ -199,7 +204,7 @@ class Policy(Parameters, ContextReader, ABC):
         """
         candidates = self._candidates(arms, to_play=True)
         rounds = self._checked(contexts, candidates, batch=True)
-        draws = number_array("uniform", uniform)
+        draws = as_float64("uniform", uniform)
         if draws.shape != (len(rounds), 2) or (draws < 0.0).any() or (draws >= 1.0).any():
             raise InvalidInputError(
                 f"uniform must be ({len(rounds)}, 2) numbers in [0, 1), got shape {draws.shape}"
@@ -246,7 +251,7 @@ class Policy(Parameters, ContextReader, ABC):
         (array([0.8, 0. ]), array([0.894, 2.   ]))
         """
         mean, width = self._predict(self._query(contexts, arms, batch=True))
-        if np.ndim(contexts) < 2:
+        if np.ndim(self._named(contexts)[0]) < 2:
             return Prediction(mean[0], width[0])
         return Prediction(mean, width)
 
@@ -318,7 +323,7 @@ class Policy(Parameters, ContextReader, ABC):
         3
         """
         names = listed("arms", arms)
-        values = number_array("rewards", rewards)
+        values = as_float64("rewards", rewards)
         if values.shape != (len(names),):
             raise InvalidInputError(
                 f"rewards must have one entry per row: {len(names)} arms, but shape {values.shape}"

@@ -40,9 +40,7 @@ class KernelPolicy(Policy, ABC):
             similarity = usual[0] if similarity is None else similarity
             kernel = Term(similarity, usual[1] if context_kernel is None else context_kernel)
         terms = as_terms(kernel)
-        for term in terms:
-            term.similarity.check_arms(self.n_arms)
-        return terms
+        return terms.with_similarities([term.similarity.for_arms(self.arms) for term in terms])
 
     def _check_features(self, n_features: int) -> None:
         for term in self.terms:
@@ -180,5 +178,6 @@ class RegressionPolicy(KernelPolicy, ABC):
     @one_thread
     def explain_arm(self, arm: ArmName, context: ArrayLike) -> Explanation:
         """As `explain`, of any arm in any context (d,)."""
-        x = np.asarray(context, dtype=np.float64)
-        return explain(self.regression, self.arms, self._number(arm), x, self._scale, self._noise)
+        query = self._query(context, [arm])
+        x = query.contexts[0, 0]
+        return explain(self.regression, self.arms, int(query.arms[0]), x, self._scale, self._noise)

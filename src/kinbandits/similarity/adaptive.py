@@ -9,7 +9,8 @@ decides, and an average over how alike arms may be loses little wherever the tru
 from __future__ import annotations
 
 from collections import Counter
-from typing import ClassVar, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -112,6 +113,9 @@ class Adaptive(Stepwise):
 
     def check_arms(self, n_arms: int) -> None:
         self.base.check_arms(n_arms)
+
+    def for_arms(self, names: Sequence[Any]) -> Similarity:
+        return self.replace(base=self.base.for_arms(names))
 
     def _with_arm(self, n_arms: int, info: ArmInfo) -> Similarity:
         return self.replace(base=self.base.with_arm(n_arms, info))

@@ -98,6 +98,11 @@ class Similarity(Value, ABC):
     def check_arms(self, n_arms: int) -> None:
         """Raise if this similarity does not fit ``n_arms`` arms."""
 
+    def for_arms(self, names: Sequence[Any]) -> Similarity:
+        """This similarity for arms of these names, refused if it does not fit them."""
+        self.check_arms(len(names))
+        return self
+
     def with_arm(self, n_arms: int, info: ArmInfo | None = None) -> Similarity:
         """This similarity for one arm more, which becomes number ``n_arms`` (counted from 0)."""
         info = ArmInfo() if info is None else info

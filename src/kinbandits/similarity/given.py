@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinbandits._checks import number_array, square_matrix
+from kinbandits._checks import as_float64, square_matrix
+from kinbandits._frames import column_names, row_names
 from kinbandits._types import Matrix
 from kinbandits._value import Real, frozen_array
 from kinbandits.errors import InvalidInputError, NotPositiveSemidefiniteError
@@ -85,8 +87,9 @@ class Known(Similarity, init=False):
     Args:
         matrix: (N, N), symmetric and positive semidefinite to 1e-10; negative entries are welcome.
             Or a kernel, with ``descriptors`` as the second argument.
-        descriptors: (N, p), or N numbers. With them ``add_arm(name, descriptor)`` works, and a new arm
-            borrows from its kin at once.
+        descriptors: (N, p), or N numbers, in the order of the arms; or a dict of them by arm, or a table of pandas
+            whose index names the arms, in any order (so may a matrix). With them ``add_arm(name, descriptor)``
+            works, and a new arm borrows from its kin at once.
         kernel: over the descriptors. Default: an `RBF` whose length scale is their median distance; arms that are
             added later do not change it.
 
@@ -101,6 +104,7 @@ class Known(Similarity, init=False):
     given: Any = None
     descriptors: Any = None
     kernel: Any = None
+    names: tuple[Any, ...] | None = None  # of the rows, until they are in the order of a policy's arms
 
     def __init__(
         self,
@@ -109,6 +113,7 @@ class Known(Similarity, init=False):
         *,
         kernel: object = None,
         given: object = None,
+        names: Sequence[Any] | None = None,
     ) -> None:
         matrix = given if matrix is None else matrix
         if kernel is None and (isinstance(matrix, KernelRule) or callable(matrix)):
@@ -117,12 +122,23 @@ class Known(Similarity, init=False):
             raise InvalidInputError(
                 "Known takes a matrix, or a kernel with descriptors (one row per arm), or descriptors alone"
             )
-        self._set(given=None, descriptors=None, kernel=None)
+        known = row_names(descriptors if matrix is None else matrix) if names is None else list(names)
+        self._set(given=None, descriptors=None, kernel=None, names=None if known is None else tuple(known))
+        if known is not None and len(set(known)) < len(known):
+            raise InvalidInputError(
+                f"two rows are called {max(known, key=known.count)!r}; arms have different names"
+            )
         if matrix is not None:
+            columns = column_names(matrix)
+            if columns is not None and known is not None and columns != [str(name) for name in known]:
+                raise InvalidInputError(
+                    "the similarity matrix must have the same names in rows and columns, in one order, but they "
+                    f"are {known[:8]} and {columns[:8]}"
+                )
             self._set(given=frozen_array(square_matrix("the similarity matrix", matrix, symmetric=True)))
             check_psd("the similarity matrix", self.given)
             return
-        rows = number_array("descriptors", descriptors)
+        rows = as_float64("descriptors", _rows(descriptors) if isinstance(descriptors, Mapping) else descriptors)
         rows = rows[:, None] if rows.ndim == 1 else rows
         if rows.ndim != 2 or not rows.size:
             raise InvalidInputError(f"descriptors must be (arms, features), got shape {rows.shape}")
@@ -176,6 +192,24 @@ class Known(Similarity, init=False):
             what = "matrix" if self.descriptors is None else "descriptors"
             raise InvalidInputError(f"Known: {what} has {rows} rows, but there are {n_arms} arms")
 
+    def for_arms(self, names: Sequence[Any]) -> Known:
+        """Rows that have names in the order of the arms."""
+        if self.names is None:
+            self.check_arms(len(names))
+            return self
+        missing = [name for name in names if name not in self.names]
+        strange = [name for name in self.names if name not in names]
+        if missing or strange:
+            what = f"has no row for arm {missing[0]!r}" if missing else f"has a row {strange[0]!r}, which is no arm"
+            raise InvalidInputError(
+                f"Known {what}; its rows are {', '.join(map(repr, self.names[:8]))}, the arms "
+                f"{', '.join(map(repr, names[:8]))}. Rows without names (a list, an array) are taken in order"
+            )
+        order = [self.names.index(name) for name in names]
+        if self.descriptors is not None:
+            return Known(self.kernel, self.descriptors[order])
+        return Known(self.given[np.ix_(order, order)])
+
     def matrix(self, history: History) -> Matrix:
         return self._matrix
 
@@ -184,7 +218,7 @@ class Known(Similarity, init=False):
         if self.descriptors is not None:
             if info.descriptor is None:
                 raise InvalidInputError("this policy knows arms by descriptor; add_arm needs descriptor=")
-            row = np.atleast_1d(number_array("descriptor", info.descriptor))[None, :]
+            row = np.atleast_1d(as_float64("descriptor", info.descriptor))[None, :]
             if row.shape[1] != self.descriptors.shape[1]:
                 raise InvalidInputError(
                     f"descriptor has {row.shape[1]} entries, but the other arms' have {self.descriptors.shape[1]}"
@@ -195,7 +229,7 @@ class Known(Similarity, init=False):
                 f"this policy has a known similarity matrix; add_arm needs similarity= with {n_arms} entries "
                 "(to each arm in order), or one more for the arm itself (1 if left out)"
             )
-        row = np.atleast_1d(number_array("similarity", info.similarity))
+        row = np.atleast_1d(as_float64("similarity", info.similarity))
         if row.shape not in ((n_arms,), (n_arms + 1,)):
             raise InvalidInputError(
                 f"similarity must have {n_arms} entries (to each arm in order), or one more for the arm "
@@ -208,6 +242,18 @@ class Known(Similarity, init=False):
         if self.descriptors is not None:
             return Known(self.kernel, np.delete(self.descriptors, arm, axis=0))
         return Known(np.delete(np.delete(self.given, arm, axis=0), arm, axis=1))
+
+
+def _rows(descriptors: Mapping[Any, Any]) -> list[Any]:
+    """The descriptors of a mapping, one for each arm."""
+    rows = [np.asarray(row) for row in descriptors.values()]
+    for name, row in zip(descriptors, rows, strict=True):
+        if row.ndim > 1 or row.shape != rows[0].shape:
+            raise InvalidInputError(
+                f"the descriptor of {name!r} has shape {row.shape}, but that of {next(iter(descriptors))!r} has "
+                f"{rows[0].shape}; a dict has a descriptor for each arm"
+            )
+    return rows
 
 
 class Graph(Similarity):

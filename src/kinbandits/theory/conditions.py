@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._checks import number_array, square_matrix
+from kinbandits._checks import as_float64, square_matrix
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import as_int, positive, real
 from kinbandits.errors import InvalidInputError, NotPositiveSemidefiniteError
@@ -30,7 +30,7 @@ def probability(name: str, value: float) -> float:
 
 def kernel_matrix(name: str, values: Any) -> Matrix:
     """A symmetric matrix (positive semidefiniteness is seen from its eigenvalues, see `spectrum_of`)."""
-    return square_matrix(name, values, symmetric=True) if np.size(values) else number_array(name, values)
+    return square_matrix(name, values, symmetric=True) if np.size(values) else as_float64(name, values)
 
 
 def spectrum_of(name: str, K: Matrix) -> Vector:

@@ -23,7 +23,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinbandits._checks import number_array
+from kinbandits._checks import as_float64
 from kinbandits._types import Matrix
 from kinbandits._value import one_of, positive, real
 from kinbandits.errors import InvalidInputError
@@ -54,7 +54,7 @@ def radius(width: Any, factor: float, norm_bound: float, ridge: float) -> Any:
     >>> radius(width=0.5, factor=2.0, norm_bound=1.0, ridge=4.0)
     2.0
     """
-    s = number_array("width", width)
+    s = as_float64("width", width)
     if s.size and s.min() < 0:
         raise InvalidInputError(f"width must be at least 0, got {s.min():.6g}")
     alpha = positive("factor", factor, zero=True)

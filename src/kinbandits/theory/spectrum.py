@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import number_array
+from kinbandits._checks import as_float64
 from kinbandits._types import Matrix
 from kinbandits._value import one_of, positive, real
 from kinbandits.errors import InvalidInputError
@@ -83,7 +83,7 @@ def effective_rank(eigenvalues: ArrayLike, ridge: float, horizon: int) -> int:
     2
     """
     T = whole("horizon", horizon, 1)
-    values = number_array("eigenvalues", eigenvalues)
+    values = as_float64("eigenvalues", eigenvalues)
     if values.ndim != 1 or len(values) > T + 1:
         raise InvalidInputError(
             f"eigenvalues must be at most horizon + 1 = {T + 1} numbers in a row, got shape {values.shape}"
