@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -30,6 +32,11 @@ def binaries() -> Path | None:
     return next((p for p in places if (p / "initdb").exists() and (p / "pg_ctl").exists()), None)
 
 
+def open_to_others(path: Path) -> bool:
+    """Whether every folder on the way may be entered by any user: root's home folder may not."""
+    return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents))
+
+
 class Server:
     """A server of its own on 127.0.0.1, in a temporary directory."""
 
@@ -37,12 +44,16 @@ class Server:
         found = binaries()
         assert found is not None
         self.bin = found
-        self.home = Path(tempfile.mkdtemp(prefix="kinbandits-pg-"))
+        self.user = "nobody" if os.geteuid() == 0 else None  # the server refuses to run as root
+        temporary = Path(tempfile.gettempdir()).resolve()
+        where = temporary if self.user is None or open_to_others(temporary) else Path("/tmp")
+        self.home = Path(tempfile.mkdtemp(prefix="kinbandits-pg-", dir=where))
         self.data = self.home / "data"
-        self.user: str | None = None
-        if os.geteuid() == 0:  # the server refuses to run as root
-            self.user = "nobody"
-            os.chown(self.home, pwd.getpwnam("nobody").pw_uid, -1)
+        if self.user is not None:
+            os.chown(self.home, pwd.getpwnam(self.user).pw_uid, -1)
+            if not open_to_others(self.bin.resolve()):  # the checkout is in a closed folder, and these with it
+                shutil.copytree(self.bin.parent, self.home / "programs", symlinks=True)
+                self.bin = self.home / "programs" / self.bin.name
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
@@ -84,5 +95,10 @@ class Server:
         return self.url(name)
 
     def remove(self) -> None:
-        self.stop()
+        """At once, whatever it is doing: nothing in it is needed any more."""
+        try:
+            self._run("pg_ctl", "-D", str(self.data), "-m", "immediate", "-t", "5", "-w", "stop")
+        except AssertionError:
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(int((self.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
         shutil.rmtree(self.home, ignore_errors=True)
