@@ -52,8 +52,10 @@ class Server:
         if self.user is not None:
             os.chown(self.home, pwd.getpwnam(self.user).pw_uid, -1)
             if not open_to_others(self.bin.resolve()):  # the checkout is in a closed folder, and these with it
-                shutil.copytree(self.bin.parent, self.home / "programs", symlinks=True)
-                self.bin = self.home / "programs" / self.bin.name
+                package = self.bin.parents[1]
+                for folder in (package, package.with_name(f"{package.name}.libs")):  # the pip package, as it lies
+                    shutil.copytree(folder, self.home / folder.name, symlinks=True)
+                self.bin = self.home / self.bin.relative_to(package.parent)
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
