@@ -81,20 +81,25 @@ class ArmList:
     _turn: Turn
 
     def __init__(self, arms: int | Iterable[ArmName]) -> None:
-        self.arms: list[ArmName] = arm_names(arms)
+        self._names: list[ArmName] = arm_names(arms)
         self.retired: set[ArmName] = set()
-        self._index = {name: i for i, name in enumerate(self.arms)}
+        self._index = {name: i for i, name in enumerate(self._names)}
         self._active: Candidates | None = None
+
+    @property
+    def arms(self) -> list[ArmName]:
+        """The names of all arms, retired ones included; a list of the caller's own."""
+        return list(self._names)
 
     @property
     def n_arms(self) -> int:
         """How many arms there are, retired ones included."""
-        return len(self.arms)
+        return len(self._names)
 
     @property
     def active_arms(self) -> list[ArmName]:
         """The arms that may be chosen, in order."""
-        return [name for name in self.arms if name not in self.retired]
+        return [name for name in self._names if name not in self.retired]
 
     @one_thread
     def retire_arm(self, arm: ArmName) -> None:
@@ -129,7 +134,7 @@ class ArmList:
         kinds = {k for k in set(map(type, names)) if issubclass(k, str | int | np.integer)} - {bool}
         indices = [self._index.get(n) if type(n) in kinds else None for n in names]  # True and 1.0 would find arm 1
         if None in indices:
-            unknown, shown = names[indices.index(None)], ", ".join(map(repr, self.arms[:8]))
+            unknown, shown = names[indices.index(None)], ", ".join(map(repr, self._names[:8]))
             more = f", ... ({self.n_arms} in all)" if self.n_arms > 8 else ""
             raise UnknownArmError(f"unknown arm {unknown!r}; the arms are {shown}{more}. add_arm() adds one")
         return np.array(indices, dtype=np.intp)
@@ -151,14 +156,14 @@ class ArmList:
         return index
 
     def _append_arm(self, arm: ArmName) -> None:
-        self._index[arm] = len(self.arms)
-        self.arms.append(arm)
+        self._index[arm] = len(self._names)
+        self._names.append(arm)
         self._active = None
 
     def _drop_arm(self, arm: ArmName) -> None:
-        self.arms.remove(arm)
+        self._names.remove(arm)
         self.retired.discard(arm)
-        self._index = {name: i for i, name in enumerate(self.arms)}
+        self._index = {name: i for i, name in enumerate(self._names)}
         self._active = None
 
 

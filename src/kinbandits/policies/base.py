@@ -7,7 +7,7 @@ estimated (`_predict`) and how rows are learned (`_learn`); the contract around 
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
@@ -19,8 +19,8 @@ from kinbandits._checks import as_float64, number, rows_of_contexts
 from kinbandits._renamed import told_new_spelling
 from kinbandits._threads import Turn, one_thread
 from kinbandits._types import Indices, Mask, Matrix, Vector
-from kinbandits._value import as_int, one_of, part
-from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits._value import as_int, meant, one_of, part
+from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownSettingError
 from kinbandits.policies.arms import Candidates, ContextReader, listed
 from kinbandits.policies.decision import ArmName, Batch, Decision, Decisions
 from kinbandits.policies.ledger import Ledger, Pending
@@ -31,7 +31,16 @@ from kinbandits.regression import Prediction, Query
 _TIE = 1e-12  # scores this close (relative) are a tie when ties are broken at random
 
 
-class Policy(Parameters, ContextReader, ABC):
+class _Built(ABCMeta):
+    """Marks an object when its constructor, and those of subclasses, have run."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        policy = super().__call__(*args, **kwargs)
+        policy._built = True
+        return policy
+
+
+class Policy(Parameters, ContextReader, metaclass=_Built):
     """A contextual bandit policy. One policy is for one thread at a time.
 
     ``choose`` and ``predict`` change nothing but the table of open decisions and the random state;
@@ -79,6 +88,13 @@ class Policy(Parameters, ContextReader, ABC):
         self._ledger = Ledger(pending or Pending())
         self._turn = Turn()
         self._version = 0  # how often something was learned or arms changed
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A setting that is not there was mistyped."""
+        if name[0] != "_" and "_built" in self.__dict__ and not hasattr(self, name):
+            near = meant(name, [n for n in dir(type(self)) if n[0] != "_"] + list(self.__dict__))
+            raise UnknownSettingError(f"{type(self).__name__} has no setting {name!r}{near}")
+        super().__setattr__(name, value)
 
     # -- what a subclass says -------------------------------------------------------------------
 
@@ -285,11 +301,21 @@ class Policy(Parameters, ContextReader, ABC):
     # -- learning -------------------------------------------------------------------------------
 
     @one_thread
-    def update(self, decision: Decision | int, reward: float) -> None:
+    def update(self, decision: Decision | Decisions | int, reward: float | ArrayLike) -> None:
         """Learn the reward of a decision, given by the decision or its id; late and out of order is normal.
 
-        The same reward again is accepted as a repeat and changes nothing; another value is an error.
+        The same reward again is accepted as a repeat and changes nothing; another value is an error. The decisions
+        of ``choose_many`` are learned at once, with a reward for each: all of them, or none.
+
+        >>> import kinbandits as kb
+        >>> policy = kb.KMTLUCB(arms=2)
+        >>> policy.update(policy.choose_many([[0.1], [0.9]]), [1.0, 0.0])
+        >>> policy.n_observations
+        2
         """
+        if isinstance(decision, Decisions):
+            self._update_all(decision, as_float64("reward", reward))
+            return
         decision_id = self._decision_id(decision)
         value = number("reward", reward)
         if self._ledger.is_repeat(decision_id, value):
@@ -300,6 +326,22 @@ class Policy(Parameters, ContextReader, ABC):
         )
         self._version += 1
         self._ledger.settle(decision_id, value)
+
+    def _update_all(self, decisions: Decisions, rewards: Vector) -> None:
+        if rewards.shape != (len(decisions),):
+            raise InvalidInputError(
+                f"reward must have one entry per decision: {len(decisions)} decisions, but shape {rewards.shape}"
+            )
+        ids, values = [self._ledger.number(one) for one in decisions], rewards.tolist()
+        new = [(i, value) for i, value in zip(ids, values, strict=True) if not self._ledger.is_repeat(i, value)]
+        if not new:
+            return
+        tickets = [self._ledger.ticket(i) for i, _ in new]
+        arms, contexts = np.array([t.arm for t in tickets], dtype=np.intp), np.stack([t.context for t in tickets])
+        self._learn(arms, contexts, np.array([value for _, value in new]), [t.note for t in tickets])
+        self._version += 1
+        for i, value in new:
+            self._ledger.settle(i, value)
 
     @one_thread
     def observe(
@@ -349,7 +391,7 @@ class Policy(Parameters, ContextReader, ABC):
 
     @one_thread
     def cancel(self, decision: Decision | int) -> None:
-        """Void an open decision: its reward will not come."""
+        """Void an open decision: its reward will not come. Cancelling it again changes nothing."""
         self._ledger.drop(self._decision_id(decision))
 
     # -- arms -----------------------------------------------------------------------------------
@@ -387,7 +429,7 @@ class Policy(Parameters, ContextReader, ABC):
         """An independent copy: same knowledge, same open decisions, same random state."""
         other = copy.copy(self)
         other._turn = Turn()
-        other.arms, other.retired = list(self.arms), set(self.retired)
+        other._names, other.retired = list(self._names), set(self.retired)
         other._index = dict(self._index)
         other.rng = copy.deepcopy(self.rng)
         other._ledger = self._ledger.copy()

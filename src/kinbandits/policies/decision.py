@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kinbandits._threads import Turn, one_blas_thread
+from kinbandits._threads import Turn, one_thread
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import InvalidTypeError, StaleDecisionError
 from kinbandits.regression import Prediction, Query
@@ -27,14 +28,14 @@ class Source(Protocol):
     def _predict(self, query: Query) -> Prediction: ...
 
 
-_serials = itertools.count()
+_serials = itertools.count(secrets.randbits(60))  # those of other processes are far away
 
 
 @dataclass(eq=False)
 class Batch:
     """Decisions made at once, from the same state of knowledge; their numbers are computed when first read.
 
-    ``serial`` is a number that no other batch of this process has.
+    ``serial`` is a number that no other batch has, but for its copies.
     """
 
     query: Query
@@ -51,9 +52,13 @@ class Batch:
     @cached_property
     def prediction(self) -> Prediction:
         """Mean and width of all candidates, (R, k) each."""
-        with self.source._turn, one_blas_thread:
-            return _read_only(self._predicted())
+        return _read_only(self._predicted())
 
+    @property
+    def _turn(self) -> Turn:
+        return self.source._turn
+
+    @one_thread
     def _predicted(self) -> Prediction:
         if self.source._version != self.version:
             raise StaleDecisionError(

@@ -104,7 +104,7 @@ class Ledger:
             serial = self._rewarded.get(decision_id, (0.0, None))[1]
             same = serial is None or serial == batch.serial
         elif not isinstance(entry, Ticket):
-            same = entry[0] is batch
+            same = entry[0].serial == batch.serial
         elif entry.serial is not None:
             same = entry.serial == batch.serial
         else:  # read from a file
@@ -132,9 +132,12 @@ class Ledger:
             self._rewarded.popitem(last=False)
 
     def drop(self, decision_id: int) -> None:
-        """The decision is void: its reward will not come, or not be taken."""
-        self.ticket(decision_id)
-        del self._open[decision_id]
+        """The decision is void: its reward will not come, or not be taken. One that is void already stays so."""
+        if decision_id in self._rewarded:
+            raise UnknownDecisionError(f"decision {decision_id} has its reward already, so it cannot be cancelled")
+        if decision_id in self._open or not 0 <= decision_id < self.next_id:
+            self.ticket(decision_id)
+            del self._open[decision_id]
 
     def drop_arm(self, arm: int) -> None:
         """Void the open decisions for an arm that leaves; numbers of later arms move down by one."""

@@ -26,7 +26,7 @@ from kinbandits._renamed import modern_params
 from kinbandits._spec import from_spec, to_spec
 from kinbandits._value import Value
 from kinbandits._version import __version__
-from kinbandits.errors import FormatError, InvalidTypeError, MissingFileError
+from kinbandits.errors import FormatError, InvalidTypeError, KinbanditsError, MissingFileError
 from kinbandits.policies.base import Policy
 
 FORMAT = "kinbandits policy"
@@ -67,7 +67,44 @@ def load(path: str | PathLike[str], *, context_kernel: object = None, exploratio
     A plain callable, which no file can hold, is given again: as ``context_kernel`` (several, or under another name
     now: a mapping from names to callables) or as ``exploration``.
     """
-    return from_data(*_read(Path(path)), context_kernel=context_kernel, exploration=exploration)
+    data, arrays = _read(Path(path))
+    try:
+        _check(data, arrays)
+        return from_data(data, arrays, context_kernel=context_kernel, exploration=exploration)
+    except (KinbanditsError, RecursionError, MemoryError):
+        raise
+    except Exception as error:  # whatever a part makes of data that is not its own
+        raise FormatError(
+            f"the content of {path} does not fit together ({type(error).__name__}: {error}); it was changed after "
+            "it was written, or another program wrote it"
+        ) from error
+
+
+def _check(data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Raise where tables differ in length, or hold what no policy writes: the rest would be learned as it is."""
+    arms = data["params"]["arms"]
+    n_arms = arms if isinstance(arms, int) else len(arms)
+    tables = [("arms", "contexts", "rewards"), ("rewarded_ids", "rewarded_values")]
+    tables.append(("pending_ids", "pending_arms", "pending_propensities", "pending_contexts"))
+    for table in tables:
+        parts = {name: arrays[name] for name in table if name in arrays}
+        if len({len(part) for part in parts.values()}) > 1:
+            raise FormatError(f"the arrays {', '.join(parts)} must be of one length")
+        for name, part in parts.items():
+            if part.dtype.kind not in "iuf" or part.ndim != (2 if name.endswith("contexts") else 1):
+                raise FormatError(f"the array {name} has shape {part.shape} and type {part.dtype}")
+            if not np.isfinite(part).all():
+                raise FormatError(f"the array {name} holds NaN or infinity")
+    for name, most in (("arms", n_arms), ("pending_arms", n_arms), ("pending_ids", data["ledger"]["next_id"])):
+        part = arrays.get(name, np.zeros(0, dtype=np.int64))
+        if part.dtype.kind not in "iu" or (part < 0).any() or (part >= most).any():
+            raise FormatError(f"the array {name} must hold whole numbers from 0 to {most - 1}")
+    propensities = arrays["pending_propensities"]
+    if (propensities < 0.0).any() or (propensities > 1.0).any():
+        raise FormatError("the array pending_propensities must be between 0 and 1")
+    strange = set(data["retired"]) - set(range(n_arms) if isinstance(arms, int) else arms)
+    if strange:
+        raise FormatError(f"{min(map(str, strange))!r} is retired, but is no arm")
 
 
 def from_data(
@@ -168,16 +205,24 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         raise FormatError(f"{path} is damaged ({error}); restore it from a copy") from error
     if checksum != _checksum(text, packed):
         raise FormatError(f"{path} is damaged: its checksum does not fit its content; restore it from a copy")
-    data = json.loads(text)
-    if data.get("format") != FORMAT:
-        raise FormatError(f"{path} is a {data.get('format')!r} file, not a saved policy")
-    if data["version"] > FORMAT_VERSION:
+    try:
+        data = json.loads(text)
+        with np.load(io.BytesIO(packed), allow_pickle=False) as loaded:
+            arrays = dict(loaded)
+    except Exception as error:
+        raise FormatError(f"{path} is damaged ({error}); restore it from a copy") from error
+    found = data if isinstance(data, dict) else {}
+    if found.get("format") != FORMAT:
+        raise FormatError(f"{path} is a {found.get('format')!r} file, not a saved policy")
+    version = found.get("version")
+    if not isinstance(version, int) or version < 1:
+        raise FormatError(f"{path} says no format version that there is, but {version!r}")
+    if version > FORMAT_VERSION:
         raise FormatError(
-            f"{path} has format version {data['version']}, written by kinbandits {data['written_by']}; this "
+            f"{path} has format version {version}, written by kinbandits {found.get('written_by')}; this "
             f"release reads versions up to {FORMAT_VERSION}. Upgrade kinbandits to read it"
         )
-    with np.load(io.BytesIO(packed), allow_pickle=False) as loaded:
-        return data, dict(loaded)
+    return found, arrays
 
 
 def _checksum(text: bytes, packed: bytes) -> str:

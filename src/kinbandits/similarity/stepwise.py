@@ -13,7 +13,6 @@ however the rows arrived; and between two choices a regression with uniform weig
 
 from __future__ import annotations
 
-import copy
 import math
 import sys
 from abc import abstractmethod
@@ -175,10 +174,8 @@ class Job:
             self._work, self._spent = None, 0.0
             raise
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Job:
-        other = Job(self._similarity, copy.deepcopy(self._history, memo), self.n)
-        other.choice = self.choice
-        return other
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_work": None, "_spent": 0.0}
 
 
 class StepTracker(Tracker):

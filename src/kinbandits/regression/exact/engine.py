@@ -177,6 +177,9 @@ class ExactRegression(RowRegression):
         self._laid_out = weakref.ref(found)
         return found
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_laid_out": None}  # another's
+
     def choices(self) -> tuple[SimilarityChoice, ...]:
         return () if self._tracker is None else self._tracker.choices
 
