@@ -53,8 +53,10 @@ def test_decisions_that_are_updated_at_once_are_updated_all_or_not_at_all() -> N
     policy.update(many, [1.0, 5.0, 0.0])  # the middle one is a repeat
     policy.update(many, [1.0, 5.0, 0.0])
     assert policy.n_observations == 3
+    other = kb.KMTLUCB(2)
+    other.choose_many(np.eye(3))
     with pytest.raises(LookupError, match="another policy"):
-        kb.KMTLUCB(2).update(many, [1.0, 5.0, 0.0])
+        other.update(many, [1.0, 5.0, 0.0])
 
 
 def test_cancelling_twice_is_as_harmless_as_updating_twice(tmp_path: Path) -> None:
@@ -144,10 +146,8 @@ def test_arms_cannot_be_changed_from_outside() -> None:
         lambda: policy.arms.clear(),
         lambda: setattr(policy, "arms", []),
     ):
-        try:
+        with contextlib.suppress(AttributeError, TypeError, KinbanditsError):
             change()
-        except (AttributeError, TypeError, KinbanditsError):
-            pass
     assert list(policy.arms) == ["a", "b"]
     assert policy.choose([1.0]).arm in ("a", "b")
     given = ["a", "b"]
@@ -264,17 +264,18 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
 
 
 @pytest.mark.parametrize(("name", "call"), [pytest.param(n, c, id=n) for n, c in calls()])
-def test_an_argument_of_the_wrong_kind_is_refused_by_one_of_our_errors(
-    name: str, call: Callable[[Any], Any]
-) -> None:
+def test_an_argument_of_the_wrong_kind_gets_one_of_our_errors(name: str, call: Callable[[Any], Any]) -> None:
+    """Or is taken: none of these is beyond every argument."""
+    foreign = []
     for kind, value in WRONG.items():
         try:
-            call(copy.copy(value))
+            call(value)
         except KinbanditsError as error:
-            assert isinstance(error, ValueError | TypeError | LookupError), kind
-            assert len(str(error)) > 15, kind
+            if not isinstance(error, ValueError | TypeError | LookupError) or len(str(error)) <= 15:
+                foreign.append(f"{kind}: {error!r}")
         except Exception as error:
-            raise AssertionError(f"{name} of {kind}: {type(error).__name__}: {error}") from error
+            foreign.append(f"{kind}: {type(error).__name__}: {error}")
+    assert not foreign, name
 
 
 # -- files --------------------------------------------------------------------------------------------

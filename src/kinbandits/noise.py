@@ -248,9 +248,10 @@ class Noise:
         """From what `to_data` gave."""
         return replace(
             self,
-            **{name: data[name] for name in ("ridge", "level", "unit", "same")},
+            **{name: float(data[name]) for name in ("ridge", "level", "unit")},
+            same=bool(data["same"]),
             posterior=tuple((float(r), float(p)) for r, p in data["posterior"]),
-            moves=tuple(Move(int(m[0]), *m[1:]) for m in data["moves"]),
+            moves=tuple(Move(int(m[0]), *map(float, m[1:])) for m in data["moves"]),
         )
 
 

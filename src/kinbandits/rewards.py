@@ -161,8 +161,8 @@ class RewardScale:
 
     def restored(self, data: dict[str, Any]) -> RewardScale:
         """From what `to_data` gave."""
-        seen = None if data["seen"] is None else tuple(data["seen"])
-        return replace(self, offset=data["offset"], scale=data["scale"], seen=seen)
+        seen = None if data["seen"] is None else tuple(float(v) for v in data["seen"])
+        return replace(self, offset=float(data["offset"]), scale=float(data["scale"]), seen=seen)
 
 
 def expand_one_of_n(

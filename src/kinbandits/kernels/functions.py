@@ -154,7 +154,7 @@ class Matern(Stationary):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.nu not in (0.5, 1.5, 2.5):
+        if not isinstance(self.nu, float) or self.nu not in (0.5, 1.5, 2.5):
             raise InvalidInputError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}")
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:

@@ -49,18 +49,25 @@ def posterior_inverses(K: Matrix, S: Matrix, ridge: float) -> Work[tuple[Matrix,
 
     With K = L L', B = L^-1 S L^-T + ridge I = R R': A = (R^-1 L^-1)' (R^-1 L^-1), and P S P is
     (R' L^-1)' (R' L^-1) - ridge P. ridge K + S may have a condition number of 1e14 where B has 1e7. Where rounding
-    made K or B indefinite, up to 1e-6 of the largest diagonal entry is added.
+    made K or B indefinite, up to 1e-6 of the largest diagonal entry is added; where B stays so, K gets more first.
     """
     n = len(K)
     step = _step(n)
-    L = yield from _factor(K, 0.0)
-    X = yield from _lower_inverse(L)
-    B = np.empty((n, n))
-    for low in range(0, n, step):
-        high = min(low + step, n)
-        B[low:high, :high] = (X[low:high, :high] @ S[:high]) @ X[:high].T
-        yield 2.0 * (high - low) * high * n * 2.0
-    R = yield from _factor(B, ridge)
+    top = float(K.diagonal().max()) if n else 1.0
+    for added in (0.0, 1e-10, 1e-8, 1e-6, 1e-4):
+        L = yield from _factor(K, added * top)
+        X = yield from _lower_inverse(L)
+        B = np.empty((n, n))
+        for low in range(0, n, step):
+            high = min(low + step, n)
+            B[low:high, :high] = (X[low:high, :high] @ S[:high]) @ X[:high].T
+            yield 2.0 * (high - low) * high * n * 2.0
+        try:
+            R = yield from _factor(B, ridge)
+            break
+        except SingularMatrixError:
+            if added == 1e-4:
+                raise
     T = yield from _lower_inverse(R)
     for high in range(n, 0, -step):  # R^-1 L^-1, from below, in the place of R^-1
         low = max(0, high - step)
