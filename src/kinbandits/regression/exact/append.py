@@ -57,7 +57,7 @@ class AppendRegression(RowRegression):
         self._family_of = components(np.sum([np.abs(K) for K in self._matrices], axis=0))
         self._families = [Family() for _ in range(int(self._family_of.max()) + 1)]
         everything = np.hstack(self._matrices)
-        self._all_differ = len(np.unique(everything, axis=0)) == len(everything)
+        self._all_differ = len({row.tobytes() for row in everything + 0.0}) == len(everything)  # -0.0 is 0.0
         self._most: Vector = np.empty(0)  # 1 / (k_ii + ridge) of each row, with room to grow
         self._alpha: Vector = np.empty(0)  # likewise
         self._ones = 0.0  # the sum of its magnitudes
