@@ -52,7 +52,7 @@ NOT_RUN = {  # how a command begins: why it is only looked at
     "kinbandits serve news.toml --store postgresql:": "needs a database; tests/service has one",
 }
 SMALL = {"seeds = 10 ": "seeds = 2 ", "horizon = 1000 ": "horizon = 20 "}  # in experiments, so that they end soon
-ELSEWHERE = {"/var/lib/kinbandits/": "", "/backups/": "", "/etc/kinbandits/": ""}  # folders of a real machine
+ELSEWHERE = re.compile(r"/(?:var/lib/kinbandits|backups|etc/kinbandits)\b")  # folders of a real machine: here
 
 
 @dataclass
@@ -127,8 +127,7 @@ class Page:
 
     def shell(self, text: str, language: str, where: str) -> None:
         for command, wanted in commands(text, prompts=language == "console"):
-            for there, here in ELSEWHERE.items():
-                command = command.replace(there, here)
+            command = ELSEWHERE.sub(".", command)
             if reason := next((start for start in NOT_RUN if command.startswith(start)), None):
                 self.not_run.append(reason)
                 look_at(command, where)

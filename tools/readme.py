@@ -36,7 +36,6 @@ PROBLEMS = {
     "Clicks, 12 arms, 13 %": "clicks, 12 arms",
     "Clicks, 50 arms, 13 %": "clicks, 50 arms",
 }
-HOME = "https://github.com/kinbandits/kinbandits/blob/main/"
 METHODS = {
     "kinbandits default": "**kinbandits**, nothing set",
     "contextualbandits LinUCB": "Lin-UCB (contextualbandits)",
@@ -132,7 +131,7 @@ def text() -> str:
         f"| {float(digits[2]):.0f} {digits[3]}, the best tuned rival | `make compare` |",
         "",
         f"Regret on the same streams, peers tuned in their favour, ours with nothing set. {beaten} "
-        f"[All problems and peers]({HOME}docs/comparison.md).",
+        f"[All problems and peers](docs/comparison.md).",
         "",
         f"| | {' | '.join(PROBLEMS.values())} |",
         f"|---|{'---|' * len(PROBLEMS)}",

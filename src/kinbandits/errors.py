@@ -20,6 +20,10 @@ class UnknownArmError(KinbanditsError, LookupError):
     """An arm that this policy does not have (any more)."""
 
 
+class UnknownSettingError(KinbanditsError, LookupError, AttributeError):
+    """An attribute was set that the object does not have."""
+
+
 class UnknownDecisionError(KinbanditsError, LookupError):
     """A decision that this policy never made, has forgotten, or has declared void."""
 

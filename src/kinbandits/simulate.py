@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from kinbandits._threads import one_blas_thread
 from kinbandits._value import as_int
 from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError, SimulationWarning
@@ -81,6 +82,7 @@ def play(
             progress(t + 1, horizon)
 
 
+@one_blas_thread
 def simulate(
     policy: Policy,
     environment: Environment,

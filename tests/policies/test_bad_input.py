@@ -99,7 +99,7 @@ CALLS: list[tuple[str, Callable[[kb.KMTLUCB], object], type[Exception], str]] = 
         r"decision 0 already has reward .*; a second reward of 77.0",
     ),
     ("cancel unknown", lambda p: p.cancel(999), LookupError, "never made a decision 999"),
-    ("cancel rewarded", lambda p: p.cancel(0), LookupError, "decision 0 is no longer open"),
+    ("cancel rewarded", lambda p: p.cancel(0), LookupError, "decision 0 has its reward already"),
     # observe
     (
         "observe nan",
