@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from kinbandits.ope import evaluate_policy
-from kinbandits.policies import KMTLUCB
+from kinbandits.policy import KMTLUCB
 from kinbandits.service.chooser import choose, learned_row
 from kinbandits.service.config import Settings
 from kinbandits.service.events import Draft, Record, decision_id

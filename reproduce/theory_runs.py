@@ -21,7 +21,7 @@ from kinbandits.errors import InvalidInputError
 from kinbandits.exploration import ConfidenceExploration
 from kinbandits.kernels import RBF, Kernel
 from kinbandits.plotting import OKABE_ITO, canvas, plot_style
-from kinbandits.policies import KMTLUCB
+from kinbandits.policy import KMTLUCB
 from kinbandits.report import Section, one_line
 from kinbandits.similarity import Similarity
 from kinbandits.simulate import simulate

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import kinbandits as kb
 from kinbandits.history import History
 from kinbandits.noise import Noise
-from kinbandits.policies.ahead import Ahead
+from kinbandits.policy.ahead import Ahead
 from kinbandits.regression import RegressionSettings
 from kinbandits.terms import Term, as_terms
 from strategies import random_rows

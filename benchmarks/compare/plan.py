@@ -23,8 +23,8 @@ from kinbandits.environments import Environment
 from kinbandits.environments.labelled import LabelledRows
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.config import EnvironmentConfig, Experiment, experiment_of, policies
-from kinbandits.policies import KMTLUCB
-from kinbandits.policies.defaults import defaults_as_data
+from kinbandits.policy import KMTLUCB
+from kinbandits.policy.defaults import defaults_as_data
 from kinbandits.tuning import tune
 
 __all__ = ["DATA", "DEFAULT", "INVERSE", "OURS", "TUNED", "Plan", "setting_name"]

@@ -34,7 +34,7 @@ from kinbandits.history import History
 from kinbandits.log_files import LogFiles, learned_from
 from kinbandits.log_rows import Account
 from kinbandits.logs import Log, joined
-from kinbandits.policies import Policy, load
+from kinbandits.policy import Policy, load
 
 __all__ = ["Fitted", "fit", "fitted"]
 

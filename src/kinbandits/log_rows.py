@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits._value import meant
+from kinbandits._value import suggest
 from kinbandits.errors import InvalidInputError, LogWarning
 
 ArmName = str | int
@@ -65,7 +65,7 @@ class Columns:
         for name in (self.arm, reward, *context):
             if name not in names:
                 raise InvalidInputError(
-                    f"the log has no column {name!r}; it has {', '.join(names)}{meant(name, names)}. Say which column "
+                    f"the log has no column {name!r}; it has {', '.join(names)}{suggest(name, names)}. Say which column "
                     "holds what: Columns(arm=..., reward=..., context=...), or --arm, --reward, --context"
                 )
         if not context:

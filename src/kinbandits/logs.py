@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinbandits._checks import number_array, rows_of_contexts
+from kinbandits._checks import as_float64, rows_of_contexts
 from kinbandits._frames import as_table, categories, is_frame, listed_column, read_table
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import one_of
@@ -103,9 +103,9 @@ class Log:
             raise InvalidInputError(
                 f"played[{row}] is {names[row]!r}, which is not among the arms {list(known[:8])}"
             )
-        X, r = rows_of_contexts(contexts, None), number_array("rewards", rewards)
+        X, r = rows_of_contexts(contexts, None), as_float64("rewards", rewards)
         p = np.full(len(names), 1.0 / max(len(known), 1))
-        p = p if propensities is None else number_array("propensities", propensities)
+        p = p if propensities is None else as_float64("propensities", propensities)
         if r.shape != (len(names),) or len(X) != len(names) or p.shape != r.shape:
             raise InvalidInputError(
                 f"arms, contexts, rewards and propensities must have one entry per row, got {len(names)}, {len(X)}, "
@@ -134,7 +134,7 @@ class Log:
         """
         names = tuple(tuple(c) for c in candidates)
         index, n = np.array(list(chosen), dtype=np.intp), len(names)
-        p, r = number_array("propensities", propensities), number_array("rewards", rewards)
+        p, r = as_float64("propensities", propensities), as_float64("rewards", rewards)
         if not n or not n == len(index) == len(contexts) or r.shape != (n,) or p.shape != (n,):
             raise InvalidInputError(
                 "contexts, candidates, chosen, rewards, propensities must have one entry per round"

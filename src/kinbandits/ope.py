@@ -33,7 +33,7 @@ from kinbandits.fit import (
     working,
 )
 from kinbandits.logs import Log
-from kinbandits.policies import Budgeted, Policy
+from kinbandits.policy import Budgeted, Policy
 
 __all__ = ["Comparison", "Estimate", "Evaluation", "estimate", "evaluate"]
 

@@ -27,7 +27,7 @@ from kinbandits._value import Value, as_int
 from kinbandits.environments import Environment
 from kinbandits.errors import InvalidInputError, InvalidTypeError, package
 from kinbandits.experiments.store import CellStore
-from kinbandits.policies import Policy
+from kinbandits.policy import Policy
 from kinbandits.progress import Told, telling
 from kinbandits.simulate import simulate
 from kinbandits.trace import Trace

@@ -39,7 +39,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import number_array
+from kinbandits._checks import as_float64
 from kinbandits._conditions import kernel_matrix, magnitude, nonnegative, probability, spectrum_of, whole
 from kinbandits._types import Matrix
 from kinbandits._value import one_of, positive, real
@@ -83,7 +83,7 @@ def radius(width: Any, factor: float, norm_bound: float, ridge: float) -> Any:
     >>> radius(width=0.5, factor=2.0, norm_bound=1.0, ridge=4.0)
     2.0
     """
-    s = number_array("width", width)
+    s = as_float64("width", width)
     if s.size and s.min() < 0:
         raise InvalidInputError(f"width must be at least 0, got {s.min():.6g}")
     alpha = positive("factor", factor, zero=True)
@@ -265,7 +265,7 @@ def effective_rank(eigenvalues: ArrayLike, ridge: float, horizon: int) -> int:
     2
     """
     T = whole("horizon", horizon, 1)
-    values = number_array("eigenvalues", eigenvalues)
+    values = as_float64("eigenvalues", eigenvalues)
     if values.ndim != 1 or len(values) > T + 1:
         raise InvalidInputError(
             f"eigenvalues must be at most horizon + 1 = {T + 1} numbers in a row, got shape {values.shape}"

@@ -18,7 +18,7 @@ from worlds import PROBE, picture, played
 
 import kinbandits as kb
 from kinbandits import errors
-from kinbandits.policies import persist
+from kinbandits.policy import persist
 from kinbandits.trace import Trace
 from strategies import EXACT_ENGINES, SIMILARITIES, laplacian_of_differences
 

@@ -22,7 +22,7 @@ from harness import LINEAR, Service, Wire, free_port, until
 from postgres_server import Server
 
 from kinbandits.errors import FormatError
-from kinbandits.policies import KMTLUCB
+from kinbandits.policy import KMTLUCB
 from kinbandits.service import snapshots
 from kinbandits.service.auth import new_token
 from kinbandits.service.config import load_settings

@@ -109,7 +109,7 @@ def evaluate(
     """
     from kinbandits.log_files import LogFiles
     from kinbandits.ope import evaluate as compare
-    from kinbandits.policies import KMTLUCB
+    from kinbandits.policy import KMTLUCB
 
     if figure is not None:
         need("a figure", "plot", "matplotlib")
@@ -149,7 +149,7 @@ def _seconds(time: str) -> float | None:
 
 
 def _read_policy(path: Path) -> Any:
-    from kinbandits.policies import load
+    from kinbandits.policy import load
     from kinbandits.service.config import load_settings
 
     return load_settings(path).untaught() if path.suffix == ".toml" else load(path)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from kinbandits._value import suggest as meant
+from kinbandits._value import suggest
 from kinbandits.environments.base import Environment, Round, StartRows, describe, no_rows
 from kinbandits.environments.check import check_environment
 from kinbandits.environments.clicks import Clicks, Shop
@@ -50,12 +50,12 @@ def make_environment(kind: str, **options: Any) -> Environment:
     """
     if kind not in KINDS:
         raise InvalidInputError(
-            f"there is no environment {kind!r}; there are {', '.join(KINDS)}{meant(kind, KINDS)}"
+            f"there is no environment {kind!r}; there are {', '.join(KINDS)}{suggest(kind, KINDS)}"
         )
     known = inspect.signature(KINDS[kind]).parameters
     for name in options:
         if name not in known:
-            raise InvalidInputError(f"{kind} has no option {name!r}; it has {', '.join(known)}{meant(name, known)}")
+            raise InvalidInputError(f"{kind} has no option {name!r}; it has {', '.join(known)}{suggest(name, known)}")
     missing = [n for n, p in known.items() if p.default is p.empty and n not in options]
     if missing:
         raise InvalidInputError(f"{kind} needs the option {missing[0]!r}")

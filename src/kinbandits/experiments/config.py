@@ -28,11 +28,11 @@ from pydantic import (
     model_validator,
 )
 
-from kinbandits._spec import from_spec
-from kinbandits._value import meant
+from kinbandits._value import from_toml
+from kinbandits._value import suggest
 from kinbandits.environments import KINDS, Environment, make_environment
 from kinbandits.errors import InvalidInputError, InvalidTypeError, KinbanditsError
-from kinbandits.policies import KMTLUCB, Policy
+from kinbandits.policy import KMTLUCB, Policy
 
 FORMAT = 3
 """Raised when a change of code changes results, so that old cells are not taken for new ones."""
@@ -113,7 +113,7 @@ class MethodConfig(BaseModel):
         allowed = {p.name for p in parameters} - {"arms", "seed"}
         for name in self.model_extra or {}:
             if name not in allowed:
-                has = f"it has {', '.join(sorted(allowed))}{meant(name, allowed)}"
+                has = f"it has {', '.join(sorted(allowed))}{suggest(name, allowed)}"
                 raise ValueError(f"{self.policy} has no setting {name!r}; {has}")
         return self
 
@@ -129,7 +129,7 @@ class MethodConfig(BaseModel):
         descriptors = getattr(environment, "descriptors", None)
         where = f"methods.{self.name}"
         known = {k: _from_environment(v, k, environment, where) for k, v in self.settings.items()}
-        settings = {k: from_spec(v, where=f"{where}.{k}", descriptors=descriptors) for k, v in known.items()}
+        settings = {k: from_toml(v, where=f"{where}.{k}", descriptors=descriptors) for k, v in known.items()}
         try:
             kind = policy_named(self.policy)
             build = getattr(kind, "for_environment", None)
@@ -268,7 +268,7 @@ def experiment_of(data: dict[str, Any], source: str = "experiment") -> Experimen
             text = re.sub(r"^(Value error|Assertion failed), ", "", problem["msg"])
             if problem["type"] == "extra_forbidden":
                 known = Experiment.model_fields
-                text = f"there is no such key; there are {', '.join(known)}{meant(problem['loc'][-1], known)}"
+                text = f"there is no such key; there are {', '.join(known)}{suggest(problem['loc'][-1], known)}"
             given = "" if problem["type"] in ("missing", "value_error") else f" (got {problem['input']!r:.60})"
             lines.append(f"  {place}: {text}{given}" if place else f"  {text}")
         raise InvalidInputError(f"{source} cannot be used:\n" + "\n".join(lines)) from None

@@ -19,11 +19,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinbandits._spec import from_spec
+from kinbandits._value import from_toml
 from kinbandits._types import Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
-from kinbandits.policies import KMTLUCB
+from kinbandits.policy import KMTLUCB
 from kinbandits.similarity import Estimated
 
 __all__ = [
@@ -36,7 +36,7 @@ Method = Literal[
     "KMTL-UCB", "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool", "Kernel-UCB-Ind at Est's settings"
 ]
 METHODS: tuple[Method, ...] = get_args(Method)
-SHARED = {"weighting": "per_arm", "cold_start": "explore", "tie_break": "first"}  # by all methods
+SHARED = {"rewards": "raw", "weighting": "per_arm", "cold_start": "explore", "tie_break": "first"}  # by all methods
 
 
 def grid() -> Vector:
@@ -118,7 +118,7 @@ def method_settings(method: str, chosen: Precisions, descriptors: ArrayLike | No
 
         descriptors = SyntheticNews().descriptors
     table = method_table(method, chosen)
-    return {name: from_spec(value, descriptors=descriptors, where=name) for name, value in table.items()}
+    return {name: from_toml(value, descriptors=descriptors, where=name) for name, value in table.items()}
 
 
 def method_table(method: str, chosen: Precisions) -> dict[str, Any]:

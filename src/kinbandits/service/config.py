@@ -26,7 +26,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 import kinbandits as kb
-from kinbandits._spec import from_spec
+from kinbandits._value import from_toml
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.service.events import ArmName
 
@@ -190,7 +190,7 @@ class Settings(BaseModel):
 
 
 def _values(table: dict[str, Any]) -> dict[str, Any]:
-    return {name: value if name == "arms" else from_spec(value, where=name) for name, value in table.items()}
+    return {name: value if name == "arms" else from_toml(value, where=name) for name, value in table.items()}
 
 
 def load_settings(path: str | Path, start: str | Path | None = None) -> Settings:
