@@ -182,7 +182,13 @@ def problems(quick: bool) -> list[Problem]:
     add("pendigits", "Independent, per arm", 4000, 600, lambda n, _: Common(n))
     add("pendigits", "Pooled, per arm", 1500, 400, lambda n, _: Common(n, 1.0))
     add("pendigits", "Mixed 0.95, per arm", 1500, 400, lambda n, _: Common(n, 0.95))
-    add("pendigits", "Estimated, 30 times as wide", 1500, 400, lambda n, e: e.replace(length_scale=30 * e.length_scale))
+    add(
+        "pendigits",
+        "Estimated, 30 times as wide",
+        1500,
+        400,
+        lambda n, e: e.replace(length_scale=30 * e.length_scale),
+    )
     for what, k_z in (
         ("Independent", lambda n, _: Common(n)),
         ("Mixed 0.3", lambda n, _: Common(n, 0.3)),
@@ -210,9 +216,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a file for the numbers as JSON")
     parser.add_argument("--only", nargs="*", default=[], help="problems whose name begins so, and nothing else")
     arguments = parser.parse_args()
-    chosen = [p for p in problems(arguments.quick) if not arguments.only or p.name.startswith(tuple(arguments.only))]
+    chosen = [
+        p for p in problems(arguments.quick) if not arguments.only or p.name.startswith(tuple(arguments.only))
+    ]
     chosen[0].play("exact", 200)  # imports and first calls are not measured
-    print(f"{'problem':40s} {'T':>5s} {'refactorise':>12s} {'naive t=400':>12s} {'slope':>6s} {'ms':>6s} {'differ':>14s}")
+    print(
+        f"{'problem':40s} {'T':>5s} {'refactorise':>12s} {'naive t=400':>12s} {'slope':>6s} {'ms':>6s} {'differ':>14s}"
+    )
     rows = []
     for problem in chosen:
         row = compare(problem)
