@@ -172,8 +172,8 @@ class Kors:
     """EK-UCB's idea: a dictionary sampled by KORS, at a fixed size; independent arms, one context for all.
 
     KORS (Calandriello, Lazaric, Valko, 2017; used by EK-UCB, Zenati et al., 2022) lets a row in with a probability
-    proportional to its estimated ridge leverage score, and weights it by one over that. A row never leaves. All rows
-    are kept, so its sums are exact: it has every advantage.
+    proportional to its estimated ridge leverage score, and weights it by one over that. A row never leaves. All
+    rows are kept, so its sums are exact: it has every advantage.
     """
 
     def __init__(self, settings: Settings, points: int, seed: int) -> None:

@@ -8,10 +8,11 @@ Equal arms are checked first.
 
 Usage: python benchmarks/engine.py [--quick] [--only TEXT ...] [--out FILE]
 
-Problems: Digits, Pendigits and Letter with the published settings (Estimated similarity, weights 1/n_a; Pendigits and
-Letter where KINBANDITS_DATA has them), near-singular similarities, Independent, known similarities, and Lin-UCB. Games
-are timed in CPU seconds of one thread, engine and baseline in turn; where all is played in full, the median of three
-counts. Where the baseline would take too long, its cost is measured at some sizes t and interpolated (marked ~).
+Problems: Digits, Pendigits and Letter with the published settings (Estimated similarity, weights 1/n_a; Pendigits
+and Letter where KINBANDITS_DATA has them), near-singular similarities, Independent, known similarities, and Lin-UCB.
+Games are timed in CPU seconds of one thread, engine and baseline in turn; where all is played in full, the median of
+three counts. Where the baseline would take too long, its cost is measured at some sizes t and interpolated (marked
+~).
 """
 
 from __future__ import annotations
@@ -228,8 +229,8 @@ def main() -> None:
         row = compare(problem)
         rows.append(row)
         print(
-            f"{row['problem'][:40]:40s} {row['T']:5d} {row['mark'] + format(row['refactorise / exact'], '.1f'):>12s} "
-            f"{row['naive / exact at t=400']:12.0f} {row['slope']:6.2f} {row['ms a round']:6.2f} "
+            f"{row['problem'][:40]:40s} {row['T']:5d} "
+            f"{row['mark'] + format(row['refactorise / exact'], '.1f'):>12s} {row['naive / exact at t=400']:6.0f} {row['slope']:6.2f} {row['ms a round']:6.2f} "
             f"{row['differ']:5d} of {row['checked']}",
             flush=True,
         )

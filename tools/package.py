@@ -1,8 +1,8 @@
 """Wheel and sdist, as a stranger gets them: `make test-package`.
 
 Builds both, has twine look at them, looks into them, and installs each without extras into an empty environment:
-the wheel, which is one file for every platform, and the sdist with no compiler at hand. There the README's example runs, `--help`, `--version` and
-`doctor` answer, and every command that needs an extra says which.
+the wheel, which is one file for every platform, and the sdist with no compiler at hand. There the README's example
+runs, `--help`, `--version` and `doctor` answer, and every command that needs an extra says which.
 """
 
 from __future__ import annotations
