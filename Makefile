@@ -21,7 +21,7 @@ define install
 	@test -x $(BIN)/pip && $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[$(1)]' \
 	  || $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install -q -c constraints.txt -e '.[$(1)]'
 endef
-BUILT_FROM := pyproject.toml constraints.txt setup.py $(wildcard src/kinbandits/regression/core/*)
+BUILT_FROM := pyproject.toml constraints.txt
 
 $(STAMP): $(BUILT_FROM)
 	$(call install,test)
@@ -49,7 +49,7 @@ test-oldest: $(STAMP)  ## quick tests with the least versions that pyproject.tom
 test-pythons: $(STAMP)  ## quick tests with every other supported Python found here
 	$(BIN)/python tools/versions.py pythons
 
-test-package: $(STAMP)  ## wheel and sdist: built, checked, tried without extras, and without a compiler
+test-package: $(STAMP)  ## wheel and sdist: built, checked, tried without extras
 	$(BIN)/python tools/package.py
 
 test-extras: $(STAMP)  ## the tests that need PyTorch or Ray, which `make test` leaves out; both go to .venvs/extras (5 GB, where pip takes PyTorch with CUDA)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -155,6 +157,29 @@ def test_a_thousand_rows_by_ones_and_by_many(similarity: str) -> None:
             same_answers(snapshot, make("exact", s, rows.head(n)), query)
     naive = make("naive", s, rows.copy())
     same_answers(one, naive, asked[0])
+
+
+@pytest.mark.parametrize("engine", ["exact", BUDGET], ids=["exact", "budget"])
+@pytest.mark.parametrize("similarity", ["independent", "mixed", "estimated"])
+def test_other_threads_read_a_snapshot_while_the_engine_learns(similarity: str, engine: Any) -> None:
+    rows = random_rows(8, 4, 700, repeats=0.0)
+    learner = make(engine, settings(4, similarity, RBF(2.0)), rows.head(240))
+    snapshot, query = learner.snapshot(), queries(np.random.default_rng(0), 4)[0]
+    before, done = learner.predict(query), threading.Event()
+
+    def read() -> list[float]:
+        found = []
+        while not done.is_set() or not found:
+            assert snapshot.leaders(query, np.full(2, 0.1)).any(axis=1).all()
+            found.append(float(np.abs(snapshot.predict(query).mean - before.mean).max()))
+        return found
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        for i in range(240, 700):
+            learner.observe(*row(rows, i))
+        done.set()
+        assert max(error for reader in readers for error in reader.result()) < 1e-9
 
 
 def test_t_of_a_factor_that_grows() -> None:

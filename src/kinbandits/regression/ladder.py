@@ -358,7 +358,8 @@ class Ladder(Factored):
         f, q_low, q_high = f.copy(), q_low.copy(), q_high.copy()
         start, mean_error, done = f.copy(), np.sqrt(q_high) * error.eta + floor, np.array(scores.cold)
         last, budget = False, max(2, t // _CG_ROWS)
-        while not last and budget > 0 and len(left := np.flatnonzero((scores.high >= scores.low.max()) & ~scores.cold)):
+        while not last and budget > 0 and len(left := np.flatnonzero((scores.high >= scores.low.max()) &
+        ~scores.cold)):
             ids = left[~done[left]][np.argsort(-scores.high[left[~done[left]]], kind="stable")[:2]]
             if last := not len(ids):  # all were apart in pairs, not among each other
                 ids = left
