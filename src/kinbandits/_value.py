@@ -224,7 +224,7 @@ def part(name: str, value: float, *, ends: bool = True) -> float:
 
 def one_of(name: str, value: object, *allowed: str) -> str:
     """``value``, refused unless it is one of these words."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         words = " or ".join(", ".join(f'"{word}"' for word in allowed).rsplit(", ", 1))
         raise InvalidInputError(f"{name} must be {words}, got {value!r}")
     return str(value)

@@ -7,6 +7,7 @@ estimated (`_predict`) and how rows are learned (`_learn`); the contract around 
 from __future__ import annotations
 
 import copy
+import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
@@ -38,6 +39,12 @@ class _Built(ABCMeta):
         policy = super().__call__(*args, **kwargs)
         policy._built = True
         return policy
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """That of the constructor, which `__call__` would hide."""
+        signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 class Policy(Parameters, ContextReader, metaclass=_Built):
