@@ -226,6 +226,7 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
         return p
 
     settings = set(inspect.signature(kb.KMTLUCB).parameters) - {"arms"}
+    assert {"similarity", "ridge", "exploration", "seed"} <= settings
     for name in sorted(settings):
         yield f"KMTLUCB({name}=)", lambda v, name=name: kb.KMTLUCB(2, **{name: v})
     yield "KMTLUCB(arms)", kb.KMTLUCB
