@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinbandits._spec import from_spec
+from kinbandits._settings import read_value
 from kinbandits._types import Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
@@ -118,7 +118,7 @@ def method_settings(method: str, chosen: Precisions, descriptors: ArrayLike | No
 
         descriptors = SyntheticNews().descriptors
     table = method_table(method, chosen)
-    return {name: from_spec(value, descriptors=descriptors, where=name) for name, value in table.items()}
+    return {name: read_value(value, name, descriptors) for name, value in table.items()}
 
 
 def method_table(method: str, chosen: Precisions) -> dict[str, Any]:
