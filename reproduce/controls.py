@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from kinbandits.presets import MULTIPLIER, PAPER
+from kinbandits.report.results import Paired, Results, RunGroup, compare, half_width
 
 from kinbandits._types import Matrix
 from kinbandits.paper.claims import MARGIN, tost
 from kinbandits.paper.protocol import COUNTS, EST, IND, KNOWN, NAMES, PAIRS, SWEEPS, sweep_name
 from kinbandits.plotting import OKABE_ITO, canvas, cluster_order, color_bar, matrix_panel, plot_style
-from kinbandits.presets import MULTIPLIER, PAPER
-from kinbandits.report.results import Paired, Results, RunGroup, compare, half_width
 
 _LOOKS = {
     KNOWN: (OKABE_ITO[0], "-", "o"),

@@ -41,8 +41,8 @@ def rows_of_a_service(page: Page) -> None:
     """Rows of two days, and a policy that knows them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
-
     from kinbandits.bulk import fit
+
     from kinbandits.service.config import load_settings
 
     a_service(page)

@@ -9,9 +9,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from coverage_difference import measured
 
 import kinbandits as kb
+from coverage_difference import measured
 from kinbandits import ope
 from kinbandits.errors import InvalidInputError
 from kinbandits.log_files import LogFiles
@@ -299,7 +299,10 @@ def test_in_memory_and_file_by_file_agree(tmp_path: Path, monkeypatch: pytest.Mo
             found = [*one.estimates.values(), *([one.difference] if one.difference else [])]
             again = [*other.estimates.values(), *([other.difference] if other.difference else [])]
             for a, b in zip(found, again, strict=True):
-                assert (a.value, a.low, a.high) == pytest.approx((b.value, b.low, b.high), abs=1e-13), (name, a.name)
+                assert (a.value, a.low, a.high) == pytest.approx((b.value, b.low, b.high), abs=1e-13), (
+                    name,
+                    a.name,
+                )
 
 
 def test_the_gate_opens_for_what_is_better_alone() -> None:

@@ -8,7 +8,7 @@ from kinbandits._spec import from_spec
 
 
 def read_value(data: Any, where: str, descriptors: Any = None) -> Any:
-    """The value that ``data`` stands for; ``descriptors`` is what ``"environment"`` stands for, ``where`` its place.
+    """The value that ``data`` stands for; ``"environment"`` stands for ``descriptors``; ``where`` is its place.
 
     >>> read_value({"type": "RBF", "precision": 0.5}, "context_kernel")
     RBF()

@@ -1,9 +1,9 @@
-"""Off-policy evaluation of policies on a log, in memory or file by file. `kinbandits.estimators` has the statistics.
+"""Off-policy evaluation of policies on a log, in memory or file by file; the statistics are in `estimators`.
 
     print(kb.ope.evaluate(log, {"live": live, "new": new}))
 
 Estimators are sums over rows, so a log in memory and its files give the same answer. The model of direct and dr is
-an untaught copy of the first policy that learns a sample of rows, in two folds: each row asks the model of the other.
+an untaught copy of the first policy that learns a sample of rows, in two folds: each row asks the other's model.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def evaluate(
 
     Args:
         log: a `kb.Log`, a `LogFiles`, or the paths of .parquet or .csv files; in order of time, with propensities.
-        policies: by name, all with the same arms; or one. Those that have learned nothing are fitted to the first part
-            of the log; the others are taken as they are, so the log should be younger than what they learned.
+        policies: by name, all with the same arms; or one. Those that have learned nothing are fitted to the first
+            part of the log; the others are taken as they are, so the log should be younger than what they learned.
         train: which part of the rows teaches, from the start. Default: half, if there is someone to teach.
         since: rows since that time are evaluated, earlier ones teach, in place of ``train``.
         clip: the largest weight. level: of the intervals.
@@ -209,7 +209,8 @@ def _split(source: Any, train: float | None, since: float | None, teach: bool) -
     cut = int(source.rows * share)
     if not int(teach) <= cut < source.rows:
         raise InvalidInputError(f"train={share} of {source.rows} rows leaves none to learn from, or to evaluate")
-    return source.halves(cut)
+    first, second = source.halves(cut)
+    return first, second
 
 
 def _without_young(rest: Any, parts: list[Any], open_at: int, d: int, limits: Any) -> tuple[list[Any], int]:

@@ -211,7 +211,7 @@ def test_a_table_on_a_terminal(monkeypatch, capsys):
 def test_the_demo_away_from_a_terminal(tmp_path):
     done = process("demo", "--seeds", 1, "--jobs", 1, "--horizon", 40, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for text in ("with descriptors", "Lin-UCB", "Contribution of each arm", "kinbandits paper --quick", "report/index.html"):
+    for text in ("with descriptors", "Lin-UCB", "Contribution of each arm", "paper --quick", "report/index.html"):
         assert text in done.stdout
     assert "\x1b" not in done.stdout + done.stderr  # no colour
     assert "\r" not in done.stderr  # no animation

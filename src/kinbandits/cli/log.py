@@ -61,7 +61,7 @@ def import_(
       kinbandits log import news.sqlite3 old.csv --config news.toml --context age,hour --propensity p
       kinbandits log import news.sqlite3 old.jsonl --config news.toml --arm article --reward clicked
     """
-    from kinbandits.bulk import Columns
+    from kinbandits.log_rows import Columns
     from kinbandits.service import exchange
     from kinbandits.service.config import load_settings
     from kinbandits.service.store import open_store

@@ -27,8 +27,8 @@ from kinbandits.policies import KMTLUCB
 from kinbandits.similarity import Estimated
 
 __all__ = [
-    "METHODS", "MULTIPLIER", "PAPER", "Method", "Precisions", "grid", "kernel_ucb_ind", "kernel_ucb_pool", "kmtl_ucb",
-    "kmtl_ucb_est", "method_settings", "method_table", "paper",
+    "METHODS", "MULTIPLIER", "PAPER", "Method", "Precisions", "grid", "kernel_ucb_ind", "kernel_ucb_pool",
+    "kmtl_ucb", "kmtl_ucb_est", "method_settings", "method_table", "paper",
 ]  # fmt: skip
 
 MULTIPLIER = 0.1
@@ -89,8 +89,8 @@ def paper(
     """What to pass to `KMTLUCB` for the published settings.
 
     Args:
-        data: name of a data set or "synthetic"; left out, what all experiments of KMTL-UCB-Est share, with a learned
-            context kernel.
+        data: name of a data set or "synthetic"; left out, what all experiments of KMTL-UCB-Est share, with a
+            learned context kernel.
         method: one of `METHODS`; "Kernel-UCB-Ind at Est's settings" has those, which differ on Segment.
         ridge: another lambda; exploration goes with its root.
         descriptors: for "KMTL-UCB" (known similarity), one per arm; default: the angles of `SyntheticNews`.

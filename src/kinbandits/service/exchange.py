@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from kinbandits._files import replacing
+from kinbandits.errors import InvalidInputError
 from kinbandits.log_files import Source
 from kinbandits.log_rows import Columns
-from kinbandits.errors import InvalidInputError
 from kinbandits.service.chooser import learned_row
 from kinbandits.service.config import Settings
 from kinbandits.service.events import Draft, decision_id
