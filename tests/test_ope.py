@@ -317,8 +317,20 @@ def test_the_gate_opens_for_what_is_better_alone() -> None:
     assert same["again"].difference is not None
     assert same["again"].difference.value == 0.0
     text = str(evaluate(rest, {"bad": bad, "good": good}, clip=2.0))
-    for part in ("95 % interval", "difference", "weights were clipped"):
+    for part in ("95 % interval", "minus bad", "minus the log", "weights were clipped"):
         assert part in text
+
+
+def test_the_first_policy_is_compared_with_the_log() -> None:
+    log = made(2000)
+    uniform = kb.KMTLUCB(["a", "b", "c"], epsilon=1.0)
+    uniform.observe(["a"], [[0.0, 0.0]], [0.0])
+    found = evaluate(log, uniform)["policy"]  # the logger itself
+    assert found.difference is not None
+    assert found.difference.low < 0.0 < found.difference.high
+    assert found.difference.value == pytest.approx(found.estimates["dr"].value - found.logged)
+    good = kb.fit(log[:1000], kb.KMTLUCB(["a", "b", "c"], epsilon=0.1))
+    assert evaluate(log[1000:], good).better
 
 
 def test_rewards_without_a_range_are_not_limited_to_those_seen() -> None:

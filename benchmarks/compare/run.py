@@ -22,7 +22,7 @@ from kinbandits._files import atomic_write
 from kinbandits._types import Vector
 from kinbandits.experiments import CellStore, Experiment, run_experiment
 from kinbandits.experiments.config import Cell, policy_named
-from kinbandits.experiments.storage import load_cell
+from kinbandits.experiments.store import load_cell
 
 __all__ = ["MethodRow", "Standings", "edges_of", "missing", "read", "record", "run"]
 

@@ -256,7 +256,7 @@ def test_a_csv_file_is_fitted_and_evaluated(run, tmp_path, clicks):
     named = ("--propensity", "p", "--context", "age,hour")
     code, out, errors = run("evaluate", clicks, "--policy", fitted, "--policy", toml, *ITEMS, *named)
     assert (code, errors) == (0, "")
-    for text in ("95 % interval", "difference", "dr ", "shop.policy", "shop.toml"):
+    for text in ("95 % interval", "minus ", "dr ", "shop.policy", "shop.toml"):
         assert text in out
     code, out, _ = run("evaluate", clicks, *ITEMS, *named, "--json")  # the default policy
     assert json.loads(out)["policies"]["default"]["n"] == 60
