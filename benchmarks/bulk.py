@@ -2,8 +2,8 @@
 
     python benchmarks/bulk.py [--rows 1000000] [--points 256]
 
-Prints ratios of one run: the time of one process over that of two workers, whether the results are equal, and the peak
-memory of one process on the log and on a quarter of it.
+Prints ratios of one run: the time of one process over that of two workers, whether the results are equal, and the
+peak memory of one process on the log and on a quarter of it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def main() -> None:
     ask = getattr(here, "predict_many", here.predict), getattr(there, "predict_many", there.predict)
     same = all(np.array_equal(a, b) for a, b in zip(ask[0](x), ask[1](x), strict=True)) and found == again
     print(f"two Dask workers: {seconds:.1f} s, {peaks[1]['seconds'] / seconds:.2f} times as fast; equal: {same}")
-    print(f"peak memory of {given.rows:,} rows over that of a quarter: {peaks[1]['megabytes'] / peaks[0]['megabytes']:.2f}")
+    print(
+        f"peak memory of {given.rows:,} rows over that of a quarter: {peaks[1]['megabytes'] / peaks[0]['megabytes']:.2f}"
+    )
 
 
 if __name__ == "__main__":

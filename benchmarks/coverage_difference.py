@@ -2,9 +2,9 @@
 
     python benchmarks/coverage_difference.py [--logs 1000] [--rows 500 2000 8000]
 
-Loggers: fixed; drifting from one preference to another; learning, whose propensities follow the rewards seen. All play
-every arm with at least ``floor``. The first target is what the logger began with, the second another policy, which is
-better, equal or worse. The model of dr is the mean reward of (type, arm) in the other half of the rows.
+Loggers: fixed; drifting from one preference to another; learning, whose propensities follow the rewards seen. All
+play every arm with at least ``floor``. The first target is what the logger began with, the second another policy.
+The model of dr is the mean reward of (type, arm) in the other half of the rows.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[500, 2000, 8000])
     given = parser.parse_args()
     print(
-        f"95 % intervals of the difference, {given.logs} logs each; 'above' is a gate that opens wrongly (2.5 % allowed)"
+        f"95 % intervals of the difference, {given.logs} logs each; 'above': a gate that opens wrongly (2.5 % allowed)"
     )
     print(f"{'logger':<10} {'rows':>6} {'floor':>6} {'effect':>7} {'covered':>8} {'above':>7}")
     for kind in ("fixed", "drifting", "learning"):

@@ -31,13 +31,13 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from kinbandits.presets import paper
 
 import kinbandits as kb
 from kinbandits import _compiled as compiled
 from kinbandits.environments import Classification, HiddenDescriptors, SyntheticNews
 from kinbandits.errors import KinbanditsError, NumericalWarning
 from kinbandits.history import History
-from kinbandits.presets import paper
 from refactorise import Refactorise
 
 Settings = dict[str, Any]

@@ -240,7 +240,9 @@ def write_controls(directory: Path, command: str = "") -> Path:
             records=[{**p.__dict__, "mean": p.mean, "half": p.half} for p in points],
         ),
     ]  # fmt: skip
-    return write_page(directory / "report", "Control experiments", "All on the same streams.", sections, command=command)
+    return write_page(
+        directory / "report", "Control experiments", "All on the same streams.", sections, command=command
+    )
 
 
 def main() -> None:

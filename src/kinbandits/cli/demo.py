@@ -101,6 +101,6 @@ def _clicks(shop: Shop, found: Comparison) -> tuple[tuple[str, ...], list[list[s
     answer = (
         f"{shop.n_arms} items, half of them new, and {group.rounds:,} customers: a policy that knows which items "
         f"are alike got {know:.0f} clicks where one that learns every item alone got "
-        f"{clicks['independent arms']:.0f}, and Lin-UCB {clicks['Lin-UCB']:.0f} (means of {len(group.seeds)} shops)."
+        f"{clicks['independent arms']:.0f}, and Lin-UCB {clicks['Lin-UCB']:.0f} (mean of {len(group.seeds)} shops)."
     )
     return ("policy", "clicks", "against the first", "regret", "95 % interval"), rows, answer
