@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[500, 2000, 8000])
     given = parser.parse_args()
     print(
-        f"95 % intervals of the difference, {given.logs} logs each; 'above': a gate that opens wrongly (2.5 % allowed)"
+        f"95 % intervals of the difference, {given.logs} logs; 'above': a gate that opens wrongly (2.5 % allowed)"
     )
     print(f"{'logger':<10} {'rows':>6} {'floor':>6} {'effect':>7} {'covered':>8} {'above':>7}")
     for kind in ("fixed", "drifting", "learning"):

@@ -220,6 +220,7 @@ def test_the_demo_away_from_a_terminal(tmp_path):
     assert (tmp_path / "report" / "figures" / "regret.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_output_can_be_cut_off():
     done = subprocess.run(
         f"'{sys.executable}' -m kinbandits doctor | head -1",

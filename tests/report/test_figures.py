@@ -35,7 +35,7 @@ def outside(figure):
     return max(-drawn.x0, -drawn.y0, drawn.x1 - width, drawn.y1 - height)
 
 
-@pytest.mark.parametrize("n_groups", [1, 3, 7])
+@pytest.mark.parametrize("n_groups", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 7))])
 @pytest.mark.parametrize(
     "draw",
     [
