@@ -2,9 +2,9 @@
 
     python benchmarks/coverage_difference.py [--logs 1000] [--rows 500 2000 8000]
 
-Loggers: fixed; drifting from one preference to another; learning, whose propensities follow the rewards seen. All play
-every arm with at least ``floor``. The first target is what the logger began with, the second another policy, which is
-better, equal or worse. The model of dr is the mean reward of (type, arm) in the other half of the rows.
+Loggers: fixed; drifting from one preference to another; learning, whose propensities follow the rewards seen. All
+play every arm with at least ``floor``. The first target is what the logger began with, the second another policy.
+The model of dr is the mean reward of (type, arm) in the other half of the rows.
 """
 
 from __future__ import annotations
@@ -50,12 +50,16 @@ def model(types: np.ndarray, chosen: np.ndarray, r: np.ndarray) -> np.ndarray:
     return q
 
 
-def one(kind: str, n: int, floor: float, effect: float, rng: np.random.Generator, known: bool) -> tuple[Evaluation, float]:
+def one(
+    kind: str, n: int, floor: float, effect: float, rng: np.random.Generator, known: bool
+) -> tuple[Evaluation, float]:
     """The evaluation of one log, and the true difference."""
     means = rng.uniform(0.05, 0.3, size=(TYPES, ARMS))
     base = floor + (1.0 - ARMS * floor) * np.eye(ARMS)[np.arange(TYPES) % ARMS]
     other = floor + (1.0 - ARMS * floor) * np.eye(ARMS)[(np.arange(TYPES) + 2) % ARMS]
-    means[np.arange(TYPES), (np.arange(TYPES) + 2) % ARMS] = means[np.arange(TYPES), np.arange(TYPES) % ARMS] + effect
+    means[np.arange(TYPES), (np.arange(TYPES) + 2) % ARMS] = (
+        means[np.arange(TYPES), np.arange(TYPES) % ARMS] + effect
+    )
     means = means.clip(0.0, 1.0)
     types, chosen, p, r = logged(kind, n, means, floor, rng)
     q = model(types, chosen, r)
@@ -65,7 +69,9 @@ def one(kind: str, n: int, floor: float, effect: float, rng: np.random.Generator
     return found, float(((other - base) * means).sum(axis=1).mean())
 
 
-def measured(kind: str, n: int, floor: float, effect: float, logs: int, seed: int, known: bool = True) -> tuple[float, float]:
+def measured(
+    kind: str, n: int, floor: float, effect: float, logs: int, seed: int, known: bool = True
+) -> tuple[float, float]:
     """The share of intervals that cover the truth, and of those wholly above it."""
     rng = np.random.default_rng(seed)
     covered = above = 0
@@ -83,7 +89,9 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=1000)
     parser.add_argument("--rows", type=int, nargs="+", default=[500, 2000, 8000])
     given = parser.parse_args()
-    print(f"95 % intervals of the difference, {given.logs} logs each; 'above' is a gate that opens wrongly (2.5 % allowed)")
+    print(
+        f"95 % intervals of the difference, {given.logs} logs; 'above': a gate that opens wrongly (2.5 % allowed)"
+    )
     print(f"{'logger':<10} {'rows':>6} {'floor':>6} {'effect':>7} {'covered':>8} {'above':>7}")
     for kind in ("fixed", "drifting", "learning"):
         for n in given.rows:

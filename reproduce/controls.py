@@ -1,79 +1,95 @@
-"""What the estimated similarity is made of: counts or contexts, and what it gains at other exploration multipliers.
+"""What the estimated similarity is made of, at full length: counts or contexts, and at other exploration.
+
+    python -m reproduce.controls [--data digits,segment] [--streams docs/paper/streams.npz] [--seeds 10] [--jobs -1]
 
 With a narrow embedding kernel the pairs of a row with itself are most of the distance between two arms, and
-k_Z(a, b) is close to exp(-(1/n_a + 1/n_b) / (2 length_scale^2)), which does not look at contexts (`CountOnly`).
+k_Z(a, b) is close to exp(-(1/n_a + 1/n_b) / (2 length_scale^2)), which does not look at contexts. Here
+the estimate, counts alone and independent arms are played on the same streams, all
+rounds of every data set, and compared in pairs; the page and its CSV files go to OUT/report.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kinbandits._types import Matrix
+from kinbandits.experiments import Experiment, experiment_of, run_experiment
 from kinbandits.paper.claims import MARGIN, tost
-from kinbandits.paper.protocol import COUNTS, EST, IND, KNOWN, NAMES, PAIRS, SWEEPS, sweep_name
-from kinbandits.plotting import OKABE_ITO, canvas, cluster_order, color_bar, matrix_panel, plot_style
-from kinbandits.presets import MULTIPLIER, PAPER
-from kinbandits.report.results import Paired, Results, RunGroup, compare, half_width
+from kinbandits.paper.presets import MULTIPLIER, PAPER, Precisions, method_table
+from kinbandits.paper.protocol import _TITLES, DATA, EST, IND, KNOWN, NAMES, _environment, check_names
+from kinbandits.plotting import OKABE_ITO, canvas, plot_style
+from kinbandits.report import Section, show_number, show_p, show_paired, write_page
+from kinbandits.results import Paired, Results, RunGroup, half_width, paired
+
+COUNTS = "counts only"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is played on a data set at other exploration: multipliers of each method."""
+
+    plays: dict[str, tuple[float, ...]]
+
+
+_SMALL: dict[str, tuple[float, ...]] = dict.fromkeys((EST, COUNTS, IND), (0.1, 0.3, 1.0))
+_TWO: dict[str, tuple[float, ...]] = dict.fromkeys((EST, COUNTS, IND), (0.1, 1.0))
+SWEEPS = dict.fromkeys(DATA, Sweep(_TWO)) | dict.fromkeys(("digits", "segment"), Sweep(_SMALL))
+SWEEPS |= {"synthetic": Sweep({KNOWN: (0.1, 1.0)} | _TWO)}
+
+
+def sweep_experiment(
+    data: Sequence[str] | None = None,
+    *,
+    seeds: int = 10,
+    streams: str | PathLike[str] | None = None,
+    horizon: int | None = None,
+) -> Experiment:
+    """The estimate, its controls and independent arms at several exploration multipliers (`SWEEPS`).
+
+    All have the kernel, ridge and weights that were published for KMTL-UCB-Est; `COUNTS` has the similarity
+    of counts alone, "Kernel-UCB-Ind" has independent arms.
+    """
+    environments, methods = [], []
+    for name in check_names(data):
+        environments.append(_environment(name, streams, horizon))
+        methods += [
+            {"name": sweep_name(m, x), "environments": [_TITLES[name]], **_at(name, m, x)}
+            for m, multipliers in SWEEPS[name].plays.items()
+            for x in multipliers
+        ]
+    return experiment_of(
+        {"name": "The paper, controls", "seeds": seeds, "environments": environments, "methods": methods}
+    )
+
+
+def sweep_name(method: str, multiplier: float) -> str:
+    """What a method is called at a multiplier."""
+    return f"{method}, {multiplier:g}"
+
+
+def _at(name: str, method: str, multiplier: float) -> dict[str, Any]:
+    p = PAPER[name]
+    same = Precisions(p.context, p.embedding, p.arm, p.ridge, None, p.known)  # Ind at Est's settings
+    table = method_table(KNOWN if method == KNOWN else EST if method in (COUNTS,) else method, same)
+    if method == COUNTS:  # k' is 1 for a row with itself, 0 for any two rows: distances are 1/n_a + 1/n_b
+        table["similarity"] = table["similarity"] | {"embedding_kernel": {"type": "RBF", "precision": 1e12}}
+    return table | {"exploration": multiplier * math.sqrt(p.ridge)}
+
 
 _LOOKS = {
     KNOWN: (OKABE_ITO[0], "-", "o"),
     EST: (OKABE_ITO[1], "--", "s"),
     COUNTS: (OKABE_ITO[6], ":", "^"),
-    PAIRS: (OKABE_ITO[4], "-.", "v"),
     IND: (OKABE_ITO[2], "-", "D"),
 }
-
-
-@dataclass(frozen=True)
-class CountEffect:
-    """The similarity estimated on a data set, and what the counts of the same runs alone give (means of runs)."""
-
-    where: str
-    arms: tuple[str, ...]
-    estimated: Matrix
-    counted: Matrix
-    correlation: float
-
-
-def count_effects(results: Results) -> Iterator[CountEffect]:
-    """For every data set with KMTL-UCB-Est. The correlation is over pairs of arms in all runs."""
-    for group in results.groups:
-        if group.name not in NAMES or EST not in group.methods or group.similarity(EST) is None:
-            continue
-        precision = PAPER[NAMES[group.name]].arm
-        estimated = np.array([run.trace.metadata["similarity"] for run in group.of(EST)])
-        counts = np.array([run.trace.metadata["counts"] for run in group.of(EST)], dtype=np.float64)
-        inverse = np.where(counts > 0, 1.0 / np.maximum(counts, 1.0), 0.0)
-        counted = np.exp(-precision * (inverse[:, :, None] + inverse[:, None, :]))
-        above = np.triu_indices(counts.shape[1], k=1)
-        pairs = estimated[:, *above].ravel(), counted[:, *above].ravel()
-        correlation = float(np.corrcoef(*pairs)[0, 1]) if min(np.ptp(p) for p in pairs) > 0 else float("nan")
-        yield CountEffect(
-            group.name, tuple(group.arms()), estimated.mean(axis=0), counted.mean(axis=0), correlation
-        )
-
-
-def counts_figure(effects: Sequence[CountEffect]) -> Any:
-    """Above, the estimated similarity; below, what counts alone give, on the same scale and in the same order."""
-    with plot_style():
-        figure, axes = canvas(len(effects), 2, 2.45 * len(effects) + 0.4, 5.4)
-        for column, effect in zip(axes.T, effects, strict=True):
-            order = cluster_order(effect.estimated)
-            place = np.ix_(order, order)
-            names = [effect.arms[i] for i in order]
-            apart = ~np.eye(len(order), dtype=bool)
-            top = max(float(effect.estimated[apart].max()), float(effect.counted[apart].max()))
-            image = matrix_panel(column[0], effect.estimated[place], names, top)
-            matrix_panel(column[1], effect.counted[place], names, top)
-            column[0].set_title(f"{effect.where}\nestimated", fontsize=9)
-            column[1].set_title(f"counts alone\n(correlation {effect.correlation:.2f})", fontsize=9)
-            color_bar(figure, image, column.tolist())
-        return figure
 
 
 @dataclass(frozen=True)
@@ -182,9 +198,68 @@ def _control(group: RunGroup, first: str, second: str, multiplier: float) -> Con
     names = sweep_name(first, multiplier), sweep_name(second, multiplier)
     one, two = (group.finals(name) for name in names)
     equal = tost(one - two, MARGIN * float(two.mean()))
-    return Control(first, second, multiplier, float(one.mean()), float(two.mean()), compare(group, *names), equal)
+    return Control(first, second, multiplier, float(one.mean()), float(two.mean()), paired(group, *names), equal)
 
 
 def same_as_counts(found: list[Control]) -> list[str]:
     """The data sets on which the estimate and counts alone are equal within 5 % at the published multiplier."""
     return [c.where for c in found if c.second == COUNTS and c.multiplier == MULTIPLIER and c.equal < 0.05]
+
+
+def write_controls(directory: Path, command: str = "") -> Path:
+    """The page on the finished runs."""
+    results = Results.load(directory)
+    points, found = sweep_points(results), controls(results)
+    rows = [
+        (
+            c.where, f"{c.multiplier:g}", c.second, str(c.paired.seeds), show_number(c.first_mean),
+            show_number(c.second_mean), *show_paired(c.paired), show_p(c.equal),
+        )
+        for c in found
+    ]  # fmt: skip
+    columns = ("Data", "Multiplier", f"{EST} against", "Runs", EST, "the other", "Difference", "95 % interval",
+               "better / equal / worse", "p of equality")  # fmt: skip
+    same, sets = same_as_counts(found), {c.where for c in found if c.second == COUNTS}
+    text = (
+        f"At the paper's multiplier {MULTIPLIER} the estimate and counts alone are equal within {MARGIN:.0%} (two "
+        f"one-sided tests, p below 0.05) on {len(same)} of {len(sets)} problems ({', '.join(same) or 'none'})."
+    )
+    shown = [
+        (p.where, p.method, f"{p.multiplier:g}", f"{p.rounds:,}", show_number(p.mean), show_number(p.half),
+         str(len(p.finals)))
+        for p in points
+    ]  # fmt: skip
+    sections = [
+        Section(
+            "sweep", "Counts alone, and independent arms", text, columns, rows, (1, 3, 4, 5, 6, 7, 8, 9),
+            records=[c.record() for c in found], figure=sweep_figure(points),
+        ),
+        Section(
+            "sweep-points", "In numbers", "Final regret; ± is half the 95 % interval of the mean.",
+            ("Data", "Method", "Multiplier", "Rounds", "Mean", "±", "Runs"), shown, (2, 3, 4, 5, 6),
+            records=[{**p.__dict__, "mean": p.mean, "half": p.half} for p in points],
+        ),
+    ]  # fmt: skip
+    return write_page(
+        directory / "report", "Control experiments", "All on the same streams.", sections, command=command
+    )
+
+
+def main() -> None:
+    """Play what is not finished, and write the page."""
+    parser = argparse.ArgumentParser(description="Counts alone in place of the estimate, at full length.")
+    parser.add_argument("--data", default=",".join(DATA))
+    parser.add_argument("--streams", default=None)
+    parser.add_argument("--out", default="runs/controls")
+    for name, default in (("seeds", 10), ("jobs", -1), ("horizon", 0)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    given = parser.parse_args()
+    experiment = sweep_experiment(
+        given.data.split(","), seeds=given.seeds, streams=given.streams, horizon=given.horizon or None
+    )
+    run_experiment(experiment, given.out, jobs=given.jobs, stream=sys.stderr)
+    print(write_controls(Path(given.out), "python -m reproduce.controls"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """Tables and sentences about the paper for pages of the documentation, from the CSV files of `make paper`.
 
-python tools/paper_tables.py            # writes them into the pages, between their marks
+python -m reproduce.tables            # writes them into the pages, between their marks
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One HTML page on the theory: bounds and real runs beside them. Needs no network; about a minute.
 
-    python -m reproduce.theory --out runs/theory [--horizon 600] [--seeds 4] [--jobs 2]
+python -m reproduce.theory --out runs/theory [--horizon 600] [--seeds 4] [--jobs 2]
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from kinbandits import theory
 from kinbandits._types import Vector
 from kinbandits.environments import RKHSProblem
 from kinbandits.kernels import RBF
+from kinbandits.plotting import OKABE_ITO, STYLES, canvas
+from kinbandits.report import Section, write_page
+from kinbandits.similarity import Independent, Mixed
+from kinbandits.simulate import simulate
 from reproduce.theory_runs import (
     BLUE,
     DELTA,
@@ -31,10 +35,6 @@ from reproduce.theory_runs import (
     kmtl_for,
     proved_for,
 )
-from kinbandits.plotting import OKABE_ITO, STYLES, canvas
-from kinbandits.report import Section, write_page
-from kinbandits.similarity import Independent, Mixed
-from kinbandits.simulate import simulate
 
 MUS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -315,13 +315,16 @@ def shown(value: float) -> str:
 
 
 def main() -> None:
+    """Write the page, and print its numbers."""
     parser = argparse.ArgumentParser(description="The theory, checked: one HTML page.")
     parser.add_argument("--out", default="runs/theory")
     for name, default in (("horizon", 600), ("seeds", 4), ("jobs", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
     given = parser.parse_args()
     command = f"python reproduce/theory.py --horizon {given.horizon} --seeds {given.seeds}"
-    page, numbers = write_theory(given.out, Size(given.horizon, given.seeds, given.jobs), command=command, done=print)
+    page, numbers = write_theory(
+        given.out, Size(given.horizon, given.seeds, given.jobs), command=command, done=print
+    )
     for name, value in numbers.items():
         print(f"{name:<60} {shown(value):>12}")
     print(f"Page: {page}")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_ope import made, written
 
 import kinbandits as kb
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.fit import fitted
 from kinbandits.ope import evaluate
+from test_ope import made, written
 
 fit_module = import_module("kinbandits.fit")  # kb.fit is the function
 ARMS = ["a", "b", "c"]
@@ -88,7 +88,9 @@ def test_a_dask_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path, monke
         monkeypatch.setattr(fit_module, "each", each)
         with joblib.parallel_config("dask"):
             there = kb.fit(path, kb.KMTLUCB(ARMS, seed=0))
-            again = evaluate(path, {"one": here, "two": kb.fit(made(300, 2), kb.KMTLUCB(ARMS, epsilon=0.1, seed=0))})
+            again = evaluate(
+                path, {"one": here, "two": kb.fit(made(300, 2), kb.KMTLUCB(ARMS, epsilon=0.1, seed=0))}
+            )
     assert killed
     np.testing.assert_array_equal(answers(there), answers(here))
     assert again == compared

@@ -90,7 +90,7 @@ def test_bad_rows_are_named_with_file_and_number(tmp_path: Path, monkeypatch: py
         f"{path}, row 34: the arm is missing or unknown",
         f"{path}, row 42: the propensity is not a number above 0 and at most 1",
         f"{path}, row 51: the context is not 2 finite numbers",
-        '--bad skip',
+        "--bad skip",
     ):
         assert line in text
     assert sum(account.left_out("skip").values()) == 4

@@ -40,6 +40,7 @@ def outside(figure) -> float:
     return max(-drawn.x0, -drawn.y0, drawn.x1 - figure.bbox.width, drawn.y1 - figure.bbox.height)
 
 
+@pytest.mark.slow
 def test_every_figure_fits_and_is_shown_by_a_notebook(compared):
     policy = taught()
     figures = [

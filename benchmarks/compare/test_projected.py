@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from line_actions import LineActions
 
 import kinbandits as kb
 from compare.projected import BKB, EKUCB, BatchBKB
-from line_actions import LineActions
 
 N, D = 3, 2
 COMMON = {"length_scale": 0.8, "ridge": 0.5, "exploration": 0.7}

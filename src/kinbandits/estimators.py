@@ -119,8 +119,8 @@ def estimate(
         target: (n, k) pi; rows sum to 1. Candidates that a round lacks have probability 0.
         model: (n, k) q, for ``direct`` and ``dr``. Learn it from other rows than it is used on.
         level: of the intervals.
-        reward_range: (lowest, highest) possible reward, which limits what the intervals expect of a row that did not
-            come. Left out, rewards of 0 and 1 alone are in [0, 1], others have no limits.
+        reward_range: (lowest, highest) possible reward, which limits what the intervals expect of a row that did
+            not come. Left out, rewards of 0 and 1 alone are in [0, 1], others have no limits.
         clip: the largest weight; heavier rows count as if they had this one. Less variance, and a bias.
 
     Example:

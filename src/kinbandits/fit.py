@@ -4,9 +4,9 @@
     with joblib.parallel_config("dask"):          # a cluster; or any other backend of joblib
         policy = kb.fit("rows/", kb.KMTLUCB(arms))
 
-Parts are fixed by the files, and merged in their order: every number of processes gives the same policy. A short log
-is observed row by row. Of a long one a sample settles the model and the points of a dictionary; then each part gives
-its sums at the points, which add up to those of all rows.
+Parts are fixed by the files, and merged in their order: every number of processes gives the same policy. A short
+log is observed row by row. Of a long one a sample settles the model and the points of a dictionary; then each part
+gives its sums at the points, which add up to those of all rows.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def fitted(
 
 def _budget(policy: Any) -> tuple[int, float]:
     """Points of the policy's dictionary, and the rows up to which it is exact."""
-    engine = getattr(policy, "engine", "exact")
+    engine: Any = getattr(policy, "engine", "exact")
     if engine == "auto" and getattr(policy, "weighting", "uniform") == "uniform":
         return 512, 5000
     if hasattr(engine, "points"):

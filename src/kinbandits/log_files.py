@@ -87,7 +87,9 @@ class LogFiles:
         for path, _ in self.files:
             groups = [None] if path.endswith(".csv") else [(g,) for g in range(_parquet(path).num_row_groups)]
             for group in groups:
-                found.update(arm_list(_table(path, group, [self.columns.arm])[self.columns.arm].to_list(), None, skip=True))
+                found.update(
+                    arm_list(_table(path, group, [self.columns.arm])[self.columns.arm].to_list(), None, skip=True)
+                )
         return arm_list(found, None)
 
     @property
@@ -156,7 +158,7 @@ class FilePart:
         table = _table(self.path, self.groups, wanted, extra)[self.skip : self.skip + self.rows]
         rows, state = checked(table, reading, self.place + self.skip)
         places = [f"{self.path}, row {self.first + self.skip + i + 1}" for i in np.flatnonzero(state > 0)[:NAMED]]
-        return Log(reading.arms, *rows), Account.of(state, places, reading.d, reading.limits)
+        return Log(reading.arms, **rows), Account.of(state, places, reading.d, reading.limits)
 
 
 def _stretches(sizes: Sequence[int]) -> list[tuple[int, ...]]:
@@ -199,8 +201,8 @@ def _parquet(path: str) -> Any:
 
 def _table(path: str, groups: tuple[int, ...] | None, wanted: Sequence[str], extra: Sequence[str] = ()) -> Any:
     """Columns of a part, as a narwhals table."""
-    whole = read_table(path) if groups is None else None
-    file = None if groups is None else _parquet(path)
+    whole: Any = read_table(path) if groups is None else None
+    file: Any = None if groups is None else _parquet(path)
     names = list(whole.columns) if file is None else file.schema_arrow.names
     for name in wanted:
         if name not in names:

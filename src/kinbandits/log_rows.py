@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -65,8 +65,8 @@ class Columns:
         for name in (self.arm, reward, *context):
             if name not in names:
                 raise InvalidInputError(
-                    f"the log has no column {name!r}; it has {', '.join(names)}{suggest(name, names)}. Say which column "
-                    "holds what: Columns(arm=..., reward=..., context=...), or --arm, --reward, --context"
+                    f"the log has no column {name!r}; it has {', '.join(names)}{suggest(name, names)}. Say "
+                    "which holds what: Columns(arm=..., reward=..., context=...), or --arm, --reward, --context"
                 )
         if not context:
             raise InvalidInputError("the log has no columns of contexts; add a column of ones if there is nothing")
@@ -127,24 +127,11 @@ class Reading:
     text: bool = False  # arms are written as text, whatever they are
 
 
-class Rows(NamedTuple):
-    """What `checked` finds in the good rows, as the fields of `kinbandits.logs.Log`."""
+def checked(table: Any, reading: Reading, place: int) -> tuple[dict[str, Any], Indices]:
+    """The good rows of a narwhals table, as fields of a `Log`, and what is said of every row.
 
-    played: Indices
-    contexts: Matrix
-    rewards: Vector
-    propensities: Vector
-    places: Indices
-    index: Indices
-    times: Vector
-    candidates: tuple[tuple[ArmName, ...], ...] | None
-    own: tuple[Matrix | None, ...] | None
-    open_at: int  # place of the first decision that is still open; -1 if there is none
-    defaulted: bool  # whether decisions without an answer got a reward by default
-
-
-def checked(table: Any, reading: Reading, place: int) -> tuple[Rows, Indices]:
-    """The good rows of a narwhals table whose first row has this place, and what is said of every row."""
+    ``place`` is that of the first row.
+    """
     columns, names, n = reading.columns, table.columns, len(table)
     state = np.zeros(n, dtype=np.intp)
 
@@ -197,8 +184,11 @@ def checked(table: Any, reading: Reading, place: int) -> tuple[Rows, Indices]:
     def kept(values: Any) -> Any:
         return None if values is None else tuple(values[i] for i in good.tolist())
 
-    arrays = (array[good] for array in (played, contexts, rewards, p, place + np.arange(n), at_index, at))
-    return Rows(*arrays, kept(candidates), kept(own), open_at, defaulted), state
+    arrays = {"played": played, "contexts": contexts, "rewards": rewards, "propensities": p, "index": at_index}
+    arrays |= {"places": place + np.arange(n), "times": at}
+    fields: dict[str, Any] = {name: array[good] for name, array in arrays.items()}
+    fields |= {"candidates": kept(candidates), "own": kept(own), "open_at": open_at, "defaulted": defaulted}
+    return fields, state
 
 
 def _numbers(series: Any) -> Vector:
@@ -291,8 +281,8 @@ def _contexts(table: Any, reading: Reading, index: Vector | None) -> tuple[Matri
                 and (some := [v for v in table[name].to_list() if v is not None])
             ):
                 raise InvalidInputError(
-                    f"column {name!r} holds {some[0]!r}, not numbers; encode it (one column per category) or leave it "
-                    "out: name the columns of the context"
+                    f"column {name!r} holds {some[0]!r}, not numbers; encode it (one column per category) or "
+                    "leave it out: name the columns of the context"
                 )
             found.append(values)
         return np.stack(found, axis=1), None
@@ -300,7 +290,8 @@ def _contexts(table: Any, reading: Reading, index: Vector | None) -> tuple[Matri
     if raw.dtype.kind in "uif":
         return np.array(raw, dtype=np.float64)[:, None], None
     lists = [listed(v) for v in table[names[0]].to_list()]
-    contexts, own = np.full((len(lists), d), np.nan), [None] * len(lists)  # type: list[Any]
+    contexts = np.full((len(lists), d), np.nan)
+    own: list[Matrix | None] = [None] * len(lists)
     for i, value in enumerate(lists):
         row: Any = value
         if value and isinstance(value[0], list):
@@ -314,6 +305,7 @@ def _contexts(table: Any, reading: Reading, index: Vector | None) -> tuple[Matri
 
 
 def check_propensities(p: Vector, r: Vector) -> None:
+    """Refuse what is no probability."""
     if p.size and (p.min() <= 0.0 or p.max() > 1.0 + 1e-12):
         swapped = r.min() > 0.0 and r.max() <= 1.0
         hint = "; the rewards could be propensities: are the two swapped?" if swapped else ""
@@ -323,6 +315,7 @@ def check_propensities(p: Vector, r: Vector) -> None:
 
 
 def swapped(table: Any, columns: Columns) -> str:
+    """A hint, where the rewards could be propensities."""
     r = _numbers(table[columns.reward])
     if not (np.nanmin(r) > 0.0 and np.nanmax(r) <= 1.0):
         return ""
@@ -337,8 +330,8 @@ def warn_of_keys(table: Any, names: Sequence[str]) -> None:
         distinct = len(np.unique(values))
         if len(values) >= 50 and distinct > 0.5 * len(values) and np.equal(values, np.floor(values)).all():
             warnings.warn(
-                f"column {name!r} has {distinct:,} values in {len(values):,} rows, as a number of the row or the user "
-                "would; as a feature it hides the others. Leave it out: name the columns of the context",
+                f"column {name!r} has {distinct:,} values in {len(values):,} rows, as a number of the row or the "
+                "user would; as a feature it hides the others. Leave it out: name the columns of the context",
                 LogWarning,
                 stacklevel=4,
             )

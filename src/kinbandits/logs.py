@@ -108,7 +108,7 @@ class Log:
         p = p if propensities is None else as_float64("propensities", propensities)
         if r.shape != (len(names),) or len(X) != len(names) or p.shape != r.shape:
             raise InvalidInputError(
-                f"arms, contexts, rewards and propensities must have one entry per row, got {len(names)}, {len(X)}, "
+                f"arms, contexts, rewards, propensities must have one entry per row, got {len(names)}, {len(X)}, "
                 f"{r.shape} and {p.shape}"
             )
         if not names:
@@ -224,8 +224,8 @@ class Log:
 
     def __getitem__(self, rows: slice | Indices | Mask) -> Log:
         which = np.arange(len(self))[rows]
-        arrays = {name: getattr(self, name)[which] for name in _PER_ROW}
-        lists = {
+        arrays: dict[str, Any] = {name: getattr(self, name)[which] for name in _PER_ROW}
+        lists: dict[str, Any] = {
             name: None if (found := getattr(self, name)) is None else tuple(found[i] for i in which.tolist())
             for name in ("candidates", "own")
         }
@@ -264,7 +264,8 @@ class Log:
         if self.own is None and self.candidates is None:
             groups[None, self.arms] = list(range(len(self)))
         for i in range(0 if groups else len(self)):
-            own = None if self.own is None or self.own[i] is None else np.shape(self.own[i])
+            x = None if self.own is None else self.own[i]
+            own = None if x is None else x.shape
             groups.setdefault((own, self.arms if self.candidates is None else self.candidates[i]), []).append(i)
         result = np.zeros((len(self), max((len(names) for _, names in groups), default=0)))
         for (own, names), rows in groups.items():
@@ -373,7 +374,7 @@ def _in_memory(
         rows, state = checked(table, reading, place)
         places = [f"{where}row {i + 1}" for i in np.flatnonzero(state > 0)[:NAMED]]
         accounts.append(Account.of(state, places, reading.d, None))
-        logs.append(Log(tuple(known), *rows))
+        logs.append(Log(tuple(known), **rows))
         place += len(table)
     account = sum(accounts[1:], accounts[0])
     hint = swapped(tables[0][1], settled) if account.counts[2 + 7] and bad == "refuse" else ""
@@ -386,7 +387,7 @@ def joined(logs: Sequence[Log]) -> Log:
     """Logs one after the other."""
     if len(logs) == 1:
         return logs[0]
-    arrays = {name: np.concatenate([getattr(log, name) for log in logs]) for name in _PER_ROW}
+    arrays: dict[str, Any] = {name: np.concatenate([getattr(log, name) for log in logs]) for name in _PER_ROW}
     lists: dict[str, Any] = {}
     for name in ("candidates", "own"):
         found = [getattr(log, name) for log in logs]

@@ -4,8 +4,9 @@
      "a": [2, 1], "p": [0.8, 0.2],
      "c": {"context": {"x0": 0.3, "x1": 0.7}, "_multi": [{"arm": {"name": "red"}}, {"arm": {"name": "blue"}}]}}
 
-This is ``--dsjson``; ``--json``, where the features stand beside the label, is read too. A cost is minus a reward. Features are named within namespaces: a number is a feature of that value, text is one of value
-1 named by both (``"hour": "noon"`` is ``hour=noon``), what is absent is 0.
+This is ``--dsjson``; ``--json``, where the features stand beside the label, is read too. A cost is minus a reward.
+Features are named within namespaces: a number is a feature of that value, text is one of value 1 named by both
+(``"hour": "noon"`` is ``hour=noon``), what is absent is 0.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Off-policy evaluation of policies on a log, in memory or file by file. `kinbandits.estimators` has the statistics.
+"""Off-policy evaluation of policies on a log, in memory or file by file; the statistics are in `estimators`.
 
     print(kb.ope.evaluate(log, {"live": live, "new": new}))
 
 Estimators are sums over rows, so a log in memory and its files give the same answer. The model of direct and dr is
-an untaught copy of the first policy that learns a sample of rows, in two folds: each row asks the model of the other.
+an untaught copy of the first policy that learns a sample of rows, in two folds: each row asks the other's model.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ BLOCK = 4096  # rows that are asked at once
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `evaluate` gives: evaluations by name (each with its ``difference`` to the first), and rows left out."""
+    """What `evaluate` gives: evaluations by name, and rows left out.
+
+    The ``difference`` of the first policy is to the log itself, that of the others to the first policy.
+    """
 
     evaluations: dict[str, Evaluation]
     left_out: dict[str, int]
@@ -56,7 +59,7 @@ class Comparison:
 
     @property
     def better(self) -> bool:
-        """Whether the interval of last minus first is above 0."""
+        """Whether the interval of last minus first (of one alone: minus the log) is above 0."""
         difference = list(self.evaluations.values())[-1].difference
         return difference is not None and difference.low > 0.0
 
@@ -69,7 +72,7 @@ class Comparison:
         from kinbandits.plotting import comparison_figure
 
         found = {name: list(e.estimates.values()) for name, e in self.evaluations.items()}
-        more = {name: e.difference for name, e in self.evaluations.items() if e.difference is not None}
+        more = {name: e.difference for name, e in list(self.evaluations.items())[1:]}
         return comparison_figure(found, more, next(iter(self.evaluations.values())).logged)
 
     def to_json(self) -> dict[str, Any]:
@@ -88,11 +91,13 @@ class Comparison:
 
     @property
     def _rows(self) -> list[list[str]]:
-        rows = []
+        rows, first = [], next(iter(self.evaluations))
         for name, found in self.evaluations.items():
-            for e in [*found.estimates.values(), *([] if found.difference is None else [found.difference])]:
-                size = [f"{found.effective_n:,.0f}", f"{found.largest_weight:.1f}", f"{found.clipped:,}"]
-                rows.append([name, e.name, f"{e.value:.4f}", f"{e.low:.4f} .. {e.high:.4f}", *size])
+            size = [f"{found.effective_n:,.0f}", f"{found.largest_weight:.1f}", f"{found.clipped:,}"]
+            shown = [(e.name, e) for e in found.estimates.values()]
+            if found.difference is not None:
+                shown.append((f"minus {'the log' if name == first else first}", found.difference))
+            rows += [[name, what, f"{e.value:.4f}", f"{e.low:.4f} .. {e.high:.4f}", *size] for what, e in shown]
         return rows
 
     @property
@@ -121,12 +126,12 @@ def evaluate(
     jobs: int | None = None,
     work: str | Path | None = None,
 ) -> Comparison:
-    """What each policy would have earned a round, and how much more than the first.
+    """What each policy would have earned a round, and how much more than the log, or than the first policy.
 
     Args:
         log: a `kb.Log`, a `LogFiles`, or the paths of .parquet or .csv files; in order of time, with propensities.
-        policies: by name, all with the same arms; or one. Those that have learned nothing are fitted to the first part
-            of the log; the others are taken as they are, so the log should be younger than what they learned.
+        policies: by name, all with the same arms; or one. Those that have learned nothing are fitted to the first
+            part of the log; the others are taken as they are, so the log should be younger than what they learned.
         train: which part of the rows teaches, from the start. Default: half, if there is someone to teach.
         since: rows since that time are evaluated, earlier ones teach, in place of ``train``.
         clip: the largest weight. level: of the intervals.
@@ -209,7 +214,8 @@ def _split(source: Any, train: float | None, since: float | None, teach: bool) -
     cut = int(source.rows * share)
     if not int(teach) <= cut < source.rows:
         raise InvalidInputError(f"train={share} of {source.rows} rows leaves none to learn from, or to evaluate")
-    return source.halves(cut)
+    first, second = source.halves(cut)
+    return first, second
 
 
 def _without_young(rest: Any, parts: list[Any], open_at: int, d: int, limits: Any) -> tuple[list[Any], int]:
@@ -255,7 +261,8 @@ def _block(log: Log, readers: list[Any], models: list[Packed], seed: int, clip: 
     first: Terms | None = None
     for i, pi in enumerate(targets):
         added = terms(log.rewards, log.propensities, pi, log.index, q, clip)
-        found |= {f"{i}_{name}": array for name, array in tally(added, first).items()}
+        against = added._replace(dr=log.rewards) if first is None else first  # the first, with the log itself
+        found |= {f"{i}_{name}": array for name, array in tally(added, against).items()}
         first = first or added
     return found
 

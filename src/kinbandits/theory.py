@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,6 +75,10 @@ def confidence_factor(horizon: int, n_arms: int, delta: float) -> float:
     return math.sqrt(math.log(2 * T * N / probability("delta", delta)) / 2)
 
 
+@overload
+def radius(width: float, factor: float, norm_bound: float, ridge: float) -> float: ...
+@overload
+def radius(width: ArrayLike, factor: float, norm_bound: float, ridge: float) -> Matrix: ...
 def radius(width: Any, factor: float, norm_bound: float, ridge: float) -> Any:
     """w = (alpha + c sqrt(lambda)) s, Lemma 1: |mean - f*| is at most this, with probability 1 - delta / T.
 

@@ -9,7 +9,6 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.environments import Clicks, Tasks, check_environment
-from kinbandits.experiments import load_experiment
 
 SMALL = Tasks(n_tasks=3, n_candidates=12, horizon=30)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kinbandits._spec import from_spec
+from kinbandits._settings import read_value
 from kinbandits.environments import KINDS
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments import experiment_of, load_experiment
@@ -163,13 +163,13 @@ def test_relative_files_are_seen_from_the_toml_file(tmp_path, monkeypatch):
 
 
 def test_values_from_tables():
-    assert from_spec({"type": "RBF", "precision": 0.125}, where="k") == RBF(length_scale=2.0)
-    known = from_spec({"type": "Known", "given": [[1.0, 0.5], [0.5, 1.0]]}, where="s")
+    assert read_value({"type": "RBF", "precision": 0.125}, "k") == RBF(length_scale=2.0)
+    known = read_value({"type": "Known", "given": [[1.0, 0.5], [0.5, 1.0]]}, "s")
     assert isinstance(known, Known)
     with pytest.raises(InvalidInputError, match="both precision and length_scale"):
-        from_spec({"type": "RBF", "precision": 1.0, "length_scale": 1.0}, where="k")
+        read_value({"type": "RBF", "precision": 1.0, "length_scale": 1.0}, "k")
     with pytest.raises(InvalidInputError, match="describes no arms"):
-        from_spec({"type": "Known", "kernel": {"type": "RBF"}, "descriptors": "environment"}, where="s")
+        read_value({"type": "Known", "kernel": {"type": "RBF"}, "descriptors": "environment"}, "s")
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -135,7 +135,7 @@ def murder(directory, cell):
 @pytest.mark.filterwarnings("ignore")  # loky warns of the death, as it should
 def test_a_killed_worker_costs_the_cells_under_way(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "run_cell", murder)
-    with pytest.raises(InvalidInputError, match="a worker process died; .*run again to go on"):
+    with pytest.raises(InvalidInputError, match=r"a worker process died; .*run again to go on"):
         run_experiment(small(), tmp_path / "out", jobs=2)
     run_experiment(small(), tmp_path / "out", jobs=2)
     monkeypatch.undo()

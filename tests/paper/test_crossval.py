@@ -8,6 +8,7 @@ import pytest
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import RBF
+from kinbandits.logs import Log
 from kinbandits.paper.crossval import (
     Grid,
     cross_validate,
@@ -15,7 +16,6 @@ from kinbandits.paper.crossval import (
     shifted_solutions,
 )
 from kinbandits.paper.crossval import _folds as folds_of
-from kinbandits.logs import Log
 from kinbandits.regression import Query, RegressionSettings, make_regression
 from kinbandits.similarity import Estimated, Independent, Known, Pooled
 from kinbandits.terms import Term, Terms

@@ -35,7 +35,7 @@ def outside(figure):
     return max(-drawn.x0, -drawn.y0, drawn.x1 - width, drawn.y1 - height)
 
 
-@pytest.mark.parametrize("n_groups", [1, 3, 7])
+@pytest.mark.parametrize("n_groups", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 7))])
 @pytest.mark.parametrize(
     "draw",
     [
@@ -62,7 +62,9 @@ def test_the_difference_figure_says_which_side_is_better(known, side):
         columns = {"t": np.arange(4), "reward": np.full(4, reward), "regret": regret}
         return Run("x", method, seed, Trace.of(columns, {"arms": ["a"], "policy": "p", "similarity": []}))
 
-    group = RunGroup("x", tuple(run(m, s, r + 0.01 * s) for m, r in (("good", 0.8), ("bad", 0.3)) for s in range(3)))
+    group = RunGroup(
+        "x", tuple(run(m, s, r + 0.01 * s) for m, r in (("good", 0.8), ("bad", 0.3)) for s in range(3))
+    )
     (ax,) = figures.difference_figure(Results("r", (group,), {})).axes
     assert f"{side} of 0 the first is better" in ax.get_xlabel()
     dots = ax.lines[0].get_xdata()

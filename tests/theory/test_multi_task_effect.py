@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
-
 from reproduce.theory import MultiTaskEffect
 from reproduce.theory_runs import Size
+from scipy.stats import spearmanr
 
 
 @pytest.fixture(scope="module")

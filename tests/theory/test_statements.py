@@ -7,7 +7,6 @@ How loose the bounds are is reported by `kinbandits theory` and, on the instance
 import math
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

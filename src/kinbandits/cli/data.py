@@ -28,7 +28,7 @@ def data(
 ) -> None:
     """List the data sets of the paper, or have some of them on this machine.
 
-    A set is looked for in the directory KINBANDITS_DATA names, then in the cache; else it is downloaded from OpenML.
+    A set is looked for in the directory KINBANDITS_DATA names, then in the cache; else it comes from OpenML.
     Rows, columns and classes are counted; what does not fit is refused. Digits comes with scikit-learn.
 
     \b
@@ -55,4 +55,6 @@ def data(
     print_table("Data sets", [*columns[:4], "where", "what"], rows, right=(1, 2, 3))
     missing = [f["name"] for f in found if f["path"] is None]
     if missing:
-        print(f"To have the others: kinbandits data {' '.join(missing)}, or set KINBANDITS_DATA to their directory.")
+        print(
+            f"To have the others: kinbandits data {' '.join(missing)}, or set KINBANDITS_DATA to their directory."
+        )

@@ -1,4 +1,4 @@
-"""``kinbandits demo``: one story. Related items, some of them new, noisy clicks, and what sharing is worth there."""
+"""``kinbandits demo``: related items, some of them new, noisy clicks, and what sharing is worth there."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def demo(
     new = [item for item in shop.arms[shop.on_sale(0) :] if policy.counts[item] <= 2] or shop.arms[-1:]
     customer = [0.0] * shop.n_features
     explained = policy.explain_arm(new[int(policy.predict(customer, new).mean.argmax())], customer)
-    regret = f"Clicks expected of the best item on sale minus those of the item shown: mean of {seeds} shops, 95 % band."
+    regret = (
+        f"Clicks expected of the best item on sale minus those of the item shown: mean of {seeds} shops, 95 % band."
+    )
     bars = "The estimate is a weighted sum of the clicks seen so far; a bar is the part of one item's clicks."
     sections = [
         Section("regret", "Clicks that were missed", regret, columns, table, (1, 2, 3, 4), figure=found.plot()),
@@ -92,14 +94,13 @@ def _clicks(shop: Shop, found: Comparison) -> tuple[tuple[str, ...], list[list[s
     group = found.group
     clicks = {m: sum(run.trace["reward"].sum() for run in group.of(m)) / len(group.seeds) for m in group.methods}
     know = clicks["with descriptors"]
-    rows = [
-        [s.method, f"{clicks[s.method]:.0f}", "" if s.method == group.methods[0] else f"{clicks[s.method] - know:+.0f}",
-         f"{s.mean:.0f}", f"{s.low:.0f} to {s.high:.0f}"]
-        for s in found.summaries
-    ]  # fmt: skip
+    rows = []
+    for s in found.summaries:
+        less = "" if s.method == group.methods[0] else f"{clicks[s.method] - know:+.0f}"
+        rows.append([s.method, f"{clicks[s.method]:.0f}", less, f"{s.mean:.0f}", f"{s.low:.0f} to {s.high:.0f}"])
     answer = (
-        f"{shop.n_arms} items, half of them new, and {group.rounds:,} customers: a policy that knows which items are "
-        f"alike got {know:.0f} clicks where one that learns every item alone got {clicks['independent arms']:.0f}, and "
-        f"Lin-UCB {clicks['Lin-UCB']:.0f} (means of {len(group.seeds)} shops)."
+        f"{shop.n_arms} items, half of them new, and {group.rounds:,} customers: a policy that knows which items "
+        f"are alike got {know:.0f} clicks where one that learns every item alone got "
+        f"{clicks['independent arms']:.0f}, and Lin-UCB {clicks['Lin-UCB']:.0f} (mean of {len(group.seeds)} shops)."
     )
     return ("policy", "clicks", "against the first", "regret", "95 % interval"), rows, answer

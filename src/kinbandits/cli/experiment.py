@@ -40,8 +40,8 @@ def run(
 ) -> None:
     """Run an experiment: every environment, method and seed that the file names.
 
-    Each finished run is on disk before it counts, and is not done again: run the same command to go on after a crash,
-    or after you have added seeds, methods or environments to the file.
+    Each finished run is on disk before it counts, and is not done again: run the same command to go on after a
+    crash, or after you have added seeds, methods or environments to the file.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def report(
     """Make the report: one HTML page that opens offline, with figures as PNG files.
 
     Regret curves with 95 % bands, tables, paired tests, similarity matrices, settings, versions and times; of the
-    paper's experiments also its claims. It covers what is finished, so it may be made while an experiment is running.
+    paper's experiments also its claims. It covers what is finished, also while an experiment is running.
 
     \b
     Examples:
@@ -88,7 +88,8 @@ def report(
 
 def paper(
     quick: Annotated[
-        bool, typer.Option("--quick", help="3 seeds; without --data on Synthetic, Digits, and Segment if it is here.")
+        bool,
+        typer.Option("--quick", help="3 seeds; without --data on Synthetic, Digits, and Segment if it is here."),
     ] = False,
     data: Annotated[
         str | None,
@@ -135,7 +136,9 @@ def paper(
         folder = directory / "settings"
         chosen = protocol.choose_settings(names, streams=streams, jobs=jobs, folder=folder, stream=sys.stderr)
         for name, method, setting, found, published in protocol.chosen_beside_published(chosen):
-            print(f"{name:<10} {method:<12} {setting:<21} {found:<12.6g} published {published:.6g}", file=sys.stderr)
+            print(
+                f"{name:<10} {method:<12} {setting:<21} {found:<12.6g} published {published:.6g}", file=sys.stderr
+            )
     count = seeds or (3 if quick else None)
     experiment = protocol.paper_experiment(names, seeds=count, settings=settings, streams=streams, chosen=chosen)
     _run(experiment, directory, jobs)

@@ -85,7 +85,9 @@ def evaluate(
     clip: Annotated[float | None, typer.Option(help="The largest weight.")] = None,
     gate: Annotated[
         bool,
-        typer.Option("--gate", help="Exit with status 3 unless the 95 % interval of last minus first is above 0."),
+        typer.Option(
+            "--gate", help="Exit with status 3 unless the interval of last minus first (or the log) is above 0."
+        ),
     ] = False,
     figure: Annotated[Path | None, typer.Option(help="Where to save a figure (.png, .svg or .pdf).")] = None,
     arm: Arm = "arm",

@@ -25,8 +25,9 @@ from kinbandits.environments.tasks import Tasks
 from kinbandits.errors import InvalidInputError
 
 __all__ = [
-    "KINDS", "Classification", "Clicks", "Environment", "HiddenDescriptors", "RKHSProblem", "Replay", "Round", "Shop",
-    "StartRows", "Streams", "SyntheticNews", "Tasks", "check_environment", "describe", "make_environment", "no_rows",
+    "KINDS", "Classification", "Clicks", "Environment", "HiddenDescriptors", "RKHSProblem", "Replay", "Round",
+    "Shop", "StartRows", "Streams", "SyntheticNews", "Tasks", "check_environment", "describe", "make_environment",
+    "no_rows",
 ]  # fmt: skip
 
 KINDS: dict[str, type[Any]] = {

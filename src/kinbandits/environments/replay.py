@@ -53,11 +53,12 @@ class Replay(Value):
             self._set(contexts=tuple(self.contexts))
         log = self._log
         wrong = np.flatnonzero(np.abs(log.propensities * len(log.arms) - 1.0) > 1e-6)
-        if wrong.size or log.candidates is not None:
+        if log.candidates is not None:
+            raise InvalidInputError("replay needs a log in which all arms could be played in every round")
+        if wrong.size:
             raise InvalidInputError(
-                "replay needs uniformly random choices among all arms, but the propensity of row "
-                f"{wrong[0] + 1 if wrong.size else 1} is {log.propensities[wrong[0]] if wrong.size else 0:.6g}, not "
-                f"1/{len(log.arms)}; estimate from such a log with kb.ope.evaluate"
+                f"replay needs uniformly random choices, but the propensity of row {wrong[0] + 1} is "
+                f"{log.propensities[wrong[0]]:.6g}, not 1/{len(log.arms)}; estimate from it with kb.ope.evaluate"
             )
         self._set(horizon=checked_horizon(self.horizon, len(log), f"the log has {len(log)} rows"))
 

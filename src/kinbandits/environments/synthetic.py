@@ -35,7 +35,7 @@ class SyntheticNews(Drawn, Value):
         reward: which reading.
         angles: (smallest, largest) angle; articles are spaced evenly between them. The default is the
             scripts' a pi/25 for five articles; the text allows up to pi/2.
-        half_axes: (minor, major) of the users' ellipse. The default is the scripts'; the text, read to the letter, has
+        half_axes: (minor, major) of the users' ellipse. The default is the scripts'; the text, to the letter, has
             axes of length 0.5 and 1: (0.25, 0.5).
         start: give every arm one row before round 1: in the text's reading a random user with his reward. The
             scripts give one user to all arms, rotate him for arm a by theta_0 + ... + theta_a and pay by his own

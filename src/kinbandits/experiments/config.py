@@ -28,7 +28,7 @@ from pydantic import (
     model_validator,
 )
 
-from kinbandits._value import from_toml
+from kinbandits._settings import read_value
 from kinbandits._value import suggest
 from kinbandits.environments import KINDS, Environment, make_environment
 from kinbandits.errors import InvalidInputError, InvalidTypeError, KinbanditsError
@@ -129,7 +129,7 @@ class MethodConfig(BaseModel):
         descriptors = getattr(environment, "descriptors", None)
         where = f"methods.{self.name}"
         known = {k: _from_environment(v, k, environment, where) for k, v in self.settings.items()}
-        settings = {k: from_toml(v, where=f"{where}.{k}", descriptors=descriptors) for k, v in known.items()}
+        settings = {k: read_value(v, f"{where}.{k}", descriptors) for k, v in known.items()}
         try:
             kind = policy_named(self.policy)
             build = getattr(kind, "for_environment", None)

@@ -112,10 +112,10 @@ def _similarity(policy: Any) -> list[list[float]]:
     """The matrix in force at the end; empty for a policy that has none, or several."""
     found = getattr(getattr(policy, "model", None), "similarity", None)
     if isinstance(found, np.ndarray):
-        return found.tolist()  # type: ignore[no-any-return]
+        return list(found.tolist())
     matrix = getattr(policy, "similarity_matrix", None)
     several = len(getattr(policy, "terms", (None,))) > 1
-    return [] if matrix is None or several else np.asarray(matrix()).tolist()  # type: ignore[no-any-return]
+    return [] if matrix is None or several else list(np.asarray(matrix()).tolist())
 
 
 def run_cell(directory: str, cell: Cell) -> tuple[str, bool]:

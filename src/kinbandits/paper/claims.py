@@ -9,9 +9,9 @@
     "significant similarity"      of three data sets: reproduced if each has more than each of the other three, with
                                   95 % intervals apart; contradicted if one of the others has more than one of them
 
-A claim of "better" is contradicted where the interval lies on the wrong side of 0. The paper has ten runs: with fewer
-the verdict is "not enough runs". p values are those of the claim's own test (paired t; the larger of the pair for
-TOST; the largest over the other methods for "best" and "worst"), adjusted by Holm's method over the claims.
+A claim of "better" is contradicted where the interval lies on the wrong side of 0. The paper has ten runs: with
+fewer the verdict is "not enough runs". p values are those of the claim's own test (paired t; the larger of the pair
+for TOST; the largest over the other methods for "best" and "worst"), adjusted by Holm's method over the claims.
 """
 
 from __future__ import annotations
@@ -106,9 +106,10 @@ def _similar(sets: list[RunGroup]) -> Claim:
     verdict = "contradicted" if max(lows[n:]) > min(highs[:n]) else verdict
     shown = ", ".join(f"{g.name} {m:.2f} ± {h:.2f}" for g, m, h in zip(sets, means, halves, strict=True))
     says = "there is significant inter-task similarity (more than on the other three)"
+    nan = math.nan
     return Claim(
-        ", ".join(SIMILAR), says, "paper", _words(None), holds, runs, verdict, math.nan, math.nan, math.nan, math.nan,
-        math.nan, f"mean k_Z of two arms at the end: {shown}",
+        ", ".join(SIMILAR), says, "paper", _words(None), holds, runs, verdict, nan, nan, nan, nan, nan,
+        f"mean k_Z of two arms at the end: {shown}",
     )  # fmt: skip
 
 

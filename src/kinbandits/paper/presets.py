@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinbandits._value import from_toml
+from kinbandits._settings import read_value
 from kinbandits._types import Vector
 from kinbandits._value import positive
 from kinbandits.errors import InvalidInputError
@@ -27,8 +27,8 @@ from kinbandits.policy import KMTLUCB
 from kinbandits.similarity import Estimated
 
 __all__ = [
-    "METHODS", "MULTIPLIER", "PAPER", "Method", "Precisions", "grid", "kernel_ucb_ind", "kernel_ucb_pool", "kmtl_ucb",
-    "kmtl_ucb_est", "method_settings", "method_table", "paper",
+    "METHODS", "MULTIPLIER", "PAPER", "Method", "Precisions", "grid", "kernel_ucb_ind", "kernel_ucb_pool",
+    "kmtl_ucb", "kmtl_ucb_est", "method_settings", "method_table", "paper",
 ]  # fmt: skip
 
 MULTIPLIER = 0.1
@@ -89,8 +89,8 @@ def paper(
     """What to pass to `KMTLUCB` for the published settings.
 
     Args:
-        data: name of a data set or "synthetic"; left out, what all experiments of KMTL-UCB-Est share, with a learned
-            context kernel.
+        data: name of a data set or "synthetic"; left out, what all experiments of KMTL-UCB-Est share, with a
+            learned context kernel.
         method: one of `METHODS`; "Kernel-UCB-Ind at Est's settings" has those, which differ on Segment.
         ridge: another lambda; exploration goes with its root.
         descriptors: for "KMTL-UCB" (known similarity), one per arm; default: the angles of `SyntheticNews`.
@@ -118,7 +118,7 @@ def method_settings(method: str, chosen: Precisions, descriptors: ArrayLike | No
 
         descriptors = SyntheticNews().descriptors
     table = method_table(method, chosen)
-    return {name: from_toml(value, descriptors=descriptors, where=name) for name, value in table.items()}
+    return {name: read_value(value, name, descriptors) for name, value in table.items()}
 
 
 def method_table(method: str, chosen: Precisions) -> dict[str, Any]:

@@ -162,8 +162,8 @@ def choose_settings(
 ) -> dict[str, dict[str, CrossValidation]]:
     """Cross-validation on the rows that the game never sees, for each data set and method.
 
-    For the synthetic problem those rows are ``rows`` users of another seed, each shown one article at random. What is
-    done is kept in ``folder``, and not done again.
+    For the synthetic problem those rows are ``rows`` users of another seed, each shown one article at random. What
+    is done is kept in ``folder``, and not done again.
     """
     found: dict[str, dict[str, CrossValidation]] = {}
     logs = {name: _validation(name, streams, rows, seed) for name in check_names(names)}

@@ -74,7 +74,7 @@ def _sections(results: Results) -> Iterator[Section]:
 
 
 def _reference(results: Results) -> Section:
-    records = []
+    records: list[dict[str, Any]] = []
     for group in results.groups:
         for method, mean in REFERENCE.get(group.name, {}).items():
             if method in group.methods:
@@ -94,8 +94,8 @@ def _reference(results: Results) -> Section:
          show_number(r["reference"]), r["better"], r["reference_better"])
         for r in records
     ]  # fmt: skip
-    text = "± is half the 95 % interval of our mean. The reference is of ten runs; on its streams (--streams) ours are "
-    text += f"the same runs. The last columns count runs in which the set's first method is better than {IND}."
+    text = "± is half the 95 % interval of our mean. The reference is of ten runs; on its streams (--streams) ours "
+    text += f"are the same runs. The last columns count runs in which the set's first method is better than {IND}."
     columns = ("Data", "Method", "Mean regret", "Runs", "Reference", "Better in", "Reference better in")
     return Section(
         "reference", "Beside the reference numbers", text, columns, rows, (2, 3, 4, 5, 6), records=records
@@ -115,8 +115,8 @@ def _claims(claims: Sequence[Claim]) -> Section:
     columns = ("Data", "Claim", "Paper", "Holds in", "Verdict", "Difference", "95 % interval", "p", "Holm", "Means")
     text = one_line(
         f"""
-        A claim about "all runs" is reproduced only if it holds in every run; fewer than the paper's {RUNS} runs decide
-        nothing.
+        A claim about "all runs" is reproduced only if it holds in every run; fewer than the paper's {RUNS} runs
+        decide nothing.
         "Equally well" is tested as equality: two one-sided t tests with a margin of {MARGIN:.0%} of the second
         method's mean; it is contradicted where the 95 % interval of the paired difference lies wholly beyond the
         margin. p is that of the claim's own test; Holm: adjusted over this table.
