@@ -167,6 +167,14 @@ class Wire:
         return response.status, json.loads(data) if data[:1] in (b"{", b"[") else data
 
 
+class Eager(Client):
+    """Tries again at once, so that a service is put under load as soon as it is back."""
+
+    def _attempt(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[Any, float | None]:
+        answer, wait = super()._attempt(method, path, body)
+        return answer, None if wait is None else 0.0
+
+
 class Load:
     """Clients that decide and reward without pause, and write down what was acknowledged."""
 
@@ -183,7 +191,7 @@ class Load:
     def _work(self, number: int) -> None:
         rng = random.Random(number)
         try:
-            with Client(self.service.address, self.service.token, patience=120.0) as client:
+            with Eager(self.service.address, self.service.token, patience=120.0) as client:
                 waiting: list[Choice] = []
                 while not self._stop.is_set():
                     choice = client.decide([rng.gauss(0, 1) for _ in range(self.features)])

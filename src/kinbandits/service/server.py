@@ -75,6 +75,8 @@ class Door:
 
         async def answer(message: Message) -> None:
             nonlocal status
+            if size > self.max_body:  # whatever the application makes of it
+                return
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], *_HEADERS, (b"x-request-id", request_id)]
@@ -84,14 +86,14 @@ class Door:
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
-            if size > self.max_body:
-                raise Problem(413, "too_large", f"a request body may have {self.max_body} bytes")
-            return message
+            return message if size <= self.max_body else {"type": "http.disconnect"}
 
         try:
             self._admit(scope, headers)
             await self.app(scope, counted, answer)
+            self._check_size(size)
         except Problem as problem:
+            size = 0
             await problem_response(problem)(scope, receive, answer)
         except Exception as error:  # FastAPI has answered with 500, or the client has gone
             if not isinstance(error, ClientDisconnect):
@@ -108,10 +110,13 @@ class Door:
                 about = {"request": request_id.decode(), "route": route, "status": status, "token": by}
                 log.log(level, "request", extra={**about, "ms": round(1e3 * took, 1), "from": scope.get("client", [""])[0]})
 
+    def _check_size(self, size: int) -> None:
+        if size > self.max_body:
+            raise Problem(413, "too_large", f"a request body may have {self.max_body} bytes")
+
     def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or len(length) > 15 or int(length) > self.max_body:
-            raise Problem(413, "too_large", f"a request body may have {self.max_body} bytes")
+        self._check_size(int(length) if length.isdigit() and len(length) < 16 else self.max_body + 1)
         if scope["path"] in OPEN:
             return
         token = self.tokens.find(scope["method"], headers.get(b"authorization", b""))
