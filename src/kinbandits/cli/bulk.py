@@ -200,7 +200,7 @@ def _read_policy(path: Path) -> KMTLUCB:
     from kinbandits.policies import load
     from kinbandits.service.config import load_settings
 
-    found: KMTLUCB = load_settings(path).untaught() if path.suffix == ".toml" else load(path)
+    found: KMTLUCB = load_settings(path).new_policy() if path.suffix == ".toml" else load(path)
     return found
 
 
@@ -211,7 +211,7 @@ def _files(logs: list[str]) -> Iterator[list[str]]:
     if not stores:
         yield logs
         return
-    from kinbandits.service.exchange import export_log
+    from kinbandits.service.transfer import export_log
     from kinbandits.service.store import open_store
 
     with tempfile.TemporaryDirectory(prefix="kinbandits-") as folder:
@@ -234,7 +234,7 @@ def _in_memory(
     from kinbandits.ope import LoggedRounds, evaluate_policy
     from kinbandits.policies import KMTLUCB
     from kinbandits.service.config import load_settings
-    from kinbandits.service.rounds import Logged, logged_rounds, policy_for
+    from kinbandits.service.transfer import Logged, logged_rounds, policy_for
     from kinbandits.service.store import open_store
 
     if is_table(log):
@@ -255,7 +255,7 @@ def _in_memory(
     if config is None and not is_table(log):
         raise InvalidInputError("which policy? Name its TOML file: kinbandits evaluate LOG POLICY.toml")
     settings = None if config is None else load_settings(config)
-    limits = None if settings is None else settings.build().reward_range
+    limits = None if settings is None else settings.new_policy().reward_range
     make = (
         partial(KMTLUCB, list(logged.rounds.candidates[0]))
         if settings is None

@@ -93,12 +93,12 @@ def serve(
         _say("features is not set: the first decision settles how many numbers a context has.")
     who = Tokens(tokens)
     wire = server.listen(host, port)
-    server.set_up_logs(log_level)
     log = open_store(store)
     try:
         said = begin_with(log, settings)
         if said is not None:
             _say(said)
+        server.set_up_logs(log_level)
         engine = Engine(log, settings)
         server.run(engine, who, wire, lambda: _ready(engine, wire.getsockname(), log.name))
     finally:

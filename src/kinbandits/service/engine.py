@@ -225,8 +225,8 @@ def begin_with(store: Store, settings: Settings) -> str | None:
         row = store.beginning()
         stats = row.stats
     store.lock()
+    now = max(time.time(), store.last_at())
     with store.transaction() as tx:
-        body = {"sha256": digest, "upto": upto}
-        tx.append([Event(last + 1, "started", None, max(time.time(), store.last_at()), body)])
+        tx.append([Event(last + 1, "started", None, now, {"sha256": digest, "upto": upto})])
         tx.begin_with(last + 1, upto, settings.fingerprint(), content, stats)
     return f"The model begins with {path}" + (f", which knows this log up to event {upto:,}." if upto else ".")

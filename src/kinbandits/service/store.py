@@ -198,11 +198,11 @@ class Store:
 
     def close(self) -> None:
         """Let go of connections and lock."""
+        for engine in self._engines:  # readers first: SQLite's last connection tidies up, and must be one that writes
+            engine.dispose()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        for engine in self._engines:
-            engine.dispose()
         self.database.close()
 
     # -- reading --------------------------------------------------------------------------------

@@ -289,7 +289,7 @@ class Shadow:
 
     def follow(self) -> kb.ope.Evaluation | None:
         """Take in what is new; what it would have earned a round, and ``logged``, what was. None without rounds."""
-        while events := self._store.read(self._fold.stats.seq, 256):
+        while events := self._store.read(self._fold.stats.seq, 32):
             self._fold.flush()
             self._ask([e for e in events if e.kind == "decision" and e.body["propensity"] > 0.0])
             for event in events:

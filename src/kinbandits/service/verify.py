@@ -148,10 +148,11 @@ def archive(store: Store, path: Path, settings: Settings, before: float) -> tupl
         fold.policy.save(Path(folder) / "policy")
         policy = (Path(folder) / "policy").read_bytes()
     last, number = store.last_seq(), store.number_at(upto)
+    now = max(time.time(), store.last_at())
     body = {"upto": upto, "decisions": n, "number": number, "path": str(path)}
     with store.transaction() as tx:
         tx.drop_before(store.database, upto)
-        tx.append([Event(last + 1, "archived", None, max(time.time(), store.last_at()), body)])
+        tx.append([Event(last + 1, "archived", None, now, body)])
         tx.begin_with(last + 1, upto, settings.fingerprint(), policy, json.dumps(fold.stats.to_data()))
     return n, upto - earlier
 
