@@ -126,8 +126,8 @@ def test_no_route_but_health_without_a_token(client: TestClient) -> None:
         for content in (b"{}", b"not JSON"):
             response = client.request(method, concrete, content=content)
             assert response.status_code == (200 if concrete.startswith(OPEN) else 401), (method, path)
-    assert "Basic" in response.headers["www-authenticate"]
-    assert "Bearer" in response.headers["www-authenticate"]
+            if response.status_code == 401:
+                assert response.headers["www-authenticate"].startswith("Basic" if method == "GET" else "Bearer")
 
 
 @pytest.mark.parametrize("given", [b"Bearer wrong", b"Bearer ", b"Basic abc", b"Basic eDp5", b"kb_", b"Bearer \xff"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tempfile
 from pathlib import Path
@@ -92,17 +93,13 @@ def serve(
     if settings.service.n_features is None:
         _say("features is not set: the first decision settles how many numbers a context has.")
     who = Tokens(tokens)
-    wire = server.listen(host, port)
-    log = open_store(store)
-    try:
+    with server.listen(host, port) as wire, contextlib.closing(open_store(store)) as log:
         said = begin_with(log, settings)
         if said is not None:
             _say(said)
         server.set_up_logs(log_level)
-        engine = Engine(log, settings)
-        server.run(engine, who, wire, lambda: _ready(engine, wire.getsockname(), log.name))
-    finally:
-        log.close()
+        engine, address = Engine(log, settings), wire.getsockname()
+        server.run(engine, who, wire, lambda: _ready(engine, address, log.name))
 
 
 def _ready(engine: object, address: tuple[str, int], log: str) -> None:

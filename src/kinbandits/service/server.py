@@ -94,7 +94,11 @@ class Door:
             self._check_size(size)
         except Problem as problem:
             size = 0
-            await problem_response(problem)(scope, receive, answer)
+            response = problem_response(problem)
+            if problem.status == 401:  # a browser asks for user (any) and password (a token)
+                reads = scope["method"] in ("GET", "HEAD")
+                response.headers["www-authenticate"] = 'Basic realm="kinbandits"' if reads else "Bearer"
+            await response(scope, receive, answer)
         except Exception as error:  # FastAPI has answered with 500, or the client has gone
             if not isinstance(error, ClientDisconnect):
                 log.exception("request failed", extra={"request": request_id.decode()})
@@ -138,8 +142,6 @@ def problem_response(problem: Problem) -> Response:
     response.status_code = problem.status
     if problem.status == 503:
         response.headers["retry-after"] = "1"
-    if problem.status == 401:
-        response.headers["www-authenticate"] = 'Basic realm="kinbandits: any user, a token as password", Bearer'
     return response
 
 
