@@ -13,7 +13,6 @@ from harness import until
 from starlette.testclient import TestClient
 
 from kinbandits.errors import InvalidInputError
-
 from kinbandits.service.auth import Tokens, new_token
 from kinbandits.service.config import Settings, load_settings
 from kinbandits.service.engine import Engine
@@ -121,7 +120,13 @@ def routes(client: TestClient) -> list[tuple[str, str]]:
 def test_no_route_but_health_without_a_token(client: TestClient) -> None:
     listed = routes(client)
     del client.headers["Authorization"]
-    for method, path in [*listed, ("GET", "/"), ("GET", "/openapi.json"), ("GET", "/anything"), ("GET", "/metrics")]:
+    for method, path in [
+        *listed,
+        ("GET", "/"),
+        ("GET", "/openapi.json"),
+        ("GET", "/anything"),
+        ("GET", "/metrics"),
+    ]:
         concrete = path.replace("{id}", "000000000001").replace("{arm}", "a").replace("{name}", "x")
         for content in (b"{}", b"not JSON"):
             response = client.request(method, concrete, content=content)
@@ -130,7 +135,9 @@ def test_no_route_but_health_without_a_token(client: TestClient) -> None:
                 assert response.headers["www-authenticate"].startswith("Basic" if method == "GET" else "Bearer")
 
 
-@pytest.mark.parametrize("given", [b"Bearer wrong", b"Bearer ", b"Basic abc", b"Basic eDp5", b"kb_", b"Bearer \xff"])
+@pytest.mark.parametrize(
+    "given", [b"Bearer wrong", b"Bearer ", b"Basic abc", b"Basic eDp5", b"kb_", b"Bearer \xff"]
+)
 def test_wrong_tokens(client: TestClient, given: bytes) -> None:
     del client.headers["Authorization"]
     assert client.get("/v1/policy", headers=[(b"authorization", given)]).status_code == 401
@@ -319,7 +326,11 @@ def test_other_things_that_are_refused(client: TestClient) -> None:
     assert response.status_code == 405
     assert response.headers["allow"]
     assert client.get("/SeNtInEl").status_code == 404
-    for query, name in (("limt=3", "'limt' is no parameter"), ("limit=x", "query.limit"), ("state=lost", "query.state")):
+    for query, name in (
+        ("limt=3", "'limt' is no parameter"),
+        ("limit=x", "query.limit"),
+        ("state=lost", "query.state"),
+    ):
         response = client.get(f"/v1/decisions?{query}")
         assert response.status_code == 422
         assert name in response.json()["detail"]

@@ -23,7 +23,9 @@ from kinbandits.service.stats import Bucket, Stats, score_interval
 ARMS = [f"arm-{i:03}" for i in range(1000)]
 
 
-def logged(n: int, seed: int, good: float, epsilon: float = 0.05, k: int = 10, start: float = 0.0) -> tuple[Stats, Any]:
+def logged(
+    n: int, seed: int, good: float, epsilon: float = 0.05, k: int = 10, start: float = 0.0
+) -> tuple[Stats, Any]:
     """Decisions that play one arm but for the floor; it pays ``good``, the others 0.1; and the same as arrays."""
     rng = np.random.default_rng(seed)
     stats = Stats(list(range(k)))
@@ -91,7 +93,9 @@ def test_charts_show_something_from_the_first_decisions() -> None:
     assert "<circle" in working(one, 0.05, "", one.at)["chart"]
     assert "nan" not in chart
     assert "nothing yet" in charts.lines([], [], title="t", x_label="x", y_label="y")
-    assert "&lt;a&gt;" in charts.lines([1.0], [charts.Line("<a>", [(1.0, 2.0, 3.0)], 1)], title="t", x_label="", y_label="")
+    assert "&lt;a&gt;" in charts.lines(
+        [1.0], [charts.Line("<a>", [(1.0, 2.0, 3.0)], 1)], title="t", x_label="", y_label=""
+    )
 
 
 def test_stats_are_small_and_survive_json(tmp_path: Path) -> None:
@@ -111,7 +115,8 @@ def test_stats_are_small_and_survive_json(tmp_path: Path) -> None:
 
 def fill_many(url: str) -> Settings:
     """A thousand arms with something to show."""
-    options = Settings(policy={"arms": ARMS, "similarity": {"type": "Independent"}, "epsilon": 0.3}, service=settings(features=2).service)  # fmt: skip
+    policy = {"arms": ARMS, "similarity": {"type": "Independent"}, "epsilon": 0.3}
+    options = Settings(policy=policy, service=settings(features=2).service)
     rng = np.random.default_rng(0)
     with running(url, options) as engine:
         for _ in range(5):
@@ -155,5 +160,3 @@ def test_the_script_is_well_formed() -> None:
         pytest.skip("no node here")
     script = Path(charts.__file__).parent / "live.js"
     subprocess.run([node, "--check", script], check=True)
-
-

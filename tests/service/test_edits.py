@@ -94,7 +94,8 @@ def test_correct_and_withdraw(engine: Engine) -> None:
 
 
 def test_a_default_that_taught_nothing_is_corrected(store: Store) -> None:
-    """What was never learned is learned where the correction stands, once, and can be corrected and withdrawn again."""
+    """What was never learned is learned where the correction stands, once, and can be corrected and withdrawn
+    again."""
     clock = Clock()
     options = SETTINGS.model_copy(update={"service": ServiceSettings(reward_wait=5.0, features=1)})
     engine = Engine(store, options, clock)

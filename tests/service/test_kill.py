@@ -28,7 +28,8 @@ def test_sqlite_service_killed(tmp_path: Path, kills: int) -> None:
 
 @pytest.mark.slow
 def test_service_killed_at_work(tmp_path: Path) -> None:
-    """Inside a choice, a commit, learning, and a snapshot: afterwards the model is what a replay of the log makes."""
+    """Inside a choice, a commit, learning, and a snapshot: afterwards the model is what a replay of the log
+    makes."""
     found = kill_at_work(str(tmp_path / "log.sqlite3"), tmp_path, kills=12)
     print(found)
     assert sum(found["kills"].values()) == 12

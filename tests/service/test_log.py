@@ -1,4 +1,5 @@
-"""The log by the commands a user types: out, in, replayed, verified, copied, archived, shadowed; and a fitted start."""
+"""The log by the commands a user types: out, in, replayed, verified, copied, archived, shadowed; and a fitted
+start."""
 
 from __future__ import annotations
 
@@ -27,7 +28,6 @@ from kinbandits.service.messages import Problem
 from kinbandits.service.store import Store, open_store
 from kinbandits.service.verify import archive, verify
 
-
 # -- the store ---------------------------------------------------------------------------------------
 
 
@@ -43,7 +43,7 @@ def test_events_are_only_ever_added(store: Store) -> None:
     assert store.last_seq() == 1
     with pytest.raises(sa.exc.IntegrityError), store.transaction() as tx:  # a second writer cannot interleave
         tx.append([Event(1, "void", "000000000001", 1.0, {})])
-    with pytest.raises(ZeroDivisionError), store.transaction() as tx:
+    with pytest.raises(ZeroDivisionError), store.transaction() as tx:  # noqa: PT012
         tx.append([Event(2, "void", "000000000001", 1.0, {})])
         raise ZeroDivisionError
     assert store.last_seq() == 1
@@ -55,7 +55,7 @@ def test_logs_of_other_releases_are_refused_(tmp_path: Path) -> None:
         raw.execute("CREATE TABLE meta (name, value)")
         raw.commit()
     for readonly in (True, False):
-        with pytest.raises((FormatError, ValueError), match="release|no log"):
+        with pytest.raises((FormatError, ValueError), match=r"release|no log"):
             open_store(str(tmp_path / "old"), readonly=readonly)
     open_store(str(tmp_path / "new")).close()
     with closing(sqlite3.connect(tmp_path / "new")) as raw:
@@ -90,7 +90,18 @@ def test_the_life_of_a_log(tmp_path: Path, config: Path, run: Run) -> None:
         for r in rewarded:
             writer.writerow([r["arm"], r["reward"], *json.loads(r["context"]), r["propensity"]])
     other = str(tmp_path / "other.sqlite3")
-    options = ["--config", config, "--arm", "article", "--reward", "clicked", "--context", "u,v", "--propensity", "p"]
+    options = [
+        "--config",
+        config,
+        "--arm",
+        "article",
+        "--reward",
+        "clicked",
+        "--context",
+        "u,v",
+        "--propensity",
+        "p",
+    ]
     command = ("log", "import", other, tmp_path / "old.csv", *options)
     assert "96 rounds" in run(*command)
     assert "was imported into this log before" in " ".join(run(*command, code=1).split())
@@ -122,7 +133,9 @@ def test_a_shadow_of_the_served_policy_earns_what_was_earned(tmp_path: Path) -> 
     store = open_store(url, readonly=True)
     found = {}
     for name, epsilon in (("same", 0.5), ("even", 1.0)):
-        beside = transfer.Shadow(store, settings().model_copy(update={"policy": {**options.policy, "epsilon": epsilon}}))
+        beside = transfer.Shadow(
+            store, settings().model_copy(update={"policy": {**options.policy, "epsilon": epsilon}})
+        )
         found[name] = beside.follow()
         again = beside.follow()  # nothing is counted twice
         assert again is not None
@@ -154,7 +167,9 @@ def test_a_bad_import_changes_nothing(tmp_path: Path, config: Path, run: Run, co
     store.close()
 
 
-def test_what_cannot_be_done_is_said(tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_done_is_said(
+    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert "there is no file of tokens tokens.toml" in run("serve", config, code=1)
     auth.new_token(tmp_path / "tokens.toml", "test", ["admin"])
@@ -362,7 +377,10 @@ def test_archive(store_url: str, tmp_path: Path) -> None:
         assert served.serving.stats.active == before.stats.active
         assert served.ask(Reward(open_, 0.5))["state"] == "rewarded"
         assert served.ask(Decide([0.1, 0.2]))["id"] == f"{61:012x}"
-        for command, code in ((Correct(first, 0.0, "me"), "unknown_decision"), (RollBack(3, "me"), "no_such_event")):
+        for command, code in (
+            (Correct(first, 0.0, "me"), "unknown_decision"),
+            (RollBack(3, "me"), "no_such_event"),
+        ):
             with pytest.raises(Problem) as caught:
                 served.ask(command)
             assert caught.value.code == code
@@ -372,7 +390,7 @@ def test_archive(store_url: str, tmp_path: Path) -> None:
     store = open_store(store_url)
     assert verify(store) == []
     other = options.model_copy(update={"policy": {**LINEAR, "ridge": 7.0}})
-    with pytest.raises(ValueError, match="archived up to event .* with other settings"):
+    with pytest.raises(ValueError, match=r"archived up to event .* with other settings"):
         learner.replay(store, other)
     store.close()
 
@@ -389,9 +407,11 @@ def test_archive_by_command(tmp_path: Path, config: Path, run: Run) -> None:
 # -- a fitted start ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("named", [{}, {"engine": "exact"}, {"engine": {"type": "Budgeted", "points": 50, "after": 60}}])
-def test_a_fitted_policy_is_served_whatever_its_engine_and_kept_by_the_log(tmp_path: Path, named: Any) -> None:
-    policy = kb.KMTLUCB(["a", "b"], **{"engine": kb.Budgeted(points=50, after=60) if isinstance(n, dict) else n for n in named.values()})  # fmt: skip
+@pytest.mark.parametrize("engine_named", [{}, {"engine": "exact"}, {"engine": kb.Budgeted(points=50, after=60)}])
+def test_a_fitted_policy_is_served_whatever_its_engine_and_kept_by_the_log(
+    tmp_path: Path, engine_named: Any
+) -> None:
+    policy = kb.KMTLUCB(["a", "b"], **engine_named)
     rng = random.Random(0)
     rows = [(rng.choice("ab"), [rng.gauss(0, 1)], rng.random()) for _ in range(80)]
     policy.observe(*map(list, zip(*rows, strict=True)))  # type: ignore[arg-type]
@@ -422,7 +442,10 @@ def test_a_start_of_other_settings_is_refused(tmp_path: Path, config: Path) -> N
     kb.KMTLUCB(["a", "b", 3], epsilon=0.5).save(tmp_path / "start.policy")
     options = load_settings(config, tmp_path / "start.policy")
     store = open_store(str(tmp_path / "log.sqlite3"))
-    with pytest.raises(ValueError, match=r"was fitted with epsilon = 0.5, but \[policy\] says 0.3; fit it again, or take epsilon out"):
+    with pytest.raises(
+        ValueError,
+        match=r"was fitted with epsilon = 0.5, but \[policy\] says 0.3; fit it again, or take epsilon out",
+    ):
         engine.begin_with(store, options)
     kb.KMTLUCB(["a"]).save(tmp_path / "start.policy")
     with pytest.raises(ValueError, match="was fitted without the arms"):
@@ -449,5 +472,3 @@ def test_export_fit_serve(tmp_path: Path, config: Path, run: Run) -> None:
         served.ask(Reward(opened, 0.0))  # also if it was decided before
         assert served.wait_for(served.last_seq)
         assert served.serving.policy.n_observations == 98
-
-

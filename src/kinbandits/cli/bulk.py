@@ -211,8 +211,8 @@ def _files(logs: list[str]) -> Iterator[list[str]]:
     if not stores:
         yield logs
         return
-    from kinbandits.service.transfer import export_log
     from kinbandits.service.store import open_store
+    from kinbandits.service.transfer import export_log
 
     with tempfile.TemporaryDirectory(prefix="kinbandits-") as folder:
         for i, url in enumerate(stores):
@@ -234,8 +234,8 @@ def _in_memory(
     from kinbandits.ope import LoggedRounds, evaluate_policy
     from kinbandits.policies import KMTLUCB
     from kinbandits.service.config import load_settings
-    from kinbandits.service.transfer import Logged, logged_rounds, policy_for
     from kinbandits.service.store import open_store
+    from kinbandits.service.transfer import Logged, logged_rounds, policy_for
 
     if is_table(log):
         rounds = LoggedRounds.from_frame(

@@ -125,7 +125,8 @@ def _demo(host: str, port: int) -> None:
         def ready() -> None:
             _say(
                 f"A throw-away service with simulated visitors. Watch it learn:\n\n    http://demo:{token}@{address}/\n\n"
-                f"Or ask it yourself:\n\n    curl -s http://{address}/v1/decisions -H 'Authorization: Bearer {token}' \\\n"
+                f"Or ask it yourself:\n\n    curl -s http://{address}/v1/decisions -H 'Authorization: Bearer "
+                f"{token}' \\\n"
                 "      -H 'Content-Type: application/json' -d '{\"context\": [0.3, 0.8]}'\n\nStop it with Ctrl+C."
             )
             demo.send_visitors(f"http://{address}", token)

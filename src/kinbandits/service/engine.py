@@ -69,7 +69,9 @@ class Engine:
         """Start the threads; with ``wait``, return when commands are taken, or raise after so many seconds."""
         work = {"learner": self.learner.run, "writer": self.writer.run}
         for name, target in work.items():
-            thread = threading.Thread(target=self._supervise, args=(name, target), name=f"kinbandits_{name}", daemon=True)
+            thread = threading.Thread(
+                target=self._supervise, args=(name, target), name=f"kinbandits_{name}", daemon=True
+            )
             self._threads.append(thread)
             thread.start()
         end = time.monotonic() + (wait or 0.0)
@@ -87,10 +89,12 @@ class Engine:
         """Answer what has been asked, keep a snapshot, and end: within seconds."""
         self.is_writer, self.state = False, "stopping"
         end = time.monotonic() + _TO_STOP
-        self.writer.stop()
-        for thread, part in zip(reversed(self._threads), (self.writer, self.learner), strict=False):
-            part.stop()
-            thread.join(max(0.1, end - time.monotonic()))
+        if self._threads:
+            learning, writing = self._threads
+            self.writer.stop()
+            writing.join(max(0.1, end - time.monotonic()))
+            self.learner.stop()
+            learning.join(max(0.1, end - time.monotonic()))
         if any(thread.is_alive() for thread in self._threads):
             log.warning("ended in the middle of work; the next start goes on from the log")
         self._threads.clear()
@@ -211,13 +215,16 @@ def begin_with(store: Store, settings: Settings) -> str | None:
             upto = int(source["head"].partition(":")[0])
             if not source["whole"] or upto > last:
                 raise InvalidInputError(
-                    f"{path} has learned only a part of the log {store.name}, or more than is left of it: served with it, "
-                    "rows would be learned twice or never. Fit it again from the whole log, or serve a new log (--store)"
+                    f"{path} has learned only a part of the log {store.name}, or more than is left of it: "
+                    f"served with it, "
+                    "rows would be learned twice or never. Fit it again from the whole log, or serve a new log "
+                    "(--store)"
                 )
     archived = max([0, *(e.body["upto"] for e in before if e.kind == "archived")])
     if upto < archived:
         raise InvalidInputError(
-            f"{path} does not know what was archived of {store.name} (up to event {archived:,}); fit it to the archive "
+            f"{path} does not know what was archived of {store.name} (up to event {archived:,}); fit it to the "
+            f"archive "
             "and the log together"
         )
     stats = None

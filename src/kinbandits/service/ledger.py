@@ -140,8 +140,12 @@ class Ledger:
         keys = [c.key for c in commands if isinstance(c, Decide | Reward) and c.key is not None]
         for record in self.tx.find(ids, keys) if ids or keys else ():
             self._keep(record)
-        seen: set[str | None] = set(self._ids)
-        fresh = [c for c in commands if isinstance(c, Decide) and (c.key is None or not (c.key in seen or seen.add(c.key)))]
+        first = {c.key: c for c in reversed(commands) if isinstance(c, Decide)}  # of several with one key
+        fresh = [
+            c
+            for c in commands
+            if isinstance(c, Decide) and (c.key is None or (c.key not in self._ids and first[c.key] is c))
+        ]
         self._choose(fresh)
         results: list[Result] = []
         for command in commands:
@@ -193,7 +197,7 @@ class Ledger:
         self.events.append(Event(self.position.seq, kind, decision, self.now, body, **more))
         return self.events[-1]
 
-    def _settle(self, record: Record, kind: str, body: Body, **after: float | None) -> Record:
+    def _settle(self, record: Record, kind: str, body: Body, **after: Any) -> Record:
         """An event about a decision, and what it makes of it."""
         event = self._add(kind, body, record.id)
         state = step(record.state, event)
@@ -235,15 +239,19 @@ class Ledger:
         if not candidates:
             raise Problem(422, "no_candidates", "arms is empty; leave it out to choose among all")
         if candidates > self.settings.max_candidates:
-            raise Problem(409, "too_many_candidates", f"there are more than {self.settings.max_candidates} candidates")
+            raise Problem(
+                409, "too_many_candidates", f"there are more than {self.settings.max_candidates} candidates"
+            )
         context = command.context
         rows = context if isinstance(context[0], list) else [context]
         if len(rows) not in (1, candidates):
             raise Problem(
-                409, "context_shape", f"context has {len(rows)} rows for {candidates} candidates; send one row for each"
+                409,
+                "context_shape",
+                f"context has {len(rows)} rows for {candidates} candidates; send one row for each",
             )
-        n = position.features or len(rows[0])  # type: ignore[arg-type]
-        if any(len(row) != n for row in rows):  # type: ignore[arg-type]
+        n = position.features or len(rows[0])
+        if any(len(row) != n for row in rows):
             wanted = "rows of equal length" if position.features is None else f"{n} numbers"
             raise Problem(409, "context_length", f"a context of this service has {wanted}")
         position.features = n
@@ -327,7 +335,12 @@ class Ledger:
             self._check_reward(command.value)
         state = "withdrawn" if command.value is None else "rewarded"
         if (record.state, record.reward) != (state, command.value):
-            body: Body = {"reward": command.value, "was": record.learned, "state": record.state, "since": record.seq}
+            body: Body = {
+                "reward": command.value,
+                "was": record.learned,
+                "state": record.state,
+                "since": record.seq,
+            }
             body |= {"arm": record.body["arm"], "by": command.by}
             if record.state == "defaulted" and record.learned is None:  # it is learned here, not elsewhere
                 body |= choose.learned_row(record.body)
@@ -339,7 +352,8 @@ class Ledger:
             raise Problem(
                 409,
                 "no_such_event",
-                f"the log has events {self.position.archived + 1} to {self.position.seq}; name an earlier one of them",
+                f"the log has events {self.position.archived + 1} to {self.position.seq}; name an earlier one "
+                f"of them",
             )
         return {"to": command.to, "seq": self._add("rolled_back", {"to": command.to, "by": command.by}).seq}
 
@@ -351,9 +365,15 @@ class Ledger:
             raise Problem(409, "arm_exists", "there is an active arm of this name; choose another")
         if arm in active:
             if not choose.can_return(self.serving, arm):
-                raise Problem(409, "arm_gone", "this arm was retired before the policy was fitted; choose another name")
+                raise Problem(
+                    409, "arm_gone", "this arm was retired before the policy was fitted; choose another name"
+                )
             active[arm] = True
-            return {"arm": arm, "retired": False, "seq": self._add("arm_returned", {"arm": arm, "by": command.by}).seq}
+            return {
+                "arm": arm,
+                "retired": False,
+                "seq": self._add("arm_returned", {"arm": arm, "by": command.by}).seq,
+            }
         try:
             check_arms([*active, arm])
         except InvalidInputError:

@@ -112,7 +112,11 @@ class Door:
             if log.isEnabledFor(level):
                 by = None if token is None else token.name
                 about = {"request": request_id.decode(), "route": route, "status": status, "token": by}
-                log.log(level, "request", extra={**about, "ms": round(1e3 * took, 1), "from": scope.get("client", [""])[0]})
+                log.log(
+                    level,
+                    "request",
+                    extra={**about, "ms": round(1e3 * took, 1), "from": scope.get("client", [""])[0]},
+                )
 
     def _check_size(self, size: int) -> None:
         if size > self.max_body:
@@ -174,7 +178,9 @@ def _invalid(error: RequestValidationError) -> Problem:
         rest = [x for x in rest if isinstance(x, int) or place in ("path", "query") or known.fullmatch(str(x))]
         errors.append({"where": [place, *rest], "rule": e["type"]})
     where = ".".join(map(str, errors[0]["where"]))
-    return Problem(422, "invalid", f"{where} does not fit ({errors[0]['rule']}); see errors and /openapi.json", errors)
+    return Problem(
+        422, "invalid", f"{where} does not fit ({errors[0]['rule']}); see errors and /openapi.json", errors
+    )
 
 
 def create_app(engine: Engine, tokens: Tokens, on_end: Callable[[], None] = lambda: None) -> ASGIApp:
@@ -250,7 +256,9 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        raise InvalidInputError(f"cannot listen on {host}:{port} ({error.strerror or error}); choose another --port") from error
+        raise InvalidInputError(
+            f"cannot listen on {host}:{port} ({error.strerror or error}); choose another --port"
+        ) from error
 
 
 def run(engine: Engine, tokens: Tokens, wire: socket.socket, on_ready: Callable[[], None] = lambda: None) -> None:

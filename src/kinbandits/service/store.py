@@ -79,7 +79,8 @@ _counters = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("value", sa.BigInteger, nullable=False),
 )
-# A policy that the model begins with: fitted elsewhere (``started``), or what was archived had taught it (``archived``).
+# A policy that the model begins with: fitted elsewhere (``started``), or what was archived had taught it
+# (``archived``).
 _beginnings = sa.Table(
     "beginnings",
     _tables,
@@ -94,7 +95,10 @@ _RECORD = sa.select(
     _events.c.body,
     *(_decisions.c[name] for name in ("state", "reward", "learned", "key", "request")),
 ).join_from(_decisions, _events, _decisions.c.seq == _events.c.seq)
-_FIND = {c.name: _RECORD.where(c.in_(sa.bindparam("wanted", expanding=True))) for c in (_decisions.c.number, _decisions.c.key)}
+_FIND = {
+    c.name: _RECORD.where(c.in_(sa.bindparam("wanted", expanding=True)))
+    for c in (_decisions.c.number, _decisions.c.key)
+}
 _SET_OUTCOME = (
     _decisions.update()
     .where(_decisions.c.number == sa.bindparam("of"))
@@ -137,7 +141,8 @@ class Store:
         version = self.meta("format")
         if version != str(FORMAT):
             raise FormatError(
-                f"{self.name} has format {version}; this release reads format {FORMAT}. Upgrade kinbandits to open it"
+                f"{self.name} has format {version}; this release reads format {FORMAT}. Upgrade kinbandits to "
+                f"open it"
             )
         self.id = self.meta("id") or ""
         self.secret = bytes.fromhex(self.meta("secret") or "")
@@ -149,11 +154,18 @@ class Store:
             names = set(sa.inspect(writer).get_table_names())
             if names & set(_tables.tables):
                 if "beginnings" not in names:
-                    raise FormatError(f"{self.name} is a log of another release, or not a log; this one cannot open it")
+                    raise FormatError(
+                        f"{self.name} is a log of another release, or not a log; this one cannot open it"
+                    )
                 return
             _tables.create_all(writer)
             self.database.guard(writer, True)
-            made = {"format": str(FORMAT), "id": secrets.token_hex(16), "secret": secrets.token_hex(16), "probe": ""}
+            made = {
+                "format": str(FORMAT),
+                "id": secrets.token_hex(16),
+                "secret": secrets.token_hex(16),
+                "probe": "",
+            }
             writer.execute(_meta.insert(), [{"name": name, "value": value} for name, value in made.items()])
             writer.execute(_counters.insert(), [{"name": name, "value": 0} for name in COUNTERS])
 
@@ -198,7 +210,9 @@ class Store:
 
     def close(self) -> None:
         """Let go of connections and lock."""
-        for engine in self._engines:  # readers first: SQLite's last connection tidies up, and must be one that writes
+        for (
+            engine
+        ) in self._engines:  # readers first: SQLite's last connection tidies up, and must be one that writes
             engine.dispose()
         if self._writer is not None:
             self._writer.close()
@@ -248,11 +262,13 @@ class Store:
     def last_number(self) -> int:
         """How many decisions were ever made: the number of the last one."""
         found = self.query(sa.select(sa.func.max(_decisions.c.number)))[0][0]
-        return max([found or 0, *(e.body["number"] for e in self.special("archived"))])
+        return max([int(found or 0), *(int(e.body["number"]) for e in self.special("archived"))])
 
     def number_at(self, seq: int) -> int:
         """How many decisions were made up to event ``seq``."""
-        return int(self.query(sa.select(sa.func.max(_decisions.c.number)).where(_decisions.c.seq <= seq))[0][0] or 0)
+        return int(
+            self.query(sa.select(sa.func.max(_decisions.c.number)).where(_decisions.c.seq <= seq))[0][0] or 0
+        )
 
     def record(self, identifier: str) -> Record | None:
         """The decision of this id."""
@@ -286,7 +302,12 @@ class Store:
     ) -> list[Record]:
         """Decisions that fit, newest first; ``before`` an id, to go on from an earlier answer."""
         d = _decisions.c
-        asked = [(d.state, "__eq__", state), (d.arm, "__eq__", arm), (d.at, "__ge__", since), (d.at, "__lt__", until)]
+        asked = [
+            (d.state, "__eq__", state),
+            (d.arm, "__eq__", arm),
+            (d.at, "__ge__", since),
+            (d.at, "__lt__", until),
+        ]
         asked.append((d.number, "__lt__", None if before is None else int(before, 16)))
         wanted = [getattr(column, is_)(value) for column, is_, value in asked if value is not None]
         return [_record(row) for row in self.query(_RECORD.where(*wanted).order_by(d.number.desc()).limit(limit))]

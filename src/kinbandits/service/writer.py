@@ -2,7 +2,8 @@
 
     transaction: look up decisions, choose, apply the rules, insert;  COMMIT (one flush for all);  answer
 
-What fails before the COMMIT is done again, one command after the other: one that is bad must not hurt others. Nothing
+What fails before the COMMIT is done again, one command after the other: one that is bad must not hurt others.
+Nothing
 is done again after it. A log that cannot be written is 503 for all, and tried again each second.
 """
 
