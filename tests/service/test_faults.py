@@ -26,10 +26,10 @@ from kinbandits.errors import FormatError
 from kinbandits.policies import KMTLUCB
 from kinbandits.service import snapshots
 from kinbandits.service.auth import new_token
+from kinbandits.service.commands import AddArm, Decide, Reward
 from kinbandits.service.config import load_settings
 from kinbandits.service.engine import Engine
 from kinbandits.service.learner import Fold, replay, restored
-from kinbandits.service.ledger import AddArm, Decide, Reward
 from kinbandits.service.messages import Problem
 from kinbandits.service.store import StoreUnavailableError, open_store
 

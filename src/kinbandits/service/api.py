@@ -13,10 +13,11 @@ from kinbandits.errors import InvalidInputError
 from kinbandits.service import choose
 from kinbandits.service import messages as m
 from kinbandits.service.auth import needs
+from kinbandits.service.commands import AddArm, Command, Correct, Decide, RetireArm, Reward, RollBack, Void
 from kinbandits.service.config import Feature, encode
 from kinbandits.service.engine import Engine
 from kinbandits.service.events import Record
-from kinbandits.service.ledger import AddArm, Command, Correct, Decide, Result, RetireArm, Reward, RollBack, Void
+from kinbandits.service.ledger import Result
 from kinbandits.service.messages import Problem, unknown_decision
 
 T = TypeVar("T")

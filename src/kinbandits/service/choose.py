@@ -15,8 +15,8 @@ from kinbandits.service.events import ArmName, Body, Record, uniform_draws
 from kinbandits.service.messages import Problem
 
 if TYPE_CHECKING:
+    from kinbandits.service.commands import Decide
     from kinbandits.service.learner import Serving
-    from kinbandits.service.ledger import Decide
 
 
 def choose(

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import kinbandits as kb
 from kinbandits.errors import InvalidInputError
+from kinbandits.service.commands import Command
 from kinbandits.service.config import Settings
 from kinbandits.service.events import Event
 from kinbandits.service.learner import Learner, Serving
-from kinbandits.service.ledger import Answer, Command, Result
+from kinbandits.service.ledger import Answer, Result
 from kinbandits.service.messages import Problem, unavailable
 from kinbandits.service.snapshots import local_folder
 from kinbandits.service.store import Store

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import IntegrityError
 
 import kinbandits as kb
+from kinbandits.service.commands import Command, Decide
 from kinbandits.service.events import Body, Event
 from kinbandits.service.learner import change_arms, first_policy
-from kinbandits.service.ledger import Command, Decide, Ledger, Position, Result
+from kinbandits.service.ledger import Ledger, Position, Result
 from kinbandits.service.messages import Problem, unavailable
 from kinbandits.service.store import StoreDamagedError, StoreLostError, StoreUnavailableError
 
