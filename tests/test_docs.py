@@ -34,6 +34,7 @@ def a_service(page: Page) -> None:
     for name, part in (("older.csv", rows[:50]), ("old.csv", rows[50:])):
         (page.folder / name).write_text("article,clicked,age,hour,p\n" + "".join(part))
     columns = "--arm article --reward clicked --context age,hour --propensity p"
+    page.command("kinbandits token new test --role admin")
     page.command(f"kinbandits log import news.sqlite3 older.csv --config news.toml {columns}")
 
 
@@ -55,7 +56,7 @@ def rows_of_a_service(page: Page) -> None:
     }
     (page.folder / "rows").mkdir()
     pq.write_table(pa.table(log), page.folder / "rows" / "days.parquet")
-    fit("rows", load_settings("news.toml").untaught(), progress=False).save("live.policy")
+    fit("rows", load_settings("news.toml").new_policy(), progress=False).save("live.policy")
 
 
 def an_experiment(page: Page) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kinbandits.errors import InvalidInputError
+from kinbandits.errors import InvalidInputError, package
 
 if TYPE_CHECKING:
     from kinbandits.service.store import Store
@@ -35,6 +35,7 @@ def register(app: typer.Typer) -> None:
 
 @contextlib.contextmanager
 def _opened(url: str, *, readonly: bool = True) -> Iterator[Store]:
+    package("sqlalchemy", "the log of a service needs", "'kinbandits[serve]'")
     from kinbandits.service.store import open_store
 
     store = open_store(url, readonly=readonly, create=not readonly)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kinbandits.errors import InvalidInputError, MissingPackageError
+from kinbandits.errors import InvalidInputError, MissingPackageError, package
 
 TOKENS = Path("tokens.toml")
 
@@ -36,6 +36,7 @@ def new_token(
       kinbandits token new admin --role admin
       kinbandits token new shop --role decide --role reward --tokens /etc/kinbandits/tokens.toml
     """
+    package("fastapi", "tokens of the service need", "'kinbandits[serve]'")
     from kinbandits.service import auth
 
     print(auth.new_token(tokens, name, role))
