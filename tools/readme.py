@@ -72,7 +72,8 @@ def dashboard(visitors: int = 2000) -> None:
         columns = ["--context", "x,y", "--propensity", "p", "--at", "at"]
         subprocess.run([*kinbandits, "log", "import", store, log, "--config", settings, *columns], check=True)
         command = [*kinbandits, "serve", str(settings), "--store", store, "--port", "8791"]
-        new = [*kinbandits, "token", "new", "reader", "--role", "read", "--tokens", str(Path(folder) / "tokens.toml")]
+        file = str(Path(folder) / "tokens.toml")
+        new = [*kinbandits, "token", "new", "reader", "--role", "read", "--tokens", file]
         token = subprocess.run(new, check=True, capture_output=True, text=True).stdout.strip()
         with subprocess.Popen([*command, "--tokens", new[-1]]) as service:
             try:
