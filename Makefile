@@ -89,11 +89,12 @@ soak: soak-service  ## all of it: the service (docs/soak-service.txt), a million
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dask]'
 	$(BIN)/python benchmarks/budgeted.py million | tee docs/soak-budgeted.txt
 
-soak-service: $(STAMP)  ## half an hour of steady load, 430 kills, 100,000 deliveries, 20,000 malformed requests; the account goes to docs/soak-service.txt
-	$(BIN)/python tests/service/soak.py --figure docs/soak-service.png | tee docs/soak-service.txt
+soak-service: $(STAMP)  ## the service killed 262 times, 50,000 deliveries, 10,000 malformed requests, half an hour of steady load
+	$(BIN)/python -m pytest tests/service -m slow -n 0 -s
+	$(BIN)/python tests/service/steady.py --figure docs/soak-service.png
 
-bench-service: $(STAMP)  ## the service against a POST that does nothing, as ratios (needs wrk)
-	{ $(BIN)/python benchmarks/service.py && $(BIN)/python benchmarks/service.py --postgres; } | tee docs/bench-service.txt
+bench-service: $(STAMP)  ## the service beside a FastAPI no-op of the same shape
+	$(BIN)/python benchmarks/service.py | tee docs/bench-service.txt
 
 browser:  ## Chromium for the browser tests, from apt, where it is missing and we may
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || test -n "$$KINBANDITS_CHROMIUM" || { \

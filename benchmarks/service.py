@@ -1,9 +1,12 @@
-"""The decision service on one machine: durable decisions and rewards a second, beside a FastAPI no-op of the same shape.
+"""The decision service on one machine: durable decisions and rewards a second, beside a FastAPI no-op of the
+same shape.
 
     python benchmarks/service.py [--seconds 5] [--connections 16] [--rows 1000]
 
-Everything on 127.0.0.1: the server in a process, the clients in another (closed loop: each connection asks again when it
-is answered). Decisions carry keys, as the shipped client sends them; rewards come at a steady rate and are learned. The
+Everything on 127.0.0.1: the server in a process, the clients in another (closed loop: each connection asks
+again when it
+is answered). Decisions carry keys, as the shipped client sends them; rewards come at a steady rate and are
+learned. The
 second run of each kind counts. Times are those of a machine, so compare within one run.
 """
 
@@ -65,7 +68,9 @@ async def call(wire: tuple[Any, Any], head: str, path: str, body: Any, method: s
     return found
 
 
-async def load(port: int, token: str, connections: int, seconds: float, rewards: float, batch: int) -> dict[str, Any]:
+async def load(
+    port: int, token: str, connections: int, seconds: float, rewards: float, batch: int
+) -> dict[str, Any]:
     head = f"Host: x\r\nContent-Type: application/json\r\nAuthorization: Bearer {token}\r\n"
     rng = np.random.default_rng(0)
     contexts = rng.normal(size=(4096, FEATURES)).round(4).tolist()
@@ -82,7 +87,9 @@ async def load(port: int, token: str, connections: int, seconds: float, rewards:
         while time.perf_counter() < end:
             started, i = time.perf_counter(), i + connections
             if batch:
-                await call(wire, head, "/v1/batch/decisions", {"decisions": [one(i * batch + n) for n in range(batch)]})
+                await call(
+                    wire, head, "/v1/batch/decisions", {"decisions": [one(i * batch + n) for n in range(batch)]}
+                )
             else:
                 open_.append((await call(wire, head, "/v1/decisions", one(i)))["id"])
             times.append(time.perf_counter() - started)
@@ -126,7 +133,9 @@ def main() -> None:
     parser.add_argument("--rewards", type=float, default=200.0, help="a second")
     given = parser.parse_args()
     context = multiprocessing.get_context("spawn")
-    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {given.connections} connections, {ARMS} arms")
+    print(
+        f"Python {platform.python_version()}, {os.cpu_count()} cores, {given.connections} connections, {ARMS} arms"
+    )
     with tempfile.TemporaryDirectory(prefix="kinbandits-bench-") as folder:
         token = new_token(Path(folder) / "tokens.toml", "bench", ["admin"])
         runs: list[tuple[str, Any, tuple[Any, ...], float, int]] = [
@@ -146,7 +155,9 @@ def main() -> None:
                 results = context.SimpleQueue()
                 before = cpu(process.pid)
                 who = given.connections if not batch else 2
-                asking = context.Process(target=client, args=(results, port, token, who, given.seconds, rewards, batch))
+                asking = context.Process(
+                    target=client, args=(results, port, token, who, given.seconds, rewards, batch)
+                )
                 asking.start()
                 found = results.get()
                 asking.join()
@@ -155,7 +166,8 @@ def main() -> None:
             process.join()
             rates[name] = found["rate"]
             print(
-                f"{name:22} {found['rate']:8,.0f} decisions/s {found['rewards']:6,.0f} rewards/s   p50 {found['p50']:6.1f} "
+                f"{name:22} {found['rate']:8,.0f} decisions/s {found['rewards']:6,.0f} rewards/s   p50 "
+                f"{found['p50']:6.1f} "
                 f"p99 {found['p99']:6.1f} ms   {1e6 * used / found['n']:6.0f} us CPU a decision   "
                 f"{found['rate'] / rates['FastAPI no-op']:5.2f} of the no-op",
                 flush=True,

@@ -73,12 +73,13 @@ def dashboard(visitors: int = 2000) -> None:
         columns = ["--context", "x,y", "--propensity", "p", "--at", "at"]
         subprocess.run([*kinbandits, "log", "import", store, log, "--config", settings, *columns], check=True)
         command = [*kinbandits, "serve", str(settings), "--store", store, "--port", "8791"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as service:
+        file = str(Path(folder) / "tokens.toml")
+        new = [*kinbandits, "token", "new", "reader", "--role", "read", "--tokens", file]
+        token = subprocess.run(new, check=True, capture_output=True, text=True).stdout.strip()
+        with subprocess.Popen([*command, "--tokens", new[-1]]) as service:
             try:
-                assert service.stdout is not None
-                token = next(m[0] for line in service.stdout if (m := re.search(r"\bkb_\S+", line)))
-                time.sleep(10.0)
-                link = f"http://127.0.0.1:8791/login#{token}"
+                time.sleep(15.0)
+                link = f"http://reader:{token}@127.0.0.1:8791/"
                 size = ("--window-size=1200,1000", "--virtual-time-budget=8000", "--hide-scrollbars")
                 subprocess.run(
                     [browser, "--headless", "--no-sandbox", *size, f"--screenshot={shot}", link], check=True

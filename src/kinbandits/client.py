@@ -123,7 +123,8 @@ class Client:
     ) -> Choice:
         """Choose an arm for a context (one for all candidates, or one row for each), or for named features.
 
-        With ``task``, an arm, each row of the context is a candidate for it: ``choice.index`` says which was chosen.
+        With ``task``, an arm, each row of the context is a candidate for it: ``choice.index`` says which was
+        chosen.
         """
         body: dict[str, Any] = {"context": _plain(context), "key": key or secrets.token_hex(16)}
         if arms is not None:
@@ -139,7 +140,7 @@ class Client:
     def reward_by_key(self, key: str, reward: float) -> Outcome:
         """Deliver the reward of the decision that was asked for with this key."""
         found = self._parts("/v1/rewards", {"rewards": [{"key": key, "reward": float(reward)}]}, Outcome)[0]
-        if isinstance(found, ServiceError):
+        if not isinstance(found, Outcome):
             raise found
         return found
 
@@ -211,7 +212,8 @@ class Client:
     # -- administration -------------------------------------------------------------------------
 
     def add_arm(self, arm: ArmName, descriptor: Sequence[float] | None = None, **details: Sequence[Any]) -> None:
-        """Add an arm, or have a retired one return; ``similarity`` or ``neighbours`` where the policy needs them."""
+        """Add an arm, or have a retired one return; ``similarity`` or ``neighbours`` where the policy needs
+        them."""
         details |= {} if descriptor is None else {"descriptor": descriptor}
         self._call("POST", "/v1/arms", {"arm": arm, **{name: list(value) for name, value in details.items()}})
 
@@ -258,11 +260,11 @@ class Client:
             code, detail = str(data["code"]), str(data["detail"])
         except (ValueError, KeyError, TypeError):
             code, detail = "unknown", "the answer is not one of a kinbandits service"
-        error = ServiceError(response.status_code, code, detail)
+        refusal = ServiceError(response.status_code, code, detail)
         if response.status_code not in (429, 502, 503, 504):
-            return error, None
+            return refusal, None
         after = response.headers.get("retry-after", "")
-        return error, float(after) if after.isdecimal() else 0.0
+        return refusal, float(after) if after.isdecimal() else 0.0
 
 
 def _id(decision: Choice | str) -> str:
@@ -274,4 +276,6 @@ def _plain(context: Any) -> Any:
     context = context.tolist() if hasattr(context, "tolist") else context
     if isinstance(context, Mapping):
         return dict(context)
-    return [_plain(r) if isinstance(r, Sequence | Mapping) and not isinstance(r, str) else float(r) for r in context]
+    return [
+        _plain(r) if isinstance(r, Sequence | Mapping) and not isinstance(r, str) else float(r) for r in context
+    ]

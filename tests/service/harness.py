@@ -43,7 +43,9 @@ def fork_server() -> ForkServerContext:
     global _CONTEXT
     if _CONTEXT is None:
         _CONTEXT = multiprocessing.get_context("forkserver")
-        _CONTEXT.set_forkserver_preload(["kinbandits.service.server", "psycopg", "sqlalchemy.dialects.postgresql.psycopg"])
+        _CONTEXT.set_forkserver_preload(
+            ["kinbandits.service.server", "psycopg", "sqlalchemy.dialects.postgresql.psycopg"]
+        )
     return _CONTEXT
 
 
@@ -167,6 +169,14 @@ class Wire:
         return response.status, json.loads(data) if data[:1] in (b"{", b"[") else data
 
 
+class Eager(Client):
+    """Tries again at once, so that a service is put under load as soon as it is back."""
+
+    def _attempt(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[Any, float | None]:
+        answer, wait = super()._attempt(method, path, body)
+        return answer, None if wait is None else 0.0
+
+
 class Load:
     """Clients that decide and reward without pause, and write down what was acknowledged."""
 
@@ -183,7 +193,7 @@ class Load:
     def _work(self, number: int) -> None:
         rng = random.Random(number)
         try:
-            with Client(self.service.address, self.service.token, patience=120.0) as client:
+            with Eager(self.service.address, self.service.token, patience=120.0) as client:
                 waiting: list[Choice] = []
                 while not self._stop.is_set():
                     choice = client.decide([rng.gauss(0, 1) for _ in range(self.features)])
@@ -238,7 +248,9 @@ def reckon(service: Service, load: Load) -> dict[str, int]:
     store = open_store(service.url, readonly=True)
     load.decided[last.id] = last
     counts = audit(store, load)
-    assert (state["observations"], state["not_learned"]) == (counts["rewards"], 0), "not each reward was learned once"
+    assert (state["observations"], state["not_learned"]) == (counts["rewards"], 0), (
+        "not each reward was learned once"
+    )
     policy = replay(store, Settings.model_validate(service.settings)).policy
     mean = policy.predict([0.3] * load.features, [last.arm]).mean
     assert last.mean is not None

@@ -1,4 +1,5 @@
-"""What goes wrong around the service: dead threads, hung or read-only databases, full and damaged files, clocks, rows
+"""What goes wrong around the service: dead threads, hung or read-only databases, full and damaged files,
+clocks, rows
 that nobody can learn."""
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from kinbandits.errors import FormatError
 from kinbandits.policy import KMTLUCB
 from kinbandits.service import snapshots
 from kinbandits.service.auth import new_token
+from kinbandits.service.commands import AddArm, Decide, Reward
 from kinbandits.service.config import load_settings
 from kinbandits.service.engine import Engine
 from kinbandits.service.learner import Fold, replay, restored
-from kinbandits.service.ledger import AddArm, Decide, Reward
 from kinbandits.service.messages import Problem
 from kinbandits.service.store import StoreUnavailableError, open_store
 
@@ -96,7 +97,9 @@ def test_a_start_that_fails_ends_the_process_and_says_nothing_of_serving(tmp_pat
 
 
 def test_a_dead_thread_ends_the_process(tmp_path: Path) -> None:
-    broken = "import kinbandits.service.stats as s\ndef no(self, e): raise MemoryError('no room')\ns.Stats.apply = no"
+    broken = (
+        "import kinbandits.service.stats as s\ndef no(self, e): raise MemoryError('no room')\ns.Stats.apply = no"
+    )
     process, port, token = serve(tmp_path, str(tmp_path / "log.sqlite3"), broken)
     try:
         until(lambda: call(port, token, "GET", "/readyz") == 200, 60.0)
@@ -176,7 +179,9 @@ def test_the_service_survives_any_row(tmp_path: Path, monkeypatch: pytest.Monkey
         assert (engine.serving.policy.n_observations, engine.serving.stats.refused) == (19, 1)
 
 
-def test_a_model_that_cannot_be_copied_leaves_the_one_before(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_cannot_be_copied_leaves_the_one_before(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no(self: KMTLUCB) -> KMTLUCB:
         raise ArithmeticError("singular")
 
@@ -285,7 +290,9 @@ def test_rows_learned_one_by_one_in_slices_and_in_bulk_are_learned_alike(tmp_pat
 
 def test_the_log_does_not_follow_a_clock_that_is_set_back(tmp_path: Path) -> None:
     clock = Clock()
-    with running(str(tmp_path / "log.sqlite3"), settings(reward_wait=0.5, default_reward=0.0), clock=clock) as engine:
+    with running(
+        str(tmp_path / "log.sqlite3"), settings(reward_wait=0.5, default_reward=0.0), clock=clock
+    ) as engine:
         engine.ask(Decide([0.1]))
         clock.now -= 0.25  # NTP; then it goes on
         engine.ask(Decide([0.1]))
@@ -322,7 +329,9 @@ def test_a_full_disk_is_not_ready_until_it_can_be_written(engine: Engine) -> Non
     assert engine.ask(Decide([0.1]))["id"] == f"{acknowledged + 1:012x}"
 
 
-def test_what_cannot_be_right_is_refused_while_the_log_is_away(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_right_is_refused_while_the_log_is_away(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A request that cannot be right is told so; only the others may try again."""
     engine.ask(Decide([0.1]))
 
@@ -350,7 +359,7 @@ def test_a_damaged_database_is_not_ready(tmp_path: Path) -> None:
             file.seek(4096)
             file.write(b"\xff" * (size - 4096))
         raw.execute("PRAGMA shrink_memory")  # its cache would hide it
-        with pytest.raises(Problem) as caught:
+        with pytest.raises(Problem) as caught:  # noqa: PT012
             for _ in range(50):
                 engine.ask(Decide([0.1], key=f"{random.random()}"))
         assert caught.value.status == 503
@@ -373,7 +382,8 @@ SLOW_FLUSH = """
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>
-static void wait(void) { const char *f = getenv("SLOW_FLUSH"); if (f && access(f, F_OK) == 0) { unlink(f); sleep(3); } }
+static void wait(void)
+{ const char *f = getenv("SLOW_FLUSH"); if (f && access(f, F_OK) == 0) { unlink(f); sleep(3); } }
 int fsync(int d) { wait(); return ((int (*)(int)) dlsym(RTLD_NEXT, "fsync"))(d); }
 int fdatasync(int d) { wait(); return ((int (*)(int)) dlsym(RTLD_NEXT, "fdatasync"))(d); }
 """
@@ -454,7 +464,8 @@ def test_a_read_only_episode_passes(postgres_server: Server, postgres_url: str) 
 
 
 def test_a_lost_connection_ends_the_writer(postgres_server: Server, postgres_url: str) -> None:
-    """Its lock went with it: whether the commit was, nobody knows; asking the next process, with the key, settles it."""
+    """Its lock went with it: whether the commit was, nobody knows; asking the next process, with the key,
+    settles it."""
     with running(postgres_url, settings()) as engine:
         failures: list[str] = []
         engine.on_failure = failures.append
@@ -558,5 +569,3 @@ def test_no_message_names_a_password() -> None:
             open_store(url)
         assert "hunter2" not in str(caught.value)
         assert "127.0.0.1" in str(caught.value)
-
-

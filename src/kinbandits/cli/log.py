@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kinbandits.errors import InvalidInputError
+from kinbandits.errors import InvalidInputError, package
 
 if TYPE_CHECKING:
     from kinbandits.service.store import Store
@@ -22,9 +22,12 @@ Log = Annotated[str, typer.Argument(help="The log: a file (SQLite), or postgresq
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     log = typer.Typer(no_args_is_help=True, help="Export, import, replay, verify or archive the log of a service.")
-    commands = {"export": export, "import": import_, "replay": replay, "shadow": shadow, "verify": verify}
-    for name, command in {**commands, "archive": archive}.items():
-        log.command(name)(command)
+    log.command("export")(export)
+    log.command("import")(import_)
+    log.command("replay")(replay)
+    log.command("shadow")(shadow)
+    log.command("verify")(verify)
+    log.command("archive")(archive)
     app.add_typer(log, name="log")
     app.command()(backup)
     app.command()(restore)
@@ -32,6 +35,7 @@ def register(app: typer.Typer) -> None:
 
 @contextlib.contextmanager
 def _opened(url: str, *, readonly: bool = True) -> Iterator[Store]:
+    package("sqlalchemy", "the log of a service needs", "'kinbandits[serve]'")
     from kinbandits.service.store import open_store
 
     store = open_store(url, readonly=readonly, create=not readonly)
@@ -109,7 +113,9 @@ def replay(
 def shadow(
     log: Log,
     config: Annotated[Path, typer.Argument(help="TOML file with the [policy] of the shadow.")],
-    every: Annotated[float, typer.Option(help="Go on for ever, and print again after so many seconds; 0: once.")] = 0.0,
+    every: Annotated[
+        float, typer.Option(help="Go on for ever, and print again after so many seconds; 0: once.")
+    ] = 0.0,
 ) -> None:
     """Say what another policy would have earned that learns from the log and decides beside the served one.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tempfile
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kinbandits.errors import InvalidInputError, MissingPackageError
+from kinbandits.errors import InvalidInputError, MissingPackageError, package
 
 TOKENS = Path("tokens.toml")
 
@@ -35,6 +36,7 @@ def new_token(
       kinbandits token new admin --role admin
       kinbandits token new shop --role decide --role reward --tokens /etc/kinbandits/tokens.toml
     """
+    package("fastapi", "tokens of the service need", "'kinbandits[serve]'")
     from kinbandits.service import auth
 
     print(auth.new_token(tokens, name, role))
@@ -92,17 +94,13 @@ def serve(
     if settings.service.n_features is None:
         _say("features is not set: the first decision settles how many numbers a context has.")
     who = Tokens(tokens)
-    wire = server.listen(host, port)
-    server.set_up_logs(log_level)
-    log = open_store(store)
-    try:
+    with server.listen(host, port) as wire, contextlib.closing(open_store(store)) as log:
         said = begin_with(log, settings)
         if said is not None:
             _say(said)
-        engine = Engine(log, settings)
-        server.run(engine, who, wire, lambda: _ready(engine, wire.getsockname(), log.name))
-    finally:
-        log.close()
+        server.set_up_logs(log_level)
+        engine, address = Engine(log, settings), wire.getsockname()
+        server.run(engine, who, wire, lambda: _ready(engine, address, log.name))
 
 
 def _ready(engine: object, address: tuple[str, int], log: str) -> None:
@@ -128,7 +126,8 @@ def _demo(host: str, port: int) -> None:
         def ready() -> None:
             _say(
                 f"A throw-away service with simulated visitors. Watch it learn:\n\n    http://demo:{token}@{address}/\n\n"
-                f"Or ask it yourself:\n\n    curl -s http://{address}/v1/decisions -H 'Authorization: Bearer {token}' \\\n"
+                f"Or ask it yourself:\n\n    curl -s http://{address}/v1/decisions -H 'Authorization: Bearer "
+                f"{token}' \\\n"
                 "      -H 'Content-Type: application/json' -d '{\"context\": [0.3, 0.8]}'\n\nStop it with Ctrl+C."
             )
             demo.send_visitors(f"http://{address}", token)

@@ -13,17 +13,20 @@ from kinbandits.errors import InvalidInputError
 from kinbandits.service import choose
 from kinbandits.service import messages as m
 from kinbandits.service.auth import needs
+from kinbandits.service.commands import AddArm, Command, Correct, Decide, RetireArm, Reward, RollBack, Void
 from kinbandits.service.config import Feature, encode
 from kinbandits.service.engine import Engine
 from kinbandits.service.events import Record
-from kinbandits.service.ledger import AddArm, Command, Correct, Decide, Result, RetireArm, Reward, RollBack, Void
+from kinbandits.service.ledger import Result
 from kinbandits.service.messages import Problem, unknown_decision
 
 T = TypeVar("T")
 TO_READ = 10.0  # seconds
 ID = Annotated[str, Path(pattern=m.ID, description="The id of a decision.", examples=["000000000001"])]
-CanDecide, CanReward = Annotated[str, Depends(needs("decide"))], Annotated[str, Depends(needs("reward"))]
-CanRead, Admin = Annotated[str, Depends(needs("read"))], Annotated[str, Depends(needs("admin"))]
+CanDecide = Annotated[str, Depends(needs("decide"))]
+CanReward = Annotated[str, Depends(needs("reward"))]
+CanRead = Annotated[str, Depends(needs("read"))]
+Admin = Annotated[str, Depends(needs("admin"))]
 
 
 def send(data: Any) -> Response:
@@ -41,8 +44,10 @@ async def reading(work: Callable[..., T], *args: Any, **options: Any) -> T:
 
 def routes(engine: Engine) -> APIRouter:
     """All that programs ask."""
-    told = {s: {"model": m.ProblemAnswer} for s in (400, 401, 403, 404, 405, 409, 413, 415, 422, 500, 503)}
-    router = APIRouter(responses=told)
+    refusals: dict[int | str, dict[str, Any]] = {
+        s: {"model": m.ProblemAnswer} for s in (400, 401, 403, 404, 405, 409, 413, 415, 422, 500, 503)
+    }
+    router = APIRouter(responses=refusals)
     features = engine.settings.service.named_features
 
     @router.post("/v1/decisions", response_model=m.Decision)
@@ -72,7 +77,10 @@ def routes(engine: Engine) -> APIRouter:
         return send(
             await _answers(
                 engine,
-                [Reward(r.id, r.reward) if isinstance(r, m.RewardById) else Reward(None, r.reward, r.key) for r in body.rewards],
+                [
+                    Reward(r.id, r.reward) if isinstance(r, m.RewardById) else Reward(None, r.reward, r.key)
+                    for r in body.rewards
+                ],
             )
         )
 
@@ -102,7 +110,11 @@ def routes(engine: Engine) -> APIRouter:
         sent = [name for name, _ in request.query_params.multi_items()]
         for name in sent:
             if name not in known:
-                shown = f"{name!r} is no parameter" if name.isidentifier() and len(name) < 40 else "a parameter is unknown"
+                shown = (
+                    f"{name!r} is no parameter"
+                    if name.isidentifier() and len(name) < 40
+                    else "a parameter is unknown"
+                )
                 raise Problem(422, "invalid", f"{shown}; there are {', '.join(sorted(known))}")
             if sent.count(name) > 1:  # of which the last would count
                 raise Problem(422, "invalid", f"the query names {name} more than once")
@@ -110,7 +122,9 @@ def routes(engine: Engine) -> APIRouter:
             return send({"decisions": [], "next": None})
         filters = {"state": state, "arm": arm, "since": since, "until": until, "before": before}
         found = await reading(engine.store.find_records, **filters, limit=limit)
-        return send({"decisions": [_shown(r) for r in found], "next": found[-1].id if len(found) == limit else None})
+        return send(
+            {"decisions": [_shown(r) for r in found], "next": found[-1].id if len(found) == limit else None}
+        )
 
     @router.get("/v1/decisions/{id}", response_model=m.DecisionRecord)
     async def decision(id: ID, _: CanRead) -> Response:

@@ -1,10 +1,12 @@
-"""Who may do what: tokens in a file, each with roles; ``Bearer`` for calls, Basic (any user) for pages, which only read.
+"""Who may do what: tokens in a file, each with roles; ``Bearer`` for calls, Basic (any user) for pages, which
+only read.
 
     [shop]
     sha256 = "..."
     roles = ["decide", "reward"]
 
-A token holds 256 random bits, so a plain SHA-256 is a safe way to keep it. A line that is deleted is a token that is
+A token holds 256 random bits, so a plain SHA-256 is a safe way to keep it. A line that is deleted is a token
+that is
 refused, a second later.
 """
 
@@ -56,7 +58,9 @@ class Tokens:
 
     def _read(self) -> None:
         about = self.path.stat()
-        self._by_hash = {str(t["sha256"]): Token(name, frozenset(t["roles"])) for name, t in read(self.path).items()}
+        self._by_hash = {
+            str(t["sha256"]): Token(name, frozenset(t["roles"])) for name, t in read(self.path).items()
+        }
         self._seen = about.st_mtime_ns, about.st_size
 
     def refresh(self) -> None:
@@ -76,7 +80,10 @@ class Tokens:
         scheme, _, value = authorization.decode("latin-1").partition(" ")
         if scheme.lower() == "bearer":
             return self._by_hash.get(_hash(value.strip()))
-        if scheme.lower() == "basic" and method in ("GET", "HEAD"):  # a browser sends it by itself: it changes nothing
+        if scheme.lower() == "basic" and method in (
+            "GET",
+            "HEAD",
+        ):  # a browser sends it by itself: it changes nothing
             try:
                 text = base64.b64decode(value, validate=True).decode("latin-1")
             except (binascii.Error, ValueError):
@@ -100,7 +107,9 @@ def read(path: Path) -> dict[str, Any]:
     for name, table in tables.items():
         fits = isinstance(table, dict) and table.keys() == {"sha256", "roles"} and isinstance(table["roles"], list)
         if not fits or not re.fullmatch("[0-9a-f]{64}", str(table["sha256"])) or set(table["roles"]) - set(ROLES):
-            raise InvalidInputError(f"{path}: [{name}] needs sha256 (64 hexadecimal digits) and roles of {list(ROLES)}")
+            raise InvalidInputError(
+                f"{path}: [{name}] needs sha256 (64 hexadecimal digits) and roles of {list(ROLES)}"
+            )
     return tables
 
 

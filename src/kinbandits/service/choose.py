@@ -15,7 +15,7 @@ from kinbandits.service.events import ArmName, Body, Record, uniform_draws
 from kinbandits.service.messages import Problem
 
 if TYPE_CHECKING:
-    from kinbandits.service.ledger import Decide
+    from kinbandits.service.commands import Decide
     from kinbandits.service.learner import Serving
 
 
@@ -65,7 +65,11 @@ def _choose_alike(
     if contexts.ndim == 3 and contexts.shape[1] == 1:
         contexts = contexts[:, 0]
     made = serving.policy.propose(contexts, arms, uniform=uniform_draws(secret, ids), first_round=first_round)
-    columns = zip(made.arm, *(np.asarray(c).tolist() for c in (made.index, made.propensity, made.mean, made.width)))
+    columns = zip(
+        made.arm,
+        *(np.asarray(c).tolist() for c in (made.index, made.propensity, made.mean, made.width)),
+        strict=True,
+    )
     candidates = serving.playable if arms is None else arms
     return [
         {
@@ -122,7 +126,8 @@ def can_return(serving: Serving, arm: ArmName) -> bool:
 
 
 def explain(serving: Serving, record: Record) -> dict[str, Any] | None:
-    """Which arms' rewards the estimate of a logged decision comes from, by what is known now; None without its arm."""
+    """Which arms' rewards the estimate of a logged decision comes from, by what is known now; None without its
+    arm."""
     arm = record.body["arm"]
     if arm not in serving.arms:
         return None
@@ -143,4 +148,7 @@ def describe(policy: kb.KMTLUCB) -> list[tuple[str, str]]:
     model = getattr(policy, "model", None)
     if model is not None:
         return [*rows, ("Model", str(model))]
-    return [*rows, *((str(k), str(v)) for k, v in policy.engine_report().items() if isinstance(v, str | int | float))]
+    return [
+        *rows,
+        *((str(k), str(v)) for k, v in policy.engine_report().items() if isinstance(v, str | int | float)),
+    ]

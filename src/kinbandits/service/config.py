@@ -9,7 +9,8 @@ reward_wait = 600.0
 default_reward = 0.0
 features = ["hour", { name = "age", low = 0, high = 120 }, { name = "device", values = ["phone", "desktop"] }]
 
-A number is one column of a context, scaled to 0 to 1 where it has a low and a high; a feature with values is a column
+A number is one column of a context, scaled to 0 to 1 where it has a low and a high; a feature with values is a
+column
 for each.
 """
 
@@ -34,8 +35,8 @@ LARGEST = 1e12  # of a context entry or a reward, in magnitude
 LARGEST_ARM = 2**53  # of an arm that is a number
 MOST_FEATURES = 100_000
 ARM = r"^[^\x00-\x1f\x7f/]{1,200}$"  # a name stands in a path
-# Where [policy] says nothing: every candidate is played now and then, so that the log can be evaluated; and the cost
-# of a decision has a limit.
+# Where [policy] says nothing: every candidate is played now and then, so that the log can be evaluated; and the
+# cost of a decision has a limit.
 DEFAULTS: dict[str, Any] = {"epsilon": 0.05, "engine": {"type": "Budgeted", "points": 1000, "after": 2000}}
 
 
@@ -106,7 +107,8 @@ class ServiceSettings(BaseModel):
     Attributes:
         reward_wait: seconds after which a decision without a reward is defaulted; 0 waits for ever.
         default_reward: what is then learned. Left out, nothing is, and a reward that comes later is learned.
-        features: how many numbers a context has, or a list of named features; left out, the first decision settles it.
+        features: how many numbers a context has, or a list of named features; left out, the first decision
+        settles it.
         snapshot_every: rows learned between two snapshots, at least.
         max_candidates: most candidates of one decision.
         max_body: largest request body, in bytes.
@@ -163,7 +165,8 @@ class Settings(BaseModel):
         return policy
 
     def check_start(self, policy: object, path: str) -> kb.KMTLUCB:
-        """A fitted policy to begin with; what [policy] names must be as it was fitted, and the rest is the file's."""
+        """A fitted policy to begin with; what [policy] names must be as it was fitted, and the rest is the
+        file's."""
         if not isinstance(policy, kb.KMTLUCB):
             raise InvalidInputError(f"{path} holds a {type(policy).__name__}; only KMTLUCB is served")
         check_arms(policy.arms)
@@ -173,12 +176,14 @@ class Settings(BaseModel):
                 missing = set(kb.KMTLUCB(value).arms) - set(policy.arms)
                 if missing:
                     raise InvalidInputError(
-                        f"{path} was fitted without the arms {sorted(map(str, missing))} of [policy]; fit it again with "
+                        f"{path} was fitted without the arms {sorted(map(str, missing))} of [policy]; fit it "
+                        f"again with "
                         "them, or add them once the service runs"
                     )
             elif name in fitted and fitted[name] != value:
                 raise InvalidInputError(
-                    f"{path} was fitted with {name} = {fitted[name]!r}, but [policy] says {value!r}; fit it again, or "
+                    f"{path} was fitted with {name} = {fitted[name]!r}, but [policy] says {value!r}; fit it "
+                    f"again, or "
                     f"take {name} out of [policy]"
                 )
         return policy

@@ -1,6 +1,7 @@
 """The two homes of a log: how to connect, who may write, and what an error means.
 
-SQLite        one file in WAL mode with ``synchronous=FULL``; the writer holds an operating-system lock on a file beside
+SQLite        one file in WAL mode with ``synchronous=FULL``; the writer holds an operating-system lock on a
+file beside
               it, which dies with its process. All other connections are read-only.
 PostgreSQL    the writer's session holds an advisory lock; another process waits for it, as a hot standby. When
               process or connection dies, the server lets go of the lock.
@@ -69,7 +70,8 @@ class SQLite:
         except OSError:
             stream.close()
             raise StoreLockedError(
-                f"{self.name} is in use by another process; stop that service first, or use PostgreSQL for a standby"
+                f"{self.name} is in use by another process; stop that service first, or use PostgreSQL for a "
+                f"standby"
             ) from None
         self._lock = stream
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # it holds contexts: for its owner alone
@@ -100,7 +102,8 @@ class SQLite:
         if self.readonly and not os.access(self.path.parent, os.W_OK):
             if self.path.with_name(self.path.name + "-wal").exists():
                 raise StoreUnavailableError(
-                    f"{self.name} is in use, or was left by a crash, in a folder that this user may not write to: read "
+                    f"{self.name} is in use, or was left by a crash, in a folder that this user may not write "
+                    f"to: read "
                     "a backup instead, or read it as its owner"
                 )
             mode = "immutable=1"  # nobody is writing, and SQLite needs no files of its own
@@ -228,7 +231,11 @@ class Postgres:
     def trouble(self, error: DBAPIError, what: str, writer: sa.Connection | None = None) -> StoreUnavailableError:
         """What an error means: lost, read-only, too slow."""
         text = f"{self.name} cannot be {what} now ({str(error.orig).strip().partition(chr(10))[0]})"
-        return StoreLostError(text) if writer is not None and error.connection_invalidated else StoreUnavailableError(text)
+        return (
+            StoreLostError(text)
+            if writer is not None and error.connection_invalidated
+            else StoreUnavailableError(text)
+        )
 
     def check(self, connection: sa.Connection) -> list[str]:
         """PostgreSQL has checksums of its own; ask it whether all rows can be read."""

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import kinbandits as kb
 from kinbandits.errors import InvalidInputError
+from kinbandits.service.commands import Command
 from kinbandits.service.config import Settings
 from kinbandits.service.events import Event
 from kinbandits.service.learner import Learner, Serving
-from kinbandits.service.ledger import Answer, Command, Result
+from kinbandits.service.ledger import Answer, Result
 from kinbandits.service.messages import Problem, unavailable
 from kinbandits.service.snapshots import local_folder
 from kinbandits.service.store import Store
@@ -69,7 +70,9 @@ class Engine:
         """Start the threads; with ``wait``, return when commands are taken, or raise after so many seconds."""
         work = {"learner": self.learner.run, "writer": self.writer.run}
         for name, target in work.items():
-            thread = threading.Thread(target=self._supervise, args=(name, target), name=f"kinbandits_{name}", daemon=True)
+            thread = threading.Thread(
+                target=self._supervise, args=(name, target), name=f"kinbandits_{name}", daemon=True
+            )
             self._threads.append(thread)
             thread.start()
         end = time.monotonic() + (wait or 0.0)
@@ -87,10 +90,12 @@ class Engine:
         """Answer what has been asked, keep a snapshot, and end: within seconds."""
         self.is_writer, self.state = False, "stopping"
         end = time.monotonic() + _TO_STOP
-        self.writer.stop()
-        for thread, part in zip(reversed(self._threads), (self.writer, self.learner), strict=False):
-            part.stop()
-            thread.join(max(0.1, end - time.monotonic()))
+        if self._threads:
+            learning, writing = self._threads
+            self.writer.stop()
+            writing.join(max(0.1, end - time.monotonic()))
+            self.learner.stop()
+            learning.join(max(0.1, end - time.monotonic()))
         if any(thread.is_alive() for thread in self._threads):
             log.warning("ended in the middle of work; the next start goes on from the log")
         self._threads.clear()
@@ -211,13 +216,16 @@ def begin_with(store: Store, settings: Settings) -> str | None:
             upto = int(source["head"].partition(":")[0])
             if not source["whole"] or upto > last:
                 raise InvalidInputError(
-                    f"{path} has learned only a part of the log {store.name}, or more than is left of it: served with it, "
-                    "rows would be learned twice or never. Fit it again from the whole log, or serve a new log (--store)"
+                    f"{path} has learned only a part of the log {store.name}, or more than is left of it: "
+                    f"served with it, "
+                    "rows would be learned twice or never. Fit it again from the whole log, or serve a new log "
+                    "(--store)"
                 )
     archived = max([0, *(e.body["upto"] for e in before if e.kind == "archived")])
     if upto < archived:
         raise InvalidInputError(
-            f"{path} does not know what was archived of {store.name} (up to event {archived:,}); fit it to the archive "
+            f"{path} does not know what was archived of {store.name} (up to event {archived:,}); fit it to the "
+            f"archive "
             "and the log together"
         )
     stats = None
@@ -225,8 +233,8 @@ def begin_with(store: Store, settings: Settings) -> str | None:
         row = store.beginning()
         stats = row.stats
     store.lock()
+    now = max(time.time(), store.last_at())
     with store.transaction() as tx:
-        body = {"sha256": digest, "upto": upto}
-        tx.append([Event(last + 1, "started", None, max(time.time(), store.last_at()), body)])
+        tx.append([Event(last + 1, "started", None, now, {"sha256": digest, "upto": upto})])
         tx.begin_with(last + 1, upto, settings.fingerprint(), content, stats)
     return f"The model begins with {path}" + (f", which knows this log up to event {upto:,}." if upto else ".")

@@ -7,7 +7,8 @@ reward        its id     reward, delay, and the row that is learned
 default       its id     reward (null: nothing is learned), and the row if there is one: its wait was over
 late          its id     reward, delay: came after the default; with the row where the default taught nothing
 void          its id     reason: the decision was not carried out
-corrected     its id     reward (null: withdrawn), was (learned so far), state (so far), since (event of the decision),
+corrected     its id     reward (null: withdrawn), was (learned so far), state (so far), since (event of the
+decision),
                          arm, by; with the row where nothing had been learned of the decision
 rolled_back   -          to (an event), by: what was learned after it, until here, is not
 arm_added     -          arm, descriptor, similarity, neighbours, by
@@ -92,7 +93,8 @@ def row_of(event: Event) -> tuple[Body, float | None] | None:
 
 
 class Edits:
-    """All corrections and roll-backs up to event ``upto``: what is learned of a row, when later events say otherwise.
+    """All corrections and roll-backs up to event ``upto``: what is learned of a row, when later events say
+    otherwise.
 
     A model cannot unlearn a row: when something is edited, another one is taught, with what is true now.
     """

@@ -34,7 +34,7 @@ log = logging.getLogger("kinbandits.service")
 _TOGETHER = 64  # rows that are learned at once while requests are answered,
 _MANY = 20_000  # and at a start
 _PUBLISH = 0.05  # seconds between two copies of the model, at least
-_SHARE = 10.0  # and so many times what the last copy took; the same for snapshots
+_SHARE = 10.0  # and so many times what the last copy took, up to a second
 _POLL = 0.25  # seconds between two looks at decisions, which are only counted
 _MOST_WAITING = 20_000  # events in memory; beyond that they are read from the log again
 
@@ -78,8 +78,10 @@ def first_policy(store: Store, settings: Settings) -> tuple[kb.KMTLUCB, Stats, i
         policy = kb.load(path)
     if row.stats is not None and row.settings != settings.fingerprint():
         raise InvalidInputError(
-            f"the log was archived up to event {row.upto:,} with other settings in [policy]: what was archived cannot be "
-            "learned again from here. Fit the new settings to archive and log (kinbandits fit), and serve with --start"
+            f"the log was archived up to event {row.upto:,} with other settings in [policy]: what was archived "
+            f"cannot be "
+            "learned again from here. Fit the new settings to archive and log (kinbandits fit), and serve with "
+            "--start"
         )
     for arm in list(policy.retired):  # the service says which arms are active
         if hasattr(policy, "activate_arm"):
@@ -135,7 +137,8 @@ class Fold:
             self._learn(list(alike))
 
     def _learn(self, rows: Sequence[_Row]) -> None:
-        """Teach the policy rows of one kind; one that it does not take is counted and left out, whatever it raises."""
+        """Teach the policy rows of one kind; one that it does not take is counted and left out, whatever it
+        raises."""
         wanted = self.settings.service.n_features
         try:
             if wanted is not None and len(rows[0].context) != wanted:
@@ -150,7 +153,9 @@ class Fold:
                 self._learn(rows[half:])
                 return
             self.stats.refuse(rows[0].seq, f"{type(error).__name__}: {error}")
-            log.warning("event not learned", extra={"seq": rows[0].seq, "reason": f"{type(error).__name__}: {error}"})
+            log.warning(
+                "event not learned", extra={"seq": rows[0].seq, "reason": f"{type(error).__name__}: {error}"}
+            )
 
     def _change_arms(self, event: Event) -> None:
         try:
@@ -295,8 +300,10 @@ class Learner:
             log.warning("the log cannot be read", extra={"reason": str(error)})
             self._news.wait(1.0)
             return
-        waited = time.monotonic() - self._published
-        if self.fold.stats.seq != self._engine.serving.seq and waited > max(_PUBLISH, _SHARE * self.publish_seconds):
+        waited, took = time.monotonic() - self._published, self.publish_seconds
+        if self.fold.stats.seq != self._engine.serving.seq and waited > max(
+            _PUBLISH, took, min(_SHARE * took, 1.0)
+        ):
             self._publish()
         if not events:
             self._save_if_due()
@@ -306,7 +313,8 @@ class Learner:
 
     def _next(self) -> list[Event]:
         """The next events: those that were handed over, or from the log where some are missing."""
-        seq, events = self.fold.stats.seq, []
+        seq = self.fold.stats.seq
+        events: list[Event] = []
         while self._incoming and len(events) < _TOGETHER:
             try:
                 event = self._incoming.popleft()
@@ -348,5 +356,3 @@ class Learner:
             log.warning("no snapshot", extra={"reason": f"{type(error).__name__}: {error}"})
         self._saved_rows, self._saved = self.fold.stats.learned, time.monotonic()
         self.save_seconds = self._saved - started
-
-

@@ -5,16 +5,22 @@ Commands are taken in order, each seeing what those before it have done. A `Prob
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
-
-from pydantic_core import to_json
 
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.service import choose
+from kinbandits.service.commands import (
+    AddArm,
+    Command,
+    Correct,
+    Decide,
+    RetireArm,
+    Reward,
+    RollBack,
+    Void,
+)
 from kinbandits.service.config import LARGEST, ServiceSettings, check_arms
 from kinbandits.service.events import ArmName, Body, Event, Record, decision_id, step
 from kinbandits.service.learner import Serving
@@ -23,75 +29,6 @@ from kinbandits.service.store import Transaction
 
 Answer = dict[str, Any]
 Result = Answer | Problem
-
-
-@dataclass(eq=False, slots=True)
-class Decide:
-    """Choose an arm: a context for all candidates, or one for each."""
-
-    context: list[float] | list[list[float]]
-    arms: list[ArmName] | None = None
-    key: str | None = None
-
-    def fingerprint(self) -> str:
-        """A digest of what was asked, to tell a repeat from another request with the same key."""
-        return hashlib.blake2b(to_json([self.context, self.arms]), digest_size=16).hexdigest()
-
-
-@dataclass(eq=False, slots=True)
-class Reward:
-    """The reward of a decision, which is named by its id or by the key it was asked for with."""
-
-    id: str | None
-    value: float
-    key: str | None = None
-
-
-@dataclass(eq=False, slots=True)
-class Void:
-    """The decision was not carried out."""
-
-    id: str
-    reason: str
-
-
-@dataclass(eq=False, slots=True)
-class Correct:
-    """Another reward than was learned, or none (None)."""
-
-    id: str
-    value: float | None
-    by: str
-
-
-@dataclass(eq=False, slots=True)
-class RollBack:
-    """Forget what was learned after event ``to``."""
-
-    to: int
-    by: str
-
-
-@dataclass(eq=False, slots=True)
-class AddArm:
-    """A new arm, or one that returns."""
-
-    arm: ArmName
-    by: str
-    descriptor: list[float] | None = None
-    similarity: list[float] | None = None
-    neighbours: list[ArmName] | None = None
-
-
-@dataclass(eq=False, slots=True)
-class RetireArm:
-    """An arm not to be chosen any more."""
-
-    arm: ArmName
-    by: str
-
-
-Command = Decide | Reward | Void | Correct | RollBack | AddArm | RetireArm
 
 
 class Position:
@@ -140,8 +77,12 @@ class Ledger:
         keys = [c.key for c in commands if isinstance(c, Decide | Reward) and c.key is not None]
         for record in self.tx.find(ids, keys) if ids or keys else ():
             self._keep(record)
-        seen: set[str | None] = set(self._ids)
-        fresh = [c for c in commands if isinstance(c, Decide) and (c.key is None or not (c.key in seen or seen.add(c.key)))]
+        first = {c.key: c for c in reversed(commands) if isinstance(c, Decide)}  # of several with one key
+        fresh = [
+            c
+            for c in commands
+            if isinstance(c, Decide) and (c.key is None or (c.key not in self._ids and first[c.key] is c))
+        ]
         self._choose(fresh)
         results: list[Result] = []
         for command in commands:
@@ -193,7 +134,7 @@ class Ledger:
         self.events.append(Event(self.position.seq, kind, decision, self.now, body, **more))
         return self.events[-1]
 
-    def _settle(self, record: Record, kind: str, body: Body, **after: float | None) -> Record:
+    def _settle(self, record: Record, kind: str, body: Body, **after: Any) -> Record:
         """An event about a decision, and what it makes of it."""
         event = self._add(kind, body, record.id)
         state = step(record.state, event)
@@ -235,15 +176,19 @@ class Ledger:
         if not candidates:
             raise Problem(422, "no_candidates", "arms is empty; leave it out to choose among all")
         if candidates > self.settings.max_candidates:
-            raise Problem(409, "too_many_candidates", f"there are more than {self.settings.max_candidates} candidates")
+            raise Problem(
+                409, "too_many_candidates", f"there are more than {self.settings.max_candidates} candidates"
+            )
         context = command.context
         rows = context if isinstance(context[0], list) else [context]
         if len(rows) not in (1, candidates):
             raise Problem(
-                409, "context_shape", f"context has {len(rows)} rows for {candidates} candidates; send one row for each"
+                409,
+                "context_shape",
+                f"context has {len(rows)} rows for {candidates} candidates; send one row for each",
             )
-        n = position.features or len(rows[0])  # type: ignore[arg-type]
-        if any(len(row) != n for row in rows):  # type: ignore[arg-type]
+        n = position.features or len(rows[0])
+        if any(len(row) != n for row in rows):
             wanted = "rows of equal length" if position.features is None else f"{n} numbers"
             raise Problem(409, "context_length", f"a context of this service has {wanted}")
         position.features = n
@@ -327,7 +272,12 @@ class Ledger:
             self._check_reward(command.value)
         state = "withdrawn" if command.value is None else "rewarded"
         if (record.state, record.reward) != (state, command.value):
-            body: Body = {"reward": command.value, "was": record.learned, "state": record.state, "since": record.seq}
+            body: Body = {
+                "reward": command.value,
+                "was": record.learned,
+                "state": record.state,
+                "since": record.seq,
+            }
             body |= {"arm": record.body["arm"], "by": command.by}
             if record.state == "defaulted" and record.learned is None:  # it is learned here, not elsewhere
                 body |= choose.learned_row(record.body)
@@ -339,7 +289,8 @@ class Ledger:
             raise Problem(
                 409,
                 "no_such_event",
-                f"the log has events {self.position.archived + 1} to {self.position.seq}; name an earlier one of them",
+                f"the log has events {self.position.archived + 1} to {self.position.seq}; name an earlier one "
+                f"of them",
             )
         return {"to": command.to, "seq": self._add("rolled_back", {"to": command.to, "by": command.by}).seq}
 
@@ -351,9 +302,15 @@ class Ledger:
             raise Problem(409, "arm_exists", "there is an active arm of this name; choose another")
         if arm in active:
             if not choose.can_return(self.serving, arm):
-                raise Problem(409, "arm_gone", "this arm was retired before the policy was fitted; choose another name")
+                raise Problem(
+                    409, "arm_gone", "this arm was retired before the policy was fitted; choose another name"
+                )
             active[arm] = True
-            return {"arm": arm, "retired": False, "seq": self._add("arm_returned", {"arm": arm, "by": command.by}).seq}
+            return {
+                "arm": arm,
+                "retired": False,
+                "seq": self._add("arm_returned", {"arm": arm, "by": command.by}).seq,
+            }
         try:
             check_arms([*active, arm])
         except InvalidInputError:

@@ -1,6 +1,7 @@
 """What is sent and answered, as models: FastAPI makes validation and the OpenAPI document of them.
 
-Strict: no NaN, no infinities, no numbers in strings, no unknown fields. Texts of problems never repeat what was sent.
+Strict: no NaN, no infinities, no numbers in strings, no unknown fields. Texts of problems never repeat what
+was sent.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class DecisionBody(Strict):
     )
     task: Arm | None = Field(
         default=None,
-        description="In place of arms, where context has a row for each candidate: the arm they are candidates for. "
+        description="In place of arms, where context has a row for each candidate: the arm they are for. "
         "The answer's index says which was chosen.",
     )
     key: Key | None = Field(
@@ -104,7 +105,9 @@ class CorrectionBody(Strict):
 class RollBackBody(Strict):
     """Forget what was learned after this event."""
 
-    to: Annotated[int, Field(ge=0, le=2**53), BeforeValidator(_whole)] = Field(description="The number of an event.")
+    to: Annotated[int, Field(ge=0, le=2**53), BeforeValidator(_whole)] = Field(
+        description="The number of an event."
+    )
 
 
 class ArmBody(Strict):

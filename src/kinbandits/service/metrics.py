@@ -23,9 +23,15 @@ class Metrics(Collector):
         self._engine = engine
         self.registry = CollectorRegistry()
         names = ["route", "status"]
-        self._requests = Counter("kinbandits_http_requests", "Requests by route and status.", names, registry=self.registry)
+        self._requests = Counter(
+            "kinbandits_http_requests", "Requests by route and status.", names, registry=self.registry
+        )
         self._seconds = Histogram(
-            "kinbandits_http_seconds", "Time to answer, by route.", ["route"], registry=self.registry, buckets=_SECONDS
+            "kinbandits_http_seconds",
+            "Time to answer, by route.",
+            ["route"],
+            registry=self.registry,
+            buckets=_SECONDS,
         )
         self._recent: deque[float] = deque(maxlen=2000)  # seconds of the last decisions
         self.registry.register(self)
@@ -53,8 +59,10 @@ class Metrics(Collector):
         for state, n in serving.stats.states.items():
             decisions.add_metric([state], n)
         yield decisions
-        why = CounterMetricFamily("kinbandits_rewards_refused", "Rewards that changed nothing, by why.", labels=["why"])
-        for name, n in getattr(engine.writer, "position", None) and engine.writer.position.counters.items() or ():
+        why = CounterMetricFamily(
+            "kinbandits_rewards_refused", "Rewards that changed nothing, by why.", labels=["why"]
+        )
+        for name, n in (getattr(engine.writer, "position", None) and engine.writer.position.counters.items()) or ():
             why.add_metric([name], n)
         yield why
         learner, policy = engine.learner, serving.policy
@@ -63,7 +71,11 @@ class Metrics(Collector):
             ("model_events", "Events the serving model has taken in.", serving.seq),
             ("model_observations", "Rows the model has learned.", policy.n_observations),
             ("rows_refused", "Rows the model would not learn.", serving.stats.refused),
-            ("behind_seconds", "How long the oldest event waits that the serving model does not know.", learner.behind()),
+            (
+                "behind_seconds",
+                "How long the oldest event waits that the serving model does not know.",
+                learner.behind(),
+            ),
             ("publish_seconds", "Last copy of the model.", learner.publish_seconds),
             ("snapshot_seconds", "Last snapshot.", learner.save_seconds),
             ("waiting_requests", "Commands that wait to be written.", engine.writer.waiting),

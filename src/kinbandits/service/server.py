@@ -75,6 +75,8 @@ class Door:
 
         async def answer(message: Message) -> None:
             nonlocal status
+            if size > self.max_body:  # whatever the application makes of it
+                return
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], *_HEADERS, (b"x-request-id", request_id)]
@@ -84,15 +86,19 @@ class Door:
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
-            if size > self.max_body:
-                raise Problem(413, "too_large", f"a request body may have {self.max_body} bytes")
-            return message
+            return message if size <= self.max_body else {"type": "http.disconnect"}
 
         try:
             self._admit(scope, headers)
             await self.app(scope, counted, answer)
+            self._check_size(size)
         except Problem as problem:
-            await problem_response(problem)(scope, receive, answer)
+            size = 0
+            response = problem_response(problem)
+            if problem.status == 401:  # a browser asks for user (any) and password (a token)
+                reads = scope["method"] in ("GET", "HEAD")
+                response.headers["www-authenticate"] = 'Basic realm="kinbandits"' if reads else "Bearer"
+            await response(scope, receive, answer)
         except Exception as error:  # FastAPI has answered with 500, or the client has gone
             if not isinstance(error, ClientDisconnect):
                 log.exception("request failed", extra={"request": request_id.decode()})
@@ -106,12 +112,19 @@ class Door:
             if log.isEnabledFor(level):
                 by = None if token is None else token.name
                 about = {"request": request_id.decode(), "route": route, "status": status, "token": by}
-                log.log(level, "request", extra={**about, "ms": round(1e3 * took, 1), "from": scope.get("client", [""])[0]})
+                log.log(
+                    level,
+                    "request",
+                    extra={**about, "ms": round(1e3 * took, 1), "from": scope.get("client", [""])[0]},
+                )
+
+    def _check_size(self, size: int) -> None:
+        if size > self.max_body:
+            raise Problem(413, "too_large", f"a request body may have {self.max_body} bytes")
 
     def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or len(length) > 15 or int(length) > self.max_body:
-            raise Problem(413, "too_large", f"a request body may have {self.max_body} bytes")
+        self._check_size(int(length) if length.isdigit() and len(length) < 16 else self.max_body + 1)
         if scope["path"] in OPEN:
             return
         token = self.tokens.find(scope["method"], headers.get(b"authorization", b""))
@@ -133,8 +146,6 @@ def problem_response(problem: Problem) -> Response:
     response.status_code = problem.status
     if problem.status == 503:
         response.headers["retry-after"] = "1"
-    if problem.status == 401:
-        response.headers["www-authenticate"] = 'Basic realm="kinbandits: any user, a token as password", Bearer'
     return response
 
 
@@ -167,7 +178,9 @@ def _invalid(error: RequestValidationError) -> Problem:
         rest = [x for x in rest if isinstance(x, int) or place in ("path", "query") or known.fullmatch(str(x))]
         errors.append({"where": [place, *rest], "rule": e["type"]})
     where = ".".join(map(str, errors[0]["where"]))
-    return Problem(422, "invalid", f"{where} does not fit ({errors[0]['rule']}); see errors and /openapi.json", errors)
+    return Problem(
+        422, "invalid", f"{where} does not fit ({errors[0]['rule']}); see errors and /openapi.json", errors
+    )
 
 
 def create_app(engine: Engine, tokens: Tokens, on_end: Callable[[], None] = lambda: None) -> ASGIApp:
@@ -243,7 +256,9 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        raise InvalidInputError(f"cannot listen on {host}:{port} ({error.strerror or error}); choose another --port") from error
+        raise InvalidInputError(
+            f"cannot listen on {host}:{port} ({error.strerror or error}); choose another --port"
+        ) from error
 
 
 def run(engine: Engine, tokens: Tokens, wire: socket.socket, on_ready: Callable[[], None] = lambda: None) -> None:

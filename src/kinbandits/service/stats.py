@@ -158,23 +158,23 @@ class Stats:
     def since(self, seconds: float, now: float, points: int = 60) -> list[tuple[float, Bucket]]:
         """(seconds before now, bucket) of the recent past, oldest first, without empty ones; at most so many."""
         name, (width, _) = ("fine", FINE) if seconds <= FINE[0] * FINE[1] else ("coarse", COARSE)
-        first = int((now - seconds) // width)
-        step = max(1, math.ceil(seconds / width / points))
+        found = [(index, bucket) for index, bucket in self.series[name] if index >= (now - seconds) // width]
+        step = max(1, math.ceil((now // width - found[0][0] + 1) / points)) if found else 1
         merged: dict[int, Bucket] = {}
-        for index, bucket in self.series[name]:
-            if index >= first:
-                merged.setdefault(index // step, Bucket()).add(bucket)
+        for index, bucket in found:
+            merged.setdefault(index // step, Bucket()).add(bucket)
         return [(min(0.0, (i + 0.5) * step * width - now), b) for i, b in merged.items()]
 
     def earned(self, bucket: Bucket) -> Interval | None:
         """(low, mean, high) of the rewards."""
         n, r, r2 = bucket["rewards"], bucket["r"], bucket["r2"]
-        return score_interval(n, n, r, r, r2, 1.0, *self.extremes[:2])
+        return score_interval(n, n, r, r, r2, 1.0, self.extremes[0], self.extremes[1])
 
     def uniform(self, bucket: Bucket, epsilon: float) -> Interval | None:
         """(low, value, high) of what a uniform choice would have earned, of decisions with such a floor."""
         largest = max(self.extremes[2] / self.extremes[3], 1.0 / epsilon if epsilon else 0.0)
-        return score_interval(*(bucket[k] for k in ("w", "w2", "wr", "w2r", "w2r2")), largest, *self.extremes[:2])
+        w, w2, wr, w2r, w2r2 = (bucket[k] for k in ("w", "w2", "wr", "w2r", "w2r2"))
+        return score_interval(w, w2, wr, w2r, w2r2, largest, self.extremes[0], self.extremes[1])
 
     def arm_table(self) -> list[dict[str, Any]]:
         """Per arm: pulls, rewards, mean reward and its standard error, last pull, retired."""

@@ -27,6 +27,21 @@ from kinbandits.service.databases import (
     StoreUnavailableError,
 )
 from kinbandits.service.events import EDITS, Event, Record, decision_id
+from kinbandits.service.tables import (
+    BEGINNINGS,
+    COUNT,
+    COUNTED,
+    COUNTERS,
+    DECISIONS,
+    EVENTS,
+    FIND,
+    FORMAT,
+    META,
+    PROBE,
+    RECORD,
+    SET_OUTCOME,
+    TABLES,
+)
 
 __all__ = [
     "Store",
@@ -37,74 +52,6 @@ __all__ = [
     "Transaction",
     "open_store",
 ]
-
-FORMAT = 1
-COUNTERS = ("duplicate", "conflicting", "dangling")
-_PROBE = 65_536  # characters: a nearly full disk may have room for a few
-
-_tables = sa.MetaData()
-_meta = sa.Table("meta", _tables, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text))
-_events = sa.Table(
-    "events",
-    _tables,
-    sa.Column("seq", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("decision", sa.Text),
-    sa.Column("at", sa.Double, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-)
-sa.Index("events_of_arms", _events.c.seq, **{  # type: ignore[arg-type]
-    f"{name}_where": sa.text("decision IS NULL OR kind = 'corrected'") for name in ("sqlite", "postgresql")
-})  # fmt: skip
-_decisions = sa.Table(
-    "decisions",
-    _tables,
-    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
-    sa.Column("seq", sa.BigInteger, nullable=False),
-    sa.Column("at", sa.Double, nullable=False),
-    sa.Column("arm", sa.Text, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
-    sa.Column("key", sa.Text, unique=True),
-    sa.Column("request", sa.Text),
-    sa.Column("reward", sa.Double),
-    sa.Column("learned", sa.Double),
-)
-sa.Index("decisions_of_arms", _decisions.c.arm, _decisions.c.number)
-sa.Index("open_decisions", _decisions.c.at, **{  # type: ignore[arg-type]
-    f"{name}_where": sa.text("state = 'open'") for name in ("sqlite", "postgresql")
-})  # fmt: skip
-_counters = sa.Table(
-    "counters",
-    _tables,
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("value", sa.BigInteger, nullable=False),
-)
-# A policy that the model begins with: fitted elsewhere (``started``), or what was archived had taught it (``archived``).
-_beginnings = sa.Table(
-    "beginnings",
-    _tables,
-    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("upto", sa.BigInteger, nullable=False),
-    sa.Column("settings", sa.Text, nullable=False),
-    sa.Column("policy", sa.LargeBinary, nullable=False),
-    sa.Column("stats", sa.Text),
-)
-_RECORD = sa.select(
-    *(_decisions.c[name] for name in ("number", "seq", "at")),
-    _events.c.body,
-    *(_decisions.c[name] for name in ("state", "reward", "learned", "key", "request")),
-).join_from(_decisions, _events, _decisions.c.seq == _events.c.seq)
-_FIND = {c.name: _RECORD.where(c.in_(sa.bindparam("wanted", expanding=True))) for c in (_decisions.c.number, _decisions.c.key)}
-_SET_OUTCOME = (
-    _decisions.update()
-    .where(_decisions.c.number == sa.bindparam("of"))
-    .values({name: sa.bindparam(name) for name in ("state", "reward", "learned")})
-)
-_COUNT = (
-    _counters.update()
-    .where(_counters.c.name == sa.bindparam("of"))
-    .values(value=_counters.c.value + sa.bindparam("more"))
-)
 
 
 class Store:
@@ -132,12 +79,13 @@ class Store:
             self._engines.append(writer := self.database.writer())
             self._writer = writer.connect()
             mark = "?" if writer.dialect.positional else "%s"
-            self._sql = [_insert(_events, 5, mark), _insert(_decisions, 7, mark)]
+            self._sql = [_insert(EVENTS, 5, mark), _insert(DECISIONS, 7, mark)]
             self._make_tables(self._writer)
         version = self.meta("format")
         if version != str(FORMAT):
             raise FormatError(
-                f"{self.name} has format {version}; this release reads format {FORMAT}. Upgrade kinbandits to open it"
+                f"{self.name} has format {version}; this release reads format {FORMAT}. Upgrade kinbandits to "
+                f"open it"
             )
         self.id = self.meta("id") or ""
         self.secret = bytes.fromhex(self.meta("secret") or "")
@@ -147,15 +95,22 @@ class Store:
             if self.database.is_shared:  # two processes may come at once
                 writer.execute(sa.select(sa.func.pg_advisory_xact_lock(1)))
             names = set(sa.inspect(writer).get_table_names())
-            if names & set(_tables.tables):
+            if names & set(TABLES.tables):
                 if "beginnings" not in names:
-                    raise FormatError(f"{self.name} is a log of another release, or not a log; this one cannot open it")
+                    raise FormatError(
+                        f"{self.name} is a log of another release, or not a log; this one cannot open it"
+                    )
                 return
-            _tables.create_all(writer)
+            TABLES.create_all(writer)
             self.database.guard(writer, True)
-            made = {"format": str(FORMAT), "id": secrets.token_hex(16), "secret": secrets.token_hex(16), "probe": ""}
-            writer.execute(_meta.insert(), [{"name": name, "value": value} for name, value in made.items()])
-            writer.execute(_counters.insert(), [{"name": name, "value": 0} for name in COUNTERS])
+            made = {
+                "format": str(FORMAT),
+                "id": secrets.token_hex(16),
+                "secret": secrets.token_hex(16),
+                "probe": "",
+            }
+            writer.execute(META.insert(), [{"name": name, "value": value} for name, value in made.items()])
+            writer.execute(COUNTERS.insert(), [{"name": name, "value": 0} for name in COUNTED])
 
     @contextmanager
     def _translated(self, what: str, writer: sa.Connection | None = None) -> Iterator[None]:
@@ -194,15 +149,17 @@ class Store:
     def probe(self) -> None:
         """Write something and flush it, to see whether that can be done."""
         with self.transaction() as tx:
-            tx.set_meta("probe", secrets.token_hex(_PROBE // 2))
+            tx.set_meta("probe", secrets.token_hex(PROBE // 2))
 
     def close(self) -> None:
         """Let go of connections and lock."""
+        for (
+            engine
+        ) in self._engines:  # readers first: SQLite's last connection tidies up, and must be one that writes
+            engine.dispose()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        for engine in self._engines:
-            engine.dispose()
         self.database.close()
 
     # -- reading --------------------------------------------------------------------------------
@@ -214,7 +171,7 @@ class Store:
 
     def read(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events after ``seq``, in order."""
-        found = self.query(_events.select().where(_events.c.seq > after).order_by(_events.c.seq).limit(limit))
+        found = self.query(EVENTS.select().where(EVENTS.c.seq > after).order_by(EVENTS.c.seq).limit(limit))
         return [_event(row) for row in found]
 
     def read_all(self, after: int = 0, upto: int | None = None) -> Iterator[Event]:
@@ -228,8 +185,8 @@ class Store:
 
     def special(self, *kinds: str) -> list[Event]:
         """Events of rare kinds (arms, edits, beginnings), in order."""
-        where = _events.c.decision.is_(None) | (_events.c.kind == "corrected")
-        found = self.query(_events.select().where(where, _events.c.kind.in_(kinds)).order_by(_events.c.seq))
+        where = EVENTS.c.decision.is_(None) | (EVENTS.c.kind == "corrected")
+        found = self.query(EVENTS.select().where(where, EVENTS.c.kind.in_(kinds)).order_by(EVENTS.c.seq))
         return [_event(row) for row in found]
 
     def edits(self) -> list[Event]:
@@ -238,30 +195,30 @@ class Store:
 
     def last_seq(self) -> int:
         """The number of the last event; 0 if there is none."""
-        return int(self.query(sa.select(sa.func.coalesce(sa.func.max(_events.c.seq), 0)))[0][0])
+        return int(self.query(sa.select(sa.func.coalesce(sa.func.max(EVENTS.c.seq), 0)))[0][0])
 
     def last_at(self) -> float:
         """When the last event was written."""
-        found = self.query(sa.select(_events.c.at).order_by(_events.c.seq.desc()).limit(1))
+        found = self.query(sa.select(EVENTS.c.at).order_by(EVENTS.c.seq.desc()).limit(1))
         return float(found[0][0]) if found else 0.0
 
     def last_number(self) -> int:
         """How many decisions were ever made: the number of the last one."""
-        found = self.query(sa.select(sa.func.max(_decisions.c.number)))[0][0]
-        return max([found or 0, *(e.body["number"] for e in self.special("archived"))])
+        found = self.query(sa.select(sa.func.max(DECISIONS.c.number)))[0][0]
+        return max([int(found or 0), *(int(e.body["number"]) for e in self.special("archived"))])
 
     def number_at(self, seq: int) -> int:
         """How many decisions were made up to event ``seq``."""
-        return int(self.query(sa.select(sa.func.max(_decisions.c.number)).where(_decisions.c.seq <= seq))[0][0] or 0)
+        return int(self.query(sa.select(sa.func.max(DECISIONS.c.number)).where(DECISIONS.c.seq <= seq))[0][0] or 0)
 
     def record(self, identifier: str) -> Record | None:
         """The decision of this id."""
-        found = self.query(_RECORD.where(_decisions.c.number == int(identifier, 16)))
+        found = self.query(RECORD.where(DECISIONS.c.number == int(identifier, 16)))
         return _record(found[0]) if found else None
 
     def records(self, after: int = 0, limit: int = 5000) -> list[Record]:
         """Decisions after the ``after``-th, in order."""
-        found = self.query(_RECORD.where(_decisions.c.number > after).order_by(_decisions.c.number).limit(limit))
+        found = self.query(RECORD.where(DECISIONS.c.number > after).order_by(DECISIONS.c.number).limit(limit))
         return [_record(row) for row in found]
 
     def all_records(self, upto: int | None = None) -> Iterator[Record]:
@@ -285,28 +242,33 @@ class Store:
         limit: int = 100,
     ) -> list[Record]:
         """Decisions that fit, newest first; ``before`` an id, to go on from an earlier answer."""
-        d = _decisions.c
-        asked = [(d.state, "__eq__", state), (d.arm, "__eq__", arm), (d.at, "__ge__", since), (d.at, "__lt__", until)]
+        d = DECISIONS.c
+        asked = [
+            (d.state, "__eq__", state),
+            (d.arm, "__eq__", arm),
+            (d.at, "__ge__", since),
+            (d.at, "__lt__", until),
+        ]
         asked.append((d.number, "__lt__", None if before is None else int(before, 16)))
         wanted = [getattr(column, is_)(value) for column, is_, value in asked if value is not None]
-        return [_record(row) for row in self.query(_RECORD.where(*wanted).order_by(d.number.desc()).limit(limit))]
+        return [_record(row) for row in self.query(RECORD.where(*wanted).order_by(d.number.desc()).limit(limit))]
 
     def has_keys(self, keys: Iterable[str]) -> set[str]:
         """Which of these idempotency keys have been used."""
-        return {row[0] for row in self.query(sa.select(_decisions.c.key).where(_decisions.c.key.in_(list(keys))))}
+        return {row[0] for row in self.query(sa.select(DECISIONS.c.key).where(DECISIONS.c.key.in_(list(keys))))}
 
     def counters(self) -> dict[str, int]:
         """Rewards that changed nothing, by why."""
-        return {name: int(value) for name, value in self.query(_counters.select())}
+        return {name: int(value) for name, value in self.query(COUNTERS.select())}
 
     def meta(self, name: str) -> str | None:
         """The text kept under this name."""
-        found = self.query(sa.select(_meta.c.value).where(_meta.c.name == name))
+        found = self.query(sa.select(META.c.value).where(META.c.name == name))
         return str(found[0][0]) if found else None
 
     def beginning(self) -> Any:
         """What the model begins with, if not with nothing: seq, upto, settings, policy, stats."""
-        found = self.query(_beginnings.select().order_by(_beginnings.c.seq.desc()).limit(1))
+        found = self.query(BEGINNINGS.select().order_by(BEGINNINGS.c.seq.desc()).limit(1))
         return found[0] if found else None
 
     def check(self) -> list[str]:
@@ -331,13 +293,13 @@ class Transaction:
         found: list[Record] = []
         for name, wanted in (("number", [int(i, 16) for i in ids]), ("key", list(keys))):
             if wanted:
-                found += map(_record, self._connection.execute(_FIND[name], {"wanted": wanted}))
+                found += map(_record, self._connection.execute(FIND[name], {"wanted": wanted}))
         return found
 
     def overdue(self, before: float, limit: int) -> list[Record]:
         """Open decisions made before this time, oldest first."""
-        d = _decisions.c
-        wanted = _RECORD.where(d.state == "open", d.at < before).order_by(d.at, d.number).limit(limit)
+        d = DECISIONS.c
+        wanted = RECORD.where(d.state == "open", d.at < before).order_by(d.at, d.number).limit(limit)
         return [_record(row) for row in self._connection.execute(wanted)]
 
     def append(self, events: Sequence[Event]) -> None:
@@ -357,27 +319,27 @@ class Transaction:
         """Enter what became of decisions."""
         rows = [{"of": int(r.id, 16), "state": r.state, "reward": r.reward, "learned": r.learned} for r in records]
         if rows:
-            self._connection.execute(_SET_OUTCOME, rows)
+            self._connection.execute(SET_OUTCOME, rows)
 
     def count(self, name: str, more: int) -> None:
         """Add to a counter of things that are not events."""
-        self._connection.execute(_COUNT, {"of": name, "more": more})
+        self._connection.execute(COUNT, {"of": name, "more": more})
 
     def set_meta(self, name: str, value: str) -> None:
         """Keep a text under a name that there is."""
-        self._connection.execute(_meta.update().where(_meta.c.name == name).values(value=value))
+        self._connection.execute(META.update().where(META.c.name == name).values(value=value))
 
     def begin_with(self, seq: int, upto: int, settings: str, policy: bytes, stats: str | None) -> None:
         """Keep what the model begins with, in place of what it began with before."""
-        self._connection.execute(_beginnings.delete())
+        self._connection.execute(BEGINNINGS.delete())
         row = {"seq": seq, "upto": upto, "settings": settings, "policy": policy, "stats": stats}
-        self._connection.execute(_beginnings.insert(), row)
+        self._connection.execute(BEGINNINGS.insert(), row)
 
     def drop_before(self, database: SQLite | Postgres, upto: int) -> None:
         """Delete decisions and their events up to ``upto``; what is rare and small stays."""
         database.guard(self._connection, False)
-        self._connection.execute(_events.delete().where(_events.c.seq <= upto, _events.c.decision.is_not(None)))
-        self._connection.execute(_decisions.delete().where(_decisions.c.seq <= upto))
+        self._connection.execute(EVENTS.delete().where(EVENTS.c.seq <= upto, EVENTS.c.decision.is_not(None)))
+        self._connection.execute(DECISIONS.delete().where(DECISIONS.c.seq <= upto))
         database.guard(self._connection, True)
 
 

@@ -1,4 +1,5 @@
-"""The log in files: export and import, the rounds for evaluation, and a shadow, which learns from it and decides beside."""
+"""The log in files: export and import, the rounds for evaluation, and a shadow, which learns from it and
+decides beside."""
 
 from __future__ import annotations
 
@@ -29,14 +30,31 @@ from kinbandits.service.store import Store
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 _PART = 100_000  # rows of a Parquet file, where there are several
-_COLUMNS = ["id", "at", "state", "arm", "candidates", "index", "context", "propensity", "mean", "width", "reward", "learned"]
+_COLUMNS = [
+    "id",
+    "at",
+    "state",
+    "arm",
+    "candidates",
+    "index",
+    "context",
+    "propensity",
+    "mean",
+    "width",
+    "reward",
+    "learned",
+]
 
 
 def decisions_with_rewards(store: Store, upto: int | None = None) -> Iterator[tuple[Record, float | None]]:
     """All decisions up to an event, in order, each with the reward that is learned of it, if there is one."""
     edits = Edits(store.edits())
     back = any(e.kind == "rolled_back" for e in edits.events)
-    undone = {e.decision for e in store.read_all() if "own_contexts" in e.body and edits.reward(e) is None} if back else ()
+    undone = (
+        {e.decision for e in store.read_all() if "own_contexts" in e.body and edits.reward(e) is None}
+        if back
+        else ()
+    )
     for record in store.all_records(upto):
         yield record, None if record.id in undone else record.learned
 
@@ -50,7 +68,8 @@ def _rows(store: Store, upto: int | None) -> Iterator[dict[str, Any]]:
 def export_log(store: Store, path: Path, upto: int | None = None) -> int:
     """Write one row per decision to a .jsonl, .csv or .parquet file, or to a new folder of Parquet files.
 
-    Gives how many there were. In CSV and Parquet, lists are JSON text. Parquet needs pyarrow; its files say of which
+    Gives how many there were. In CSV and Parquet, lists are JSON text. Parquet needs pyarrow; its files say of
+    which
     log they are, so that `kinbandits fit` learns no row twice.
     """
     if path.suffix not in (*FORMATS, ""):
@@ -100,7 +119,9 @@ def _parquet(rows: Iterator[dict[str, Any]], path: Path, about: dict[str, Any], 
         path.mkdir()
     writer = None if parts else pq.ParquetWriter(path, schema)
     for i in itertools.count():
-        some = [{k: str(v) if k == "arm" else _text(v) for k, v in r.items()} for r in itertools.islice(rows, _PART)]
+        some = [
+            {k: str(v) if k == "arm" else _text(v) for k, v in r.items()} for r in itertools.islice(rows, _PART)
+        ]
         if not some and (i or not parts):
             break
         table = pa.Table.from_pylist(some, schema=schema)
@@ -158,7 +179,10 @@ def import_log(
         body = {"context": x, "candidates": list(policy.arms), "arm": name, "index": list(policy.arms).index(name)}
         body |= {"propensity": p, "imported": True}
         made = Event(seq + 1, "decision", decision_id(number), when, body, f"{mark}-{line}", mark)
-        events += [made, Event(seq + 2, "reward", made.decision, when, {"reward": value, "delay": 0.0, **learned_row(body)})]
+        events += [
+            made,
+            Event(seq + 2, "reward", made.decision, when, {"reward": value, "delay": 0.0, **learned_row(body)}),
+        ]
         outcomes.append(Record(decision_id(number), seq + 1, when, body, "rewarded", value, value))
         seq += 2
     with store.transaction() as tx:
@@ -280,16 +304,19 @@ def policy_for(settings: Settings, log: LoggedRounds) -> kb.KMTLUCB:
 
 
 class Shadow:
-    """A policy that learns from a log and says what it would have done at each decision, before it learns its reward."""
+    """A policy that learns from a log and says what it would have done at each decision, before it learns its
+    reward."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store, self._fold = store, Fold(store, settings, Edits(store.edits(), store.last_seq()))
         self._asked: dict[str, tuple[float, float, float, float]] = {}  # by decision
-        self._rows: list[tuple[float, ...]] = []  # reward, propensity, target of the chosen, its mean, that of others
+        self._rows: list[
+            tuple[float, ...]
+        ] = []  # reward, propensity, target of the chosen, its mean, that of others
 
     def follow(self) -> kb.ope.Evaluation | None:
         """Take in what is new; what it would have earned a round, and ``logged``, what was. None without rounds."""
-        while events := self._store.read(self._fold.stats.seq, 256):
+        while events := self._store.read(self._fold.stats.seq, 32):
             self._fold.flush()
             self._ask([e for e in events if e.kind == "decision" and e.body["propensity"] > 0.0])
             for event in events:
@@ -304,7 +331,8 @@ class Shadow:
         return kb.ope.estimate(r, p, np.zeros(len(r), dtype=int), target, model)
 
     def _ask(self, events: list[Event]) -> None:
-        """The probability with which it would have chosen what was chosen, and its means; one it cannot decide is out."""
+        """The probability with which it would have chosen what was chosen, and its means; one it cannot decide
+        is out."""
         if not events:
             return
         rounds, policy = _rounds(events, [0.0] * len(events)), self._fold.policy

@@ -70,14 +70,18 @@ def _after(before: Record | None, event: Event, state: str) -> Record:
         return Record(str(event.decision), event.seq, event.at, {}, state)
     reward = event.body.get("reward")
     learned = reward if "own_contexts" in event.body or event.kind == "corrected" else before.learned
-    return before._replace(state=state, reward=before.reward if event.kind in ("default", "void") else reward, learned=learned)
+    return before._replace(
+        state=state, reward=before.reward if event.kind in ("default", "void") else reward, learned=learned
+    )
 
 
 def backup(store: Store, target: Path) -> int:
     """Copy an SQLite log while the service runs; how many events the copy holds."""
     n, problems = _copy(store, target)
     if problems:
-        raise FormatError(f"{store.name} is not in order: {problems[0]}. `kinbandits restore --force` copies it as it is")
+        raise FormatError(
+            f"{store.name} is not in order: {problems[0]}. `kinbandits restore --force` copies it as it is"
+        )
     return n
 
 
@@ -103,7 +107,9 @@ def _copy(store: Store, target: Path, keep: bool = False) -> tuple[int, list[str
         raise InvalidInputError("this copies SQLite logs; for PostgreSQL use pg_dump, which is consistent too")
     there = [p for p in (target.with_name(target.name + end) for end in ("", "-wal", "-shm")) if p.exists()]
     if there:
-        raise InvalidInputError(f"{', '.join(map(str, there))} is there already; move it away first, or choose another name")
+        raise InvalidInputError(
+            f"{', '.join(map(str, there))} is there already; move it away first, or choose another name"
+        )
     with tempfile.TemporaryDirectory(prefix=".kinbandits-", dir=target.parent) as folder:
         part = Path(folder) / "copy"
         store.backup(str(part))
@@ -125,7 +131,8 @@ def _copy(store: Store, target: Path, keep: bool = False) -> tuple[int, list[str
 def archive(store: Store, path: Path, settings: Settings, before: float) -> tuple[int, int]:
     """Move what is older than ``before`` (seconds since 1970) to a file; how many decisions and events.
 
-    What it has taught the model is kept in the log, as the model's new beginning. Decisions in the file can no longer
+    What it has taught the model is kept in the log, as the model's new beginning. Decisions in the file can no
+    longer
     be rewarded, corrected or explained, and their keys are forgotten.
     """
     if path.suffix != ".parquet":
@@ -148,10 +155,10 @@ def archive(store: Store, path: Path, settings: Settings, before: float) -> tupl
         fold.policy.save(Path(folder) / "policy")
         policy = (Path(folder) / "policy").read_bytes()
     last, number = store.last_seq(), store.number_at(upto)
+    now = max(time.time(), store.last_at())
     body = {"upto": upto, "decisions": n, "number": number, "path": str(path)}
     with store.transaction() as tx:
         tx.drop_before(store.database, upto)
-        tx.append([Event(last + 1, "archived", None, max(time.time(), store.last_at()), body)])
+        tx.append([Event(last + 1, "archived", None, now, body)])
         tx.begin_with(last + 1, upto, settings.fingerprint(), policy, json.dumps(fold.stats.to_data()))
     return n, upto - earlier
-

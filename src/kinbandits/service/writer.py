@@ -2,7 +2,8 @@
 
     transaction: look up decisions, choose, apply the rules, insert;  COMMIT (one flush for all);  answer
 
-What fails before the COMMIT is done again, one command after the other: one that is bad must not hurt others. Nothing
+What fails before the COMMIT is done again, one command after the other: one that is bad must not hurt others.
+Nothing
 is done again after it. A log that cannot be written is 503 for all, and tried again each second.
 """
 
@@ -20,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import IntegrityError
 
 import kinbandits as kb
+from kinbandits.service.commands import Command, Decide
 from kinbandits.service.events import Body, Event
 from kinbandits.service.learner import change_arms, first_policy
-from kinbandits.service.ledger import Command, Decide, Ledger, Position, Result
+from kinbandits.service.ledger import Ledger, Position, Result
 from kinbandits.service.messages import Problem, unavailable
 from kinbandits.service.store import StoreDamagedError, StoreLostError, StoreUnavailableError
 

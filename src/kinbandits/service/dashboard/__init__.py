@@ -6,7 +6,6 @@ Nothing is fetched from elsewhere, and all works without the script: what is loo
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +92,14 @@ def working(stats: Stats, epsilon: float, range_: str, now: float) -> dict[str, 
         earned.append(stats.earned(around))
         uniform.append(stats.uniform(around, epsilon))
     mean, even = stats.earned(whole), stats.uniform(whole, epsilon)
-    unit, size = ("minutes", 60.0) if RANGES[name] <= 3600.0 else ("hours", 3600.0) if name == "24h" else ("days", 86_400.0)
+    unit, size = (
+        ("minutes", 60.0) if RANGES[name] <= 3600.0 else ("hours", 3600.0) if name == "24h" else ("days", 86_400.0)
+    )
     curves = [charts.Line("earned", earned, 1), charts.Line("a uniform choice would", uniform, 2)]
     x = [at / size for at, _ in series]
-    chart = charts.lines(x, curves, title="Reward over time, with 95 % bands", x_label=f"{unit}; 0 is now", y_label="reward")
+    chart = charts.lines(
+        x, curves, title="Reward over time, with 95 % bands", x_label=f"{unit}; 0 is now", y_label="reward"
+    )
     return {
         "range": name,
         "verdict": verdict(mean, even, int(whole["rewards"]), whole["w"]),
@@ -162,7 +165,11 @@ def _engine(engine: Engine) -> list[tuple[str, str]]:
         ("Log", engine.store.name),
     ]
     sizes = engine.store.database.sizes()
-    return [*rows, ("Size, and free space", "{:,.1f} MB, {:,.0f} MB".format(*(s / 1e6 for s in sizes)))] if sizes else rows
+    return (
+        [*rows, ("Size, and free space", "{:,.1f} MB, {:,.0f} MB".format(*(s / 1e6 for s in sizes)))]
+        if sizes
+        else rows
+    )
 
 
 def _ago(then: float | None, now: float) -> str:
