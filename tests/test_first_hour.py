@@ -1,0 +1,453 @@
+"""What a stranger meets in the first hour: small mistakes are refused in words, ordinary things work."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+import io
+import json
+import pickle
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinbandits as kb
+from kinbandits.errors import FormatError, KinbanditsError
+
+
+def pickled(policy: kb.KMTLUCB) -> kb.KMTLUCB:
+    return pickle.loads(pickle.dumps(policy))
+
+
+# -- decisions ----------------------------------------------------------------------------------------
+
+
+def test_update_takes_the_decisions_of_choose_many() -> None:
+    X, rewards = np.arange(6.0).reshape(3, 2), [1.0, 0.0, 0.5]
+    policy, same = (kb.KMTLUCB(2, seed=3) for _ in range(2))
+    policy.update(policy.choose_many(X), rewards)
+    for decision, reward in zip(same.choose_many(X), rewards, strict=True):
+        same.update(decision, reward)
+    assert policy.n_observations == 3
+    assert not policy.pending()
+    np.testing.assert_allclose(policy.predict(X[0]).mean, same.predict(X[0]).mean, rtol=1e-9)
+
+
+def test_decisions_that_are_updated_at_once_are_updated_all_or_not_at_all() -> None:
+    policy = kb.KMTLUCB(2)
+    many = policy.choose_many(np.eye(3))
+    for wrong in (1.0, [1.0, 0.0], [1.0, 0.0, np.nan], [[1.0], [0.0], [1.0]], "abc", None):
+        with pytest.raises(KinbanditsError):
+            policy.update(many, wrong)
+    policy.update(many[1], 5.0)
+    with pytest.raises(ValueError, match=r"already has reward 5\.0"):
+        policy.update(many, [1.0, 1.0, 1.0])
+    assert policy.n_observations == 1
+    policy.update(many, [1.0, 5.0, 0.0])  # the middle one is a repeat
+    policy.update(many, [1.0, 5.0, 0.0])
+    assert policy.n_observations == 3
+    with pytest.raises(LookupError, match="another policy"):
+        kb.KMTLUCB(2).update(many, [1.0, 5.0, 0.0])
+
+
+def test_cancelling_twice_is_as_harmless_as_updating_twice(tmp_path: Path) -> None:
+    policy = kb.KMTLUCB(2)
+    first, second = policy.choose([1.0]), policy.choose([2.0])
+    policy.cancel(first)
+    policy.cancel(first)
+    policy.cancel(first.id)
+    policy.save(tmp_path / "p.kb")
+    kb.load(tmp_path / "p.kb").cancel(first.id)
+    assert policy.pending() == [second.id]
+    with pytest.raises(LookupError, match="no longer open"):
+        policy.update(first, 1.0)
+    with pytest.raises(LookupError, match="never made"):
+        policy.cancel(99)
+    policy.update(second, 1.0)
+    policy.update(second, 1.0)
+    with pytest.raises(LookupError, match="reward"):
+        policy.cancel(second)
+
+
+@pytest.mark.parametrize("kind", [copy.deepcopy, pickled, copy.copy, kb.KMTLUCB.copy])
+def test_a_copy_takes_the_decisions_made_before(kind: Callable[[kb.KMTLUCB], kb.KMTLUCB]) -> None:
+    policy = kb.KMTLUCB(2)
+    one, many = policy.choose([1.0, 2.0]), policy.choose_many(np.eye(2))
+    other = kind(policy)
+    other.update(one, 1.0)
+    other.update(many[1], 0.0)
+    assert other.n_observations == 2
+    other.update(many[0].id, 1.0)
+    stranger = kb.KMTLUCB(2)
+    stranger.choose([1.0, 2.0])
+    with pytest.raises(LookupError, match="another policy"):
+        stranger.update(one, 1.0)
+
+
+def test_a_policy_can_be_pickled_and_copied_at_any_time() -> None:
+    rng = np.random.default_rng(0)
+    policy = kb.KMTLUCB(2, seed=1)
+    for n in range(400):
+        policy.update(policy.choose(rng.normal(size=2)), rng.normal())
+        if n % 3 == 0 or n < 40:
+            for other in (pickled(policy), copy.deepcopy(policy)):
+                assert other.n_observations == n + 1
+    policy.frozen()
+    for other in (pickled(policy), copy.deepcopy(policy), pickled(policy.frozen())):
+        np.testing.assert_allclose(other.predict([0.1, 0.2]).mean, policy.predict([0.1, 0.2]).mean, rtol=1e-9)
+    twin = pickled(policy)
+    for x, reward in zip(rng.normal(size=(60, 2)), rng.normal(size=60), strict=True):
+        a, b = policy.choose(x), twin.choose(x)
+        assert a.arm == b.arm
+        policy.update(a, reward)
+        twin.update(b, reward)
+
+
+# -- attributes ---------------------------------------------------------------------------------------
+
+
+def test_a_mistyped_attribute_is_refused() -> None:
+    policy = kb.KMTLUCB(2)
+    with pytest.raises(KinbanditsError, match=r"no setting 'epsilonn'; did you mean 'epsilon'"):
+        policy.epsilonn = 0.1
+    with pytest.raises(AttributeError):
+        policy.rewardz = None
+    policy.epsilon = 0.25
+    assert policy.choose([1.0]).propensity < 1.0
+    for other in (pickled(policy), copy.deepcopy(policy), policy.copy(), policy.frozen()):
+        with pytest.raises(LookupError):
+            other.epsilonn = 0.1
+
+
+def test_a_subclass_may_have_attributes_of_its_own() -> None:
+    class Mine(kb.KMTLUCB):
+        def __init__(self, arms: Any, colour: str) -> None:
+            super().__init__(arms)
+            self.colour = colour
+
+    policy = Mine(2, "red")
+    policy.colour = "blue"
+    assert policy.colour == "blue"
+
+
+def test_arms_cannot_be_changed_from_outside() -> None:
+    policy = kb.KMTLUCB(["a", "b"])
+    for change in (
+        lambda: policy.arms.append("c"),
+        lambda: policy.arms.clear(),
+        lambda: setattr(policy, "arms", []),
+    ):
+        try:
+            change()
+        except (AttributeError, TypeError, KinbanditsError):
+            pass
+    assert list(policy.arms) == ["a", "b"]
+    assert policy.choose([1.0]).arm in ("a", "b")
+    given = ["a", "b"]
+    policy = kb.KMTLUCB(given)
+    given.append("c")
+    assert list(policy.arms) == ["a", "b"]
+
+
+# -- explain_arm --------------------------------------------------------------------------------------
+
+
+def test_explain_arm_checks_what_it_is_given() -> None:
+    policy = kb.KMTLUCB(["a", "b"])
+    policy.observe(["a", "b", "a"], {"age": [0.1, 0.5, 0.9], "hour": [1.0, 2.0, 3.0]}, [0.0, 1.0, 0.5])
+    wanted = policy.explain_arm("a", [0.5, 2.0]).mean
+    assert policy.explain_arm("a", {"hour": 2.0, "age": 0.5}).mean == wanted
+    assert policy.explain_arm("a", np.array([0.5, 2.0], dtype=">f8")).mean == wanted
+    assert wanted == pytest.approx(policy.predict([0.5, 2.0]).mean[0])
+    for arm, context in (
+        ([0.5, 2.0], "a"),
+        (np.array([0.5, 2.0]), "a"),
+        ("a", "b"),
+        ("a", [[0.5, 2.0], [0.1, 1.0]]),
+        ("a", [0.5, 2.0, 1.0]),
+        ("a", [0.5]),
+        ("a", [0.5, np.inf]),
+        ("a", [0.5, np.nan]),
+        ("a", ["0.5", "2"]),
+        ("a", {"age": 0.5, "size": 2.0}),
+        ("a", {"age": 0.5}),
+        ("a", None),
+        ("a", 0.5),
+        ("c", [0.5, 2.0]),
+        (None, [0.5, 2.0]),
+    ):
+        with pytest.raises(KinbanditsError) as caught:
+            policy.explain_arm(arm, context)
+        assert len(str(caught.value)) > 20
+
+
+# -- arguments of the wrong kind ----------------------------------------------------------------------
+
+WRONG: dict[str, Any] = {
+    "None": None,
+    "text": "a",
+    "bytes": b"a",
+    "object": object(),
+    "a class": RuntimeError,
+    "dict": {},
+    "empty": [],
+    "NaN": float("nan"),
+    "-inf": float("-inf"),
+    "10^40": 10**40,
+    "10^400": 10**400,
+    "-1": -1,
+    "half": 0.5,
+    "complex": 1j,
+    "deep": [[[]]],
+    "function": lambda: None,
+    "set": {1},
+    "no rows": np.zeros((0, 1)),
+    "4-d": np.zeros((2, 2, 2, 2)),
+    "text array": np.array(["a"]),
+    "list of None": [None],
+    "slice": slice(2),
+    "an exhausted iterator": iter(()),
+}
+
+
+def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    """Every argument of the main entry points, one at a time."""
+
+    def policy() -> kb.KMTLUCB:
+        p = kb.KMTLUCB(["a", "b"], ridge=0.1, exploration=0.5)
+        p.observe(["a", "b"], [[0.0], [1.0]], [0.0, 1.0])
+        return p
+
+    settings = set(inspect.signature(kb.KMTLUCB).parameters) - {"arms"}
+    for name in sorted(settings):
+        yield f"KMTLUCB({name}=)", lambda v, name=name: kb.KMTLUCB(2, **{name: v})
+    yield "KMTLUCB(arms)", kb.KMTLUCB
+    yield "choose", lambda v: policy().choose(v)
+    yield "choose arms", lambda v: policy().choose([0.5], v)
+    yield "choose task", lambda v: policy().choose([[0.5]], task=v)
+    yield "choose_many", lambda v: policy().choose_many(v)
+    yield "predict", lambda v: policy().predict(v)
+    yield "predict arms", lambda v: policy().predict([0.5], v)
+    yield "probabilities", lambda v: policy().probabilities(v)
+    yield "sample", lambda v: policy().sample(v)
+    yield "covariance", lambda v: policy().covariance(v)
+    yield "update decision", lambda v: policy().update(v, 1.0)
+    yield "update reward", lambda v: (p := policy()).update(p.choose([0.5]), v)
+    yield "cancel", lambda v: policy().cancel(v)
+    yield "observe arms", lambda v: policy().observe(v, [[0.5]], [1.0])
+    yield "observe contexts", lambda v: policy().observe(["a"], v, [1.0])
+    yield "observe rewards", lambda v: policy().observe(["a"], [[0.5]], v)
+    yield "add_arm", lambda v: policy().add_arm(v)
+    yield "retire_arm", lambda v: policy().retire_arm(v)
+    yield "remove_arm", lambda v: policy().remove_arm(v)
+    yield "explain", lambda v: policy().explain(v)
+    yield "explain_arm", lambda v: policy().explain_arm(v, [0.5])
+    yield "explain_arm context", lambda v: policy().explain_arm("a", v)
+    yield "Known", kb.Known
+    yield "Known descriptors", lambda v: kb.Known(descriptors=v)
+    yield "Mixed", kb.Mixed
+    yield "Graph", kb.Graph
+    yield "RBF", kb.RBF
+    yield "Matern nu", lambda v: kb.Matern(nu=v)
+    yield "Window", kb.Window
+    yield "Forgetting", kb.Forgetting
+    yield "Budgeted", kb.Budgeted
+    yield "UCB", kb.UCB
+    yield "Term", lambda v: kb.Term(v, kb.RBF())
+
+
+@pytest.mark.parametrize(("name", "call"), [pytest.param(n, c, id=n) for n, c in calls()])
+def test_an_argument_of_the_wrong_kind_is_refused_by_one_of_our_errors(
+    name: str, call: Callable[[Any], Any]
+) -> None:
+    for kind, value in WRONG.items():
+        try:
+            call(copy.copy(value))
+        except KinbanditsError as error:
+            assert isinstance(error, ValueError | TypeError | LookupError), kind
+            assert len(str(error)) > 15, kind
+        except Exception as error:
+            raise AssertionError(f"{name} of {kind}: {type(error).__name__}: {error}") from error
+
+
+# -- files --------------------------------------------------------------------------------------------
+
+
+def parts(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    with zipfile.ZipFile(path) as archive, np.load(io.BytesIO(archive.read("arrays.npz"))) as arrays:
+        return json.loads(archive.read("policy.json")), dict(arrays)
+
+
+def sealed(path: Path, data: Any, arrays: dict[str, np.ndarray]) -> None:
+    """A file with a right checksum."""
+    text, buffer = json.dumps(data).encode(), io.BytesIO()
+    np.savez(buffer, **arrays)
+    packed = buffer.getvalue()
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("policy.json", text)
+        archive.writestr("arrays.npz", packed)
+        archive.writestr("checksum", hashlib.sha256(text + packed).hexdigest())
+
+
+def places(data: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    for key in data if isinstance(data, dict) else range(min(2, len(data))) if isinstance(data, list) else ():
+        yield (*before, key)
+        yield from places(data[key], (*before, key))
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    policy = kb.KMTLUCB(["a", "b", "c"], similarity=kb.Known(descriptors=[[0.0], [1.0], [2.0]]))
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        policy.update(policy.choose(rng.normal(size=2)), rng.normal())
+    policy.choose([1.0, 2.0])
+    policy.retire_arm("c")
+    policy.save(tmp_path / "p.kb")
+    return tmp_path / "p.kb"
+
+
+def opened(path: Path) -> bool:
+    """Whether it is a policy, which then works; False if it was refused as it should be."""
+    try:
+        policy = kb.load(path)
+    except KinbanditsError:
+        return False
+    assert all(np.isfinite(part).all() for part in policy.predict([0.0, 1.0]))
+    return True
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_file_that_does_not_fit_together_is_refused_in_words(saved: Path) -> None:
+    data, arrays = parts(saved)
+    sealed(saved, data, arrays)
+    assert opened(saved)
+    changed = 0
+    for place in places(data):
+        for value in ("nothing", "x", -1, [], None):
+            other = copy.deepcopy(data)
+            inner = other
+            for key in place[:-1]:
+                inner = inner[key]
+            if value == "nothing":
+                del inner[place[-1]]
+            else:
+                inner[place[-1]] = value
+            sealed(saved, other, arrays)
+            try:
+                opened(saved)
+            except Exception as error:
+                raise AssertionError(f"{place} is {value!r}: {type(error).__name__}: {error}") from error
+            changed += 1
+    assert changed > 200
+
+
+@pytest.mark.parametrize("key", ["format", "version", "policy", "params", "ledger", "rng"])
+def test_a_file_without_a_key_is_refused(saved: Path, key: str) -> None:
+    data, arrays = parts(saved)
+    del data[key]
+    sealed(saved, data, arrays)
+    with pytest.raises(FormatError):
+        kb.load(saved)
+
+
+def test_tables_of_a_file_are_checked(saved: Path) -> None:
+    data, arrays = parts(saved)
+    changes: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        "short": lambda a: a[:-1],
+        "text": lambda a: a.astype(str),
+        "complex": lambda a: a.astype(complex),
+        "of more dimensions": lambda a: a[None],
+        "far": lambda a: a - 1000,
+    }
+    for name, array in arrays.items():
+        for kind, change in changes.items():
+            if kind == "far" and not name.endswith(("arms", "ids")):
+                continue
+            if name == "rewarded_ids" and kind == "far":
+                continue  # numbers of decisions of long ago
+            if name.startswith("value"):
+                continue  # fields of settings, which are checked as such
+            sealed(saved, data, arrays | {name: change(array)})
+            with pytest.raises(FormatError):
+                kb.load(saved)
+                raise AssertionError(f"{name} {kind}")
+        rest = {n: a for n, a in arrays.items() if n != name}
+        sealed(saved, data, rest)
+        with pytest.raises(FormatError):
+            kb.load(saved)
+    for name in ("contexts", "rewards", "pending_contexts"):
+        bad = arrays[name].copy()
+        bad.flat[0] = np.nan
+        sealed(saved, data, arrays | {name: bad})
+        with pytest.raises(FormatError):
+            kb.load(saved)
+    sealed(saved, [data], arrays)
+    with pytest.raises(FormatError):
+        kb.load(saved)
+
+
+# -- engines and sizes --------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::kinbandits.errors.NumericalWarning")
+@pytest.mark.parametrize("similarity", [kb.Pooled(), kb.Independent(), kb.Known(np.ones((3, 3)))], ids=repr)
+@pytest.mark.parametrize("where", ["near each other", "anywhere"])
+def test_a_budgeted_engine_takes_what_the_exact_one_takes(similarity: Any, where: str) -> None:
+    """Points that are nearly the same to the kernel: a kernel matrix that is singular to rounding."""
+    rng = np.random.default_rng(0)
+    for engine in ("exact", kb.Budgeted(points=20)):
+        policy = kb.KMTLUCB(3, similarity=similarity, context_kernel=kb.RBF(50.0), engine=engine, ridge=1e-9)
+        for _ in range(120):
+            x = rng.normal(size=2) if where == "anywhere" else 1e-3 * rng.integers(0, 2, 2)
+            policy.update(policy.choose(x), rng.normal())
+        assert policy.n_observations == 120
+        assert all(np.isfinite(part).all() for part in policy.predict([0.1, 0.1]))
+
+
+@pytest.mark.parametrize("similarity", [kb.Independent(), kb.Pooled(), kb.Mixed(0.3)], ids=repr)
+def test_ten_thousand_arms_do_not_cost_their_square(similarity: Any) -> None:
+    """A matrix of them is 800 MB; the time of a round is compared with that of a tenth of the arms."""
+    import tracemalloc
+
+    def rounds(n_arms: int) -> float:
+        policy = kb.KMTLUCB(n_arms, similarity=similarity)
+        policy.update(policy.choose([0.5, 0.5]), 1.0)
+        start = perf_counter()
+        for x in np.random.default_rng(0).normal(size=(5, 2)):
+            policy.update(policy.choose(x), float(x[0]))
+        return perf_counter() - start
+
+    small = rounds(1_000)
+    tracemalloc.start()
+    try:
+        rounds(10_000)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 100e6
+    assert rounds(10_000) < 25 * small + 0.5
+
+
+def test_an_arm_is_removed_in_about_the_time_of_a_refit() -> None:
+    rng = np.random.default_rng(0)
+    n = 1500
+    policy = kb.KMTLUCB(10, ridge=0.1, similarity=kb.Mixed(0.3))
+    arms, X, y = rng.integers(0, 10, n).tolist(), rng.normal(size=(n, 4)), rng.normal(size=n)
+    policy.observe(arms, X, y)
+    policy.predict(X[0])
+    start = perf_counter()
+    policy.remove_arm(9)
+    policy.predict(X[0])
+    removing = perf_counter() - start
+    start = perf_counter()
+    again = kb.KMTLUCB(10, ridge=0.1, similarity=kb.Mixed(0.3))
+    again.observe(arms, X, y)
+    again.predict(X[0])
+    assert removing < 2.0 * (perf_counter() - start) + 0.05
