@@ -1,93 +1,85 @@
 """The baseline of `engine.py`: kernel matrices cached and grown by a row, one Cholesky factor per change.
 
-It is what a careful implementer would write. The library's own `DenseRegression` is shorter, and slower beyond the
-100 rows that it is made for.
+It is what a careful implementer would write. The library's own `Dense` is shorter, and slower beyond the 100 rows
+that it is made for.
 
-Notation as in `base`; besides,
-    K_contexts  one (t, t) matrix of context-kernel values per term, in a buffer that doubles
-    L           lower Cholesky factor of M
-    c           L^-1 k
+Notation as in `contract`; besides,
+    K_X      one (t, t) matrix of context-kernel values per term, in a buffer that doubles
+    L        lower Cholesky factor of M, in memory that is used again
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dtrtrs
 
 from kinbandits._types import Matrix, Vector
-from kinbandits.regression.linalg.cholesky import Solved
-from kinbandits.regression.rows import FactorRegression
-from kinbandits.terms import TermsTracker
+from kinbandits.regression.contract import Query
+from kinbandits.regression.dense import Factored, Solved
+from kinbandits.regression.pairs import Followed, Pairs, dense
 
 
-class GrowingGram:
-    """The context-kernel matrix of one term, grown by rows without copying the old ones each time."""
-
-    def __init__(self) -> None:
-        self._buffer: Matrix = np.empty((0, 0))
-        self._size = 0
-
-    @property
-    def matrix(self) -> Matrix:
-        """The (t, t) matrix (a view)."""
-        return self._buffer[: self._size, : self._size]
-
-    def append(self, rows: Matrix) -> None:
-        """Add the kernel values of m new rows with all rows up to themselves, (m, t + m)."""
-        start, end = self._size, rows.shape[1]
-        if end > len(self._buffer):
-            grown = np.zeros((max(end, 2 * start, 64),) * 2)
-            grown[:start, :start] = self.matrix
-            self._buffer = grown
-        self._buffer[start:end, :end] = rows
-        self._buffer[:start, start:end] = rows[:, :start].T
-        self._size = end
-
-
-class Refactorise(FactorRegression):
+class Refactorise(Factored):
     """Exact: t^2 kernel values kept, t^3 / 3 for a factor after each change, t^2 for each prediction."""
 
     def _build(self) -> None:
-        self._tracker = TermsTracker(self.settings.terms, self.history)
-        self._grams = [GrowingGram() for _ in self.settings.terms]
+        self._followed = Followed(self.settings, self._rows)
+        self._size, self._buffers = 0, [np.empty((0, 0)) for _ in self.settings.terms]
         self._solved: Solved | None = None
         self._work: Vector = np.empty(0)
-        self._append(self._kernel_rows(0))
+        self._enter(0, self._compared(0))
 
     @property
-    def similarity_matrices(self) -> list[Matrix]:
-        """Followed, not recomputed."""
-        return self._tracker.matrices
+    def pairs(self) -> Pairs:
+        return self._followed.pairs
 
-    def _absorb(self, start: int) -> None:
-        rows = self._kernel_rows(start)
-        self._tracker.observe(start)
-        self._append(rows)
+    def _compared(self, start: int) -> list[Matrix]:
+        X = self._rows.contexts
+        return [t.kernel(t.select(X[start:]), t.select(X)) for t in self.settings.terms] if len(X) > start else []
 
-    def _kernel_rows(self, start: int) -> list[Matrix]:
-        """Kernel values of the rows from ``start`` on with all rows, for each term."""
-        X = self.history.contexts
-        if len(X) == start:
-            return []
-        return [t.context_kernel(t.select(X[start:]), t.select(X)) for t in self.settings.terms]
+    def _absorb(self, start: int, news: Any) -> None:
+        self._followed.observe(start)
+        self._enter(start, news)
 
-    def _append(self, rows: list[Matrix]) -> None:
-        for gram, new in zip(self._grams, rows, strict=False):  # no rows at all: nothing to append
-            gram.append(new)
+    def _enter(self, start: int, news: list[Matrix]) -> None:
+        end = len(self._rows)
+        for i, new in enumerate(news):
+            if end > len(self._buffers[i]):
+                grown = np.zeros((max(end, 2 * start, 64),) * 2)
+                grown[:start, :start] = self._buffers[i][:start, :start]
+                self._buffers[i] = grown
+            self._buffers[i][start:end, :end] = new
+            self._buffers[i][:start, start:end] = new[:, :start].T
         self._solved = None
+
+    def _matrix(self) -> Matrix:
+        arms, t = self._rows.arms, len(self._rows)
+        if t * t > len(self._work):
+            self._work = np.empty(2 * t * t)
+        M = self._work[: t * t].reshape(t, t)
+        for i, (K, K_Z) in enumerate(zip(self._buffers, self.pairs.K_Zs, strict=True)):
+            product = M if i == 0 else np.empty((t, t))
+            np.take(dense(K_Z).take(arms, axis=0), arms, axis=1, out=product, mode="clip")
+            product *= K[:t, :t]
+            if i:
+                M += product
+        self._work[: t * t : t + 1] += self._noise()
+        return M
 
     def _factor(self) -> Solved:
         if self._solved is None:
-            arms = self.history.arms
-            t = len(arms)
-            if t * t > len(self._work):
-                self._work = np.empty(2 * t * t)
-            M = self._work[: t * t].reshape(t, t)  # M and then its factor, in memory that is used again
-            for i, (gram, K_arm) in enumerate(zip(self._grams, self.similarity_matrices, strict=True)):
-                product = M if i == 0 else np.empty((t, t))
-                np.take(K_arm.take(arms, axis=0), arms, axis=1, out=product, mode="clip")
-                product *= gram.matrix
-                if i:
-                    M += product
-            self._work[: t * t : t + 1] += self._noise()
-            self._solved = Solved.of(M, self.history.rewards, overwrite=True)
+            L, info = dpotrf(self._matrix().T, lower=1, clean=0, overwrite_a=1)
+            assert not info
+            self._solved = Solved(L, dtrtrs(L, self.y, lower=1)[0])
         return self._solved
+
+    def _moments(self, query: Query, prior: Matrix) -> tuple[Matrix, Matrix]:
+        solved = self._factor()
+        c = dtrtrs(solved.L, self._columns(query), lower=1)[0]
+        explained = np.einsum("ij,ij->j", c, c)
+        return (c.T @ solved.z).reshape(query.shape), prior - explained.reshape(query.shape)
+
+    def report(self) -> dict[str, Any]:
+        return {"method": "refactorise"}

@@ -184,7 +184,7 @@ def _rebuilt(kind: type[Value], fields: dict[str, Any]) -> Value:
 
 
 @cache
-def _checks(kind: type[Value]) -> list[tuple[str, Callable[[str, Any], Any], bool]]:
+def _checks(kind: Any) -> list[tuple[str, Callable[[str, Any], Any], bool]]:
     """The fields whose annotations hold a `Check`: name, check, and whether None will do as well."""
     hints = typing.get_type_hints(kind, include_extras=True)
     found = []
@@ -287,18 +287,14 @@ def from_json(
     """
     place = where or "value"
     if isinstance(data, list | tuple):
-        return tuple(
-            from_json(v, arrays, where=where and f"{where}[{i}]", prepare=prepare) for i, v in enumerate(data)
-        )
+        return tuple(from_json(v, arrays, where=where and f"{where}[{i}]", prepare=prepare) for i, v in enumerate(data))
     if not isinstance(data, dict):
         return data
     try:
         if data.get("type") == "array" and arrays is not None:
             return arrays[data["key"]]
         if "type" not in data:
-            raise InvalidInputError(
-                f'{place} has no "type"; write {place} = {{ type = "RBF", length_scale = 1.0 }}'
-            )
+            raise InvalidInputError(f'{place} has no "type"; write {place} = {{ type = "RBF", length_scale = 1.0 }}')
         kind = Value.registry.get(str(data["type"]))
         if kind is None:
             module, colon, _ = str(data["type"]).partition(":")
@@ -311,9 +307,7 @@ def from_json(
             raise InvalidInputError(
                 f"{place}: {kind.__name__} has no option {name!r}{suggest(name, names)}; it has {', '.join(names) or 'none'}"
             )
-        fields = {
-            k: from_json(v, arrays, where=where and f"{where}.{k}", prepare=prepare) for k, v in fields.items()
-        }
+        fields = {k: from_json(v, arrays, where=where and f"{where}.{k}", prepare=prepare) for k, v in fields.items()}
         try:
             return kind(**fields)
         except (KinbanditsError, TypeError) as error:

@@ -112,7 +112,9 @@ def gob_lin(arms: Arms, *, graph: ArrayLike, **settings: Any) -> KMTLUCB:
     >>> policy.predict(decision.context, arms=["bob"]).mean.round(3)
     array([0.2])
     """
-    return lin_ucb(arms, **{"similarity": Graph(graph), "exploration": Logarithmic(), "cold_start": "borrow", **settings})
+    return lin_ucb(
+        arms, **{"similarity": Graph(graph), "exploration": Logarithmic(), "cold_start": "borrow", **settings}
+    )
 
 
 # -- contexts are not looked at, or exploration is by chance ---------------------------------------
@@ -165,7 +167,11 @@ def gaussian_thompson(
     >>> policy.covariance([0.0]).diagonal()
     array([0.2, 1. ])
     """
-    values = {"context_kernel": Constant(prior_variance), "ridge": noise_variance, "exploration": Thompson(scale=scale)}
+    values = {
+        "context_kernel": Constant(prior_variance),
+        "ridge": noise_variance,
+        "exploration": Thompson(scale=scale),
+    }
     return KMTLUCB(arms, **{**_ARM_MEANS, **values, "rewards": None, **settings})
 
 

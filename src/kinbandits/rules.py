@@ -25,7 +25,17 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.regression.contract import Prediction, Query, Regression, best
 
 __all__ = [
-    "UCB", "Confidence", "GPUCB", "InverseGap", "Logarithmic", "Rule", "Schedule", "State", "Thompson", "as_rule", "symmetric_root",
+    "GPUCB",
+    "UCB",
+    "Confidence",
+    "InverseGap",
+    "Logarithmic",
+    "Rule",
+    "Schedule",
+    "State",
+    "Thompson",
+    "as_rule",
+    "symmetric_root",
 ]  # fmt: skip
 
 TIE = 1e-12
@@ -365,5 +375,7 @@ def as_rule(exploration: Any) -> Rule:
     if isinstance(exploration, Rule):
         return exploration
     if isinstance(exploration, type):
-        raise InvalidTypeError(f"exploration is the class {exploration.__name__}; give a value, {exploration.__name__}()")
+        raise InvalidTypeError(
+            f"exploration is the class {exploration.__name__}; give a value, {exploration.__name__}()"
+        )
     return UCB() if exploration is None else UCB(exploration)

@@ -71,7 +71,9 @@ class Arms:
             unknown = names[found.index(None)]
             if not isinstance(unknown, str | int) or isinstance(unknown, bool):
                 raise InvalidTypeError(f"an arm must be the name of one, a str or an int, got {unknown!r}")
-            shown = ", ".join(map(repr, self.names[:8])) + (f", ... ({len(self.names)} in all)" if len(self.names) > 8 else "")
+            shown = ", ".join(map(repr, self.names[:8])) + (
+                f", ... ({len(self.names)} in all)" if len(self.names) > 8 else ""
+            )
             hint = suggest(unknown, (n for n in self.names if isinstance(n, str))) if isinstance(unknown, str) else ""
             raise UnknownArmError(f"unknown arm {unknown!r}{hint}; the arms are {shown}. add_arm() adds one")
         return np.array(found, dtype=np.intp)
@@ -153,5 +155,6 @@ def plain(value: Any) -> Any:
 
 
 def check_name(name: object) -> None:
+    """Raise unless this can be the name of an arm."""
     if isinstance(name, bool) or not isinstance(name, str | int):
         raise InvalidTypeError(f"an arm name must be a str or an int, got {name!r}")

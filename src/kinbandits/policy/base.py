@@ -74,7 +74,7 @@ class Policy(ABC):
     ) -> None:
         self._arms = Arms(arm_names(arms))
         self.epsilon = part("epsilon", epsilon)
-        self.tie_break = one_of("tie_break", tie_break, "random", "first")
+        self.tie_break: TieBreak = one_of("tie_break", tie_break, "random", "first")  # type: ignore[assignment]
         if not isinstance(seed, np.random.Generator | None):
             seed = as_int("seed", seed)
         self.seed = seed if isinstance(seed, int) else None
@@ -125,7 +125,7 @@ class Policy(ABC):
     def _features_seen(self) -> int | None:
         """Columns of the contexts learned from."""
 
-    def _check_features(self, n_features: int) -> None:
+    def _check_features(self, n_features: int) -> None:  # noqa: B027 (most kernels fit any)
         """Raise if contexts with this many columns do not fit the kernel."""
 
     # -- arms -----------------------------------------------------------------------------------
@@ -256,9 +256,7 @@ class Policy(ABC):
         rounds = self._read(contexts, candidates, many=True)
         draws = as_float64("uniform", uniform)
         if draws.shape != (len(rounds), 2) or (draws < 0.0).any() or (draws >= 1.0).any():
-            raise InvalidInputError(
-                f"uniform must be ({len(rounds)}, 2) numbers in [0, 1), got shape {draws.shape}"
-            )
+            raise InvalidInputError(f"uniform must be ({len(rounds)}, 2) numbers in [0, 1), got shape {draws.shape}")
         return Decisions(self._batch(rounds, candidates, as_int("first_round", first_round, 0), draws))
 
     @one_thread
@@ -431,9 +429,7 @@ class Policy(ABC):
         names = to_list("arms", arms)
         values = as_float64("rewards", rewards)
         if values.shape != (len(names),):
-            raise InvalidInputError(
-                f"rewards must have one entry per row: {len(names)} arms, but shape {values.shape}"
-            )
+            raise InvalidInputError(f"rewards must have one entry per row: {len(names)} arms, but shape {values.shape}")
         if not isinstance(own_contexts, bool) and own_contexts != "task":
             raise InvalidInputError(f'own_contexts must be False, True or "task", got {own_contexts!r}')
         if not names:

@@ -22,8 +22,6 @@ from kinbandits._value import Count, Natural, Value, as_int, one_of, positive, r
 from kinbandits.errors import ChangeWarning, InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.model import (
-    BREAK_LEAD,
-    BREAK_ROWS,
     Kind,
     Model,
     Scale,
@@ -43,7 +41,7 @@ from kinbandits.policy.explain import Explanation, explain, html_repr, text_repr
 from kinbandits.policy.ledger import Ledger
 from kinbandits.regression import make, restore
 from kinbandits.regression.contract import Common, Prediction, Product, Query, Settings
-from kinbandits.rules import UCB, Exploration, State, as_rule, symmetric_root
+from kinbandits.rules import Exploration, State, as_rule, symmetric_root
 from kinbandits.similarity import Estimated, Learned, Similarity
 from kinbandits.terms import Term, Terms, as_terms
 
@@ -163,7 +161,9 @@ class KMTLUCB(Policy):
         self.memory, self.engine = memory, _engine(engine, memory)
         self._scale = scale
         self._kind: Kind = "shared"  # whose contexts rounds have had
-        self._kept: tuple[History, Indices] | None = None  # rows for fits, and their numbers, once the engine drops some
+        self._kept: tuple[History, Indices] | None = (
+            None  # rows for fits, and their numbers, once the engine drops some
+        )
         self._learns = True
         self._n = 0  # rows learned
         self._since = 0  # the number of the first row in force
@@ -202,7 +202,13 @@ class KMTLUCB(Policy):
             shares = isinstance(self.similarity, Learned) and not (isinstance(k_z, Common) and k_z.shared == 0.0)
             cold_start = "borrow" if described or shares else "explore"
         return Settings(
-            self.n_arms, tuple(terms), model.ridge, self.weighting, cold_start, model.level, model.unit  # type: ignore[arg-type]
+            self.n_arms,
+            tuple(terms),
+            model.ridge,
+            self.weighting,
+            cold_start,
+            model.level,
+            model.unit,  # type: ignore[arg-type]
         )
 
     # -- the loop -------------------------------------------------------------------------------
@@ -230,9 +236,7 @@ class KMTLUCB(Policy):
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
         """Alg. 1, lines 5 and 6; and a new model where one is due (line 2)."""
         if not self._learns:
-            raise InvalidTypeError(
-                "a frozen policy does not learn; teach the one it came from and freeze that again"
-            )
+            raise InvalidTypeError("a frozen policy does not learn; teach the one it came from and freeze that again")
         self._check_rewards(rewards)
         before, after, engine = self._n, self._n + len(arms), self.regression
         kind = _merged(self._kind, notes)
@@ -261,12 +265,17 @@ class KMTLUCB(Policy):
             if self.memory is not None and n - since > _most_rows(self.memory):
                 since = n - self.memory.size
             seen = history.taken(np.flatnonzero((numbers < n) & (numbers >= since) & kept(numbers, n)))
-            if n == since + next_check(n - 1 - since) and self._watches and broken(seen, spec, model) > BREAK_LEAD:
-                since = n - BREAK_ROWS
-                seen = history.taken(np.flatnonzero((numbers < n) & (numbers >= since)))
-                note = f"the rewards changed: only rows from number {since} on are in force"
-                warnings.warn(f"{note} (of {n}); see policy.model", ChangeWarning, stacklevel=5)
-                model = replace(start(spec, kind, model), rows=0, notes=(*model.notes, note))
+            if self._watches and n == since + next_check(n - 1 - since):
+                late = broken(seen, spec, model, n - since)
+                if late is not None:
+                    since = n - late
+                    seen = history.taken(np.flatnonzero((numbers < n) & (numbers >= since)))
+                    note = f"the rewards changed at about row {since}: only the rows since then are in force"
+                    warnings.warn(f"{note}; see policy.model", ChangeWarning, stacklevel=5)
+                    model = replace(start(spec, kind, model), notes=(*model.notes, note))
+                elif n < since + following(n - 1 - since):
+                    n = self._next_fit(n, since, model, varies, new_kind)
+                    continue
             model = fit(seen, spec, model, kind, n - since)
             n = self._next_fit(n, since, model, varies, new_kind)
         self._kind, kind_before = kind, self._kind  # `_settings` looks at it
@@ -343,7 +352,9 @@ class KMTLUCB(Policy):
             if value is not None and name not in taken:
                 takes = next((f"it takes {t}=" for t in taken if t), "leave it out")
                 raise InvalidInputError(f"this policy takes no {name}= for a new arm; {takes}")
-        similarities = [t.similarity.with_arm(self.n_arms, given.get(t.similarity.arm_argument or "")) for t in self.kernel]
+        similarities = [
+            t.similarity.with_arm(self.n_arms, given.get(t.similarity.arm_argument or "")) for t in self.kernel
+        ]
         self._rearm(arms, similarities, None)
 
     @one_thread
@@ -514,7 +525,12 @@ class KMTLUCB(Policy):
         arrays |= {f"engine_{name}": value for name, value in engine_arrays.items()}
         if self._kept is not None:
             history, numbers = self._kept
-            rows = {"arms": history.arms, "contexts": history.contexts, "rewards": history.rewards, "numbers": numbers}
+            rows = {
+                "arms": history.arms,
+                "contexts": history.contexts,
+                "rewards": history.rewards,
+                "numbers": numbers,
+            }
             arrays |= {f"kept_{name}": np.array(value) for name, value in rows.items()}
         data = {"model": self.model.to_json(arrays), "kind": self._kind, "rows": self._n, "since": self._since}
         return {**data, "first": self._first, "n_features": self._d, "engine": engine}, arrays
@@ -554,7 +570,7 @@ def _engine(engine: Any, memory: Window | None) -> str | Budgeted:
     if isinstance(engine, Budgeted):
         if memory is not None:
             raise InvalidInputError(
-                "memory=kb.Window(...) needs engine=\"exact\": a dictionary keeps sums, from which no row can be taken out"
+                'memory=kb.Window(...) needs engine="exact": a dictionary keeps sums, from which no row can be taken out'
             )
         return engine
     if not isinstance(engine, str):

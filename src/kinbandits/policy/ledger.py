@@ -47,7 +47,9 @@ class Ledger:
         """Open the decisions of a batch."""
         contexts, arms = batch.query.contexts, batch.query.arms
         own = contexts.shape[1] > 1
-        for row, (index, propensity) in enumerate(zip(batch.indices.tolist(), batch.propensities.tolist(), strict=True)):
+        for row, (index, propensity) in enumerate(
+            zip(batch.indices.tolist(), batch.propensities.tolist(), strict=True)
+        ):
             note = None if batch.notes is None else batch.notes[row]
             context = contexts[row, index if own else 0]
             self.open[batch.first_id + row] = Ticket(int(arms[index]), context, propensity, note)

@@ -1,27 +1,41 @@
 """Multi-task kernel ridge regression: one contract (`contract`), several engines.
 
-``naive`` is the paper's formula, dense and literal. ``exact`` gives the same answers, fast.
+``naive`` is the paper's formula, dense and literal. ``exact`` gives the same answers, fast. A budget of so many points
+(`switch.Budget`) makes cost and memory constant; ``auto`` starts exact and ends with a dictionary.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from numpy.typing import NDArray
 
 from kinbandits.history import History
 from kinbandits.regression.contract import Common, Prediction, Product, Query, Regression, Settings
+from kinbandits.regression.dictionary import Dictionary
 from kinbandits.regression.exact import Exact
 from kinbandits.regression.naive import Naive
 from kinbandits.regression.posterior import saved_rows
+from kinbandits.regression.switch import Auto, Budget, Switch
 
 __all__ = ["Common", "Prediction", "Product", "Query", "Regression", "Settings", "make", "restore"]
 
+Engine = Literal["naive", "exact", "auto"] | Budget
 
-def make(engine: str, settings: Settings, rows: History | None = None) -> Regression:
+
+def make(engine: Engine, settings: Settings, rows: History | None = None) -> Regression:
     """An engine that has learned these rows, which it owns from now on."""
     rows = History(settings.n_arms) if rows is None else rows
-    return Naive(settings, rows) if engine == "naive" else Exact(settings, rows)
+    if engine == "naive":
+        return Naive(settings, rows)
+    if engine == "exact":
+        return Exact(settings, rows)
+    if engine == "auto":
+        return Switch(settings, rows, Auto(), forced=False)
+    return Switch(settings, rows, engine)  # type: ignore[arg-type]
 
 
-def restore(engine: str, settings: Settings, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Regression:
+def restore(engine: Engine, settings: Settings, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Regression:
     """The engine of which `Regression.state` gave these."""
-    return make(engine, settings, saved_rows(settings, data, arrays))
+    if data["kind"] == "rows":
+        return make(engine, settings, saved_rows(settings, data, arrays))
+    found = Dictionary.restored(settings, data, arrays)
+    return Switch.holding(found, Auto(), forced=False) if engine == "auto" else Switch.holding(found, engine)  # type: ignore[arg-type]

@@ -51,6 +51,15 @@ _STEPS = 2  # before widths, which cost as much as a step
 _CG = 40
 
 
+class Bounds(NamedTuple):
+    """Of the matrix, as it is now."""
+
+    kernel: float  # the largest k(x~, x~) of a row, or entry of K_X
+    row_sum: float  # sum of a row of |K_Z| at most
+    inverse_noise: float  # root of the sum of 1 / noise over the rows
+    noise: float  # the largest
+
+
 class Error(NamedTuple):
     """How wrong the means can be: see above. ``shares`` (N,) is eta^2 arm by arm over scale^2, without rounding."""
 
@@ -58,7 +67,7 @@ class Error(NamedTuple):
     rounding: float
     floor: float
     shares: Vector
-    scale: float  # the largest |res_i|: squares of tiny rewards would vanish
+    scale: float  # 1, or the largest |res_i|, where squares of tiny residuals would vanish
 
 
 class Ladder(Factored):
@@ -69,6 +78,7 @@ class Ladder(Factored):
         self._pairs: Pairs | None = None
         self._counters: Counter[str] = Counter()
         (self._term,) = self.settings.terms
+        self._moves = not self.settings.fixed
         self._squares = self._term.columns is None and self._term.kernel.from_squares(np.zeros((1, 1))) is not None
         self._fill()
 
@@ -97,6 +107,7 @@ class Ladder(Factored):
 
     def _forget(self) -> None:
         """What was computed for the rows before is no longer valid."""
+        self._scalars = self._bounds()
         self._solved = None
         self._error: Error | None = None
         self._asked: tuple[Matrix, Matrix, Matrix | None] | None = None  # contexts, k_X, squared distances
@@ -169,17 +180,21 @@ class Ladder(Factored):
 
     # -- the dual vector ------------------------------------------------------------------------
 
-    @property
-    def _kernel_bound(self) -> float:
-        """On k(x~, x~) of rows, and on entries of K_X alone."""
-        return self._own * max(1.0, float(self._K_Z.diagonal().max()))
+    def _bounds(self) -> Bounds:
+        largest = float(self._K_Z.diagonal().max())
+        return Bounds(
+            self._own * max(1.0, largest),
+            len(self._K_Z) * largest,
+            math.sqrt(float((self._strips.counts / self._noises).sum())),
+            float(self._noises.max()),
+        )
 
     def _residual(self) -> Error:
         """How wrong the means can be; res is worked out once for each state."""
         if self._error is None:
             t, strips = self._strips.size, self._strips
             fresh = t * UNIT * self._own * self._sum_alpha
-            if self._drift * math.sqrt(self._weight()) > 1e-8 and self._drift > 32.0 * fresh:
+            if self._drift * self._scalars.inverse_noise > 1e-8 and self._drift > 32.0 * fresh:
                 for b in np.flatnonzero(strips.counts).tolist():
                     self._Y[b, :t] = strips.times(b, self._alpha[strips.rows(b)])
                 self._drift = fresh
@@ -193,24 +208,21 @@ class Ladder(Factored):
             self._error = self._measured()
         return self._error
 
-    def _weight(self) -> float:
-        """sum of 1 / noise over the rows."""
-        return float((self._strips.counts / self._noises).sum())
-
     def _measured(self) -> Error:
-        t, K_Z = self._strips.size, self._K_Z
+        t, n_arms, s = self._strips.size, len(self._K_Z), self._scalars
         res = self._res[:t]
-        scale = float(np.abs(res).max()) or 1.0
-        shares = np.bincount(self._strips.arms, weights=np.square(res / scale), minlength=len(K_Z)) / self._noises
-        terms = self._largest_y + (2.0 * self._kernel_bound + float(self._noises.max())) * self._sum_alpha
-        row_sum = len(K_Z) * float(K_Z.diagonal().max())
-        rounding = row_sum * self._drift + (len(K_Z) + 4) * UNIT * terms
-        eta = scale * math.sqrt(shares.sum()) + rounding * math.sqrt(self._weight())
-        floor = (t + len(K_Z)) * UNIT * self._kernel_bound * self._sum_alpha
+        scale = max(float(res.max()), -float(res.min())) or 1.0
+        unit = res if 1e-100 < scale < 1e100 else res / scale
+        scale = 1.0 if unit is res else scale
+        shares = np.bincount(self._strips.arms, weights=unit * unit, minlength=n_arms) / self._noises
+        terms = self._largest_y + (2.0 * s.kernel + s.noise) * self._sum_alpha
+        rounding = s.row_sum * self._drift + (n_arms + 4) * UNIT * terms
+        eta = scale * math.sqrt(shares.sum()) + rounding * s.inverse_noise
+        floor = (t + n_arms) * UNIT * s.kernel * self._sum_alpha
         return Error(eta, rounding, floor, shares, scale)
 
-    def _step(self) -> tuple[int, Vector]:
-        """A solve with the block of the arm with the largest share of eta^2: which arm, and what alpha gains."""
+    def _step(self) -> tuple[int, Indices, Vector]:
+        """A solve with the block of the arm with the largest share of eta^2: the arm, its rows, what alpha gains."""
         strips, t = self._strips, self._strips.size
         arm = int(self._residual().shares.argmax())
         rows = strips.rows(arm)
@@ -226,7 +238,7 @@ class Ladder(Factored):
         self._drift += UNIT * self._own * ((len(rows) + 2) * size + self._sum_alpha)
         self._error = self._measured()
         self._counters["block steps"] += 1
-        return arm, d
+        return arm, rows, d
 
     def _tighten(self) -> None:
         """M >= lo B, so res' M^-1 res <= res' B^-1 res / lo."""
@@ -234,12 +246,18 @@ class Ladder(Factored):
         if lo > 0.0:
             error = self._residual()
             res = self._res[: self._strips.size] / error.scale
-            total = float(self._blocks.forms(res).sum()) + self._blocks.error(self._kernel_bound) * float(res @ res)
+            total = float(self._blocks.forms(res).sum()) + self._blocks.error(self._scalars.kernel) * float(res @ res)
             eta = error.scale * math.sqrt(max(total, 0.0) / lo) * (1.0 + 1e-6)
-            eta += error.rounding * math.sqrt(self._weight())
+            eta += error.rounding * self._scalars.inverse_noise
             self._error = error._replace(eta=min(error.eta, eta))
 
     # -- deciding -------------------------------------------------------------------------------
+
+    def _merged(self, query: Query) -> tuple[Query, Indices | None]:
+        """An estimated similarity tells arms apart once they have rows; looking would cost as much as the means."""
+        if self._moves and self._rows.counts.all():
+            return query, None
+        return super()._merged(query)
 
     def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
         """As every engine, but numbers are computed only as far as the argmax needs them."""
@@ -280,7 +298,7 @@ class Ladder(Factored):
             bound()
             yield "steps", scores
         lo, hi = self._blocks.bounds(self._K_Z)
-        Q, slack = seen.forms(self._blocks), self._blocks.error(self._kernel_bound) * seen.squares(np.ones(len(lift)))
+        Q, slack = seen.forms(self._blocks), self._blocks.error(self._scalars.kernel) * seen.squares(np.ones(len(lift)))
         q_low = np.maximum(q_low, (Q - slack) / hi)
         if lo > 0.0:
             q_high = np.minimum(q_high, (Q + slack) / lo)
@@ -300,16 +318,15 @@ class Ladder(Factored):
 
     def _beyond(self, seen: Seen) -> float:
         """A candidate beyond all rows has larger kernel values than they have among each other: how much larger."""
-        return max(1.0, math.sqrt(float(seen.prior.max()) / max(self._kernel_bound, 1e-300)))
+        return max(1.0, math.sqrt(float(seen.prior.max()) / max(self._scalars.kernel, 1e-300)))
 
     def _bonuses(self, prior: Vector, q_low: Vector, q_high: Vector, beta: float) -> tuple[Vector, Vector]:
         """exploration * width at least and at most."""
-        slack = 8.0 * UNIT
-        one = self._bonus(prior - q_high, beta)
-        other = self._bonus(prior - np.maximum(q_low, 0.0), beta)
-        if beta < 0.0:
-            one, other = other, one
-        return one - slack * np.abs(one), other + slack * np.abs(other)
+        slack, factor = 8.0 * UNIT, beta / math.sqrt(self.settings.ridge)
+        narrow, wide = (np.sqrt(np.maximum(prior - q, 0.0)) for q in (q_high, q_low))
+        narrow *= factor * (1.0 - slack)
+        wide *= factor * (1.0 + slack)
+        return (narrow, wide) if beta >= 0.0 else (wide, narrow)
 
     def _conjugate(
         self, seen: Seen, scores: Intervals, f: Vector, q_low: Vector, q_high: Vector, beta: float
@@ -318,25 +335,27 @@ class Ladder(Factored):
         self._blocks.refresh()
         (lo, hi), error, t = self._blocks.bounds(self._K_Z), self._residual(), len(self._rows)
         noise, res = self._noises.take(self._strips.arms), self._res[:t]
-        kernel, floor = max(self._kernel_bound, float(seen.prior.max())), self._beyond(seen) * error.floor
+        kernel, floor = max(self._scalars.kernel, float(seen.prior.max())), self._beyond(seen) * error.floor
         f, q_low, q_high = f.copy(), q_low.copy(), q_high.copy()
-        mean_error = np.sqrt(q_high) * error.eta + floor
-        done = np.array(scores.cold)
-        while len(left := np.flatnonzero((scores.high >= scores.low.max()) & ~done)):
-            ids = left[np.argsort(-scores.high[left], kind="stable")[:2]]
+        start, mean_error, done = f.copy(), np.sqrt(q_high) * error.eta + floor, np.array(scores.cold)
+        last = False
+        while not last and len(left := np.flatnonzero((scores.high >= scores.low.max()) & ~scores.cold)):
+            ids = left[~done[left]][np.argsort(-scores.high[left[~done[left]]], kind="stable")[:2]]
+            if last := not len(ids):  # all were apart in pairs, not among each other
+                ids = left
             done[ids] = True
-            start = f[ids].copy()
-            for V, R, rho in self._solves(seen.columns(ids), noise):
+            k = seen.columns(ids)
+            for V, R, rho in self._solves(k, noise):
                 self._counters["cg steps"] += 1
                 size = np.abs(V).sum(axis=0)
                 rounding = (t + 4) * UNIT * kernel * (1.0 + size)
                 remainder = (np.square(np.abs(R) + rounding) / noise[:, None]).sum(axis=0)
                 if lo > 0.0:  # R'P R is known to a relative t u, and R to its rounding
                     remainder = np.minimum(remainder, (rho / lo) * (1.0 + 1e-6 + t * UNIT) + rounding * size)
-                q = np.einsum("ij,ij->j", V, seen.columns(ids) + R)
+                q = np.einsum("ij,ij->j", V, k + R)
                 off = 2.0 * t * UNIT * kernel * size + size * rounding
                 lower = q - off + np.maximum(rho / hi * (1.0 - 1e-6) - rounding * size, 0.0)
-                f[ids] = start + V.T @ res
+                f[ids] = start[ids] + V.T @ res
                 q_low[ids] = np.maximum(q_low[ids], lower)
                 q_high[ids] = np.minimum(q_high[ids], q + off + remainder)
                 mean_error[ids] = np.sqrt(remainder) * error.eta + floor + size * error.rounding
@@ -346,8 +365,8 @@ class Ladder(Factored):
                 spread = float((scores.high - scores.low)[ids].max())
                 if spread < 4.0 * (floor + float(rounding.max()) * (1.0 + math.sqrt(1.0 / self.settings.ridge))):
                     break  # only rounding is left
-                if not ((scores.high[ids] >= scores.low.max()).sum() > 1 or spread > 0.5 * scores.gap()):
-                    break  # the two are apart; it is others that keep the round open
+                if not last and np.count_nonzero(scores.high[ids] >= scores.low[ids].max()) < 2 <= len(ids):
+                    break  # these are apart; it is others that keep the round open
 
     def _solves(self, k: Matrix, noise: Vector) -> Iterator[tuple[Matrix, Matrix, Vector]]:
         """(V, R = k - M V, R' B^-1 R) for M V = k, column by column."""
@@ -423,10 +442,6 @@ class Intervals:
             return False
         return bool(np.count_nonzero(high >= low.max()) > 1)
 
-    def gap(self) -> float:
-        """How far the second highest upper end is above the highest lower one."""
-        return max(float(np.partition(self.high, -2)[-2] - self.low.max()), 0.0)
-
 
 class Seen:
     """One round's candidates: sums over the rows of their kernel vectors k_b = K_Z[a_b, arms] k_X(x_b, rows)."""
@@ -450,9 +465,8 @@ class Seen:
         """k'v."""
         return self._k @ v if self._row is None else self._lent @ self._by_arm(self._row * v)  # type: ignore[operator]
 
-    def dot_arm(self, arm: int, d: Vector) -> Vector:
-        """k'v for v that is d on the rows of an arm, else zero."""
-        rows = np.flatnonzero(self._arms == arm)
+    def dot_arm(self, arm: int, rows: Indices, d: Vector) -> Vector:
+        """k'v for v that is d on these rows, which are an arm's, else zero."""
         if self._k is None:
             assert self._row is not None
             return np.asarray(self._lent[:, arm] * float(self._row.take(rows) @ d))

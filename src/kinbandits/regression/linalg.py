@@ -74,7 +74,7 @@ def _cholesky(M: Matrix, least: float) -> Matrix:
     return np.asarray(L)
 
 
-def factor(M: Matrix) -> tuple[Matrix, float]:
+def factor(M: Matrix, *, quiet: bool = False) -> tuple[Matrix, float]:
     """L, with jitter if it takes that, and how much: n^3 / 3."""
     try:
         return _cholesky(M, SMALL_PIVOT), 0.0
@@ -86,7 +86,7 @@ def factor(M: Matrix) -> tuple[Matrix, float]:
     def attempt(jitter: float) -> Matrix:
         return _cholesky(M + np.diag(np.full(n, jitter)), SMALL_PIVOT)
 
-    return jittered(attempt, float(M.diagonal().max()), n)
+    return jittered(attempt, float(M.diagonal().max()), n, quiet=quiet)
 
 
 def lower_inverse(L: Matrix) -> Matrix:

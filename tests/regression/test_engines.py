@@ -1,0 +1,253 @@
+"""The exact engine against the paper's formula, after every observation, on every path it can take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kinbandits.history import History
+from kinbandits.regression import Query, Regression, Settings, make, restore
+from worlds import (
+    KERNELS,
+    SIMILARITIES,
+    agree,
+    pair,
+    queries,
+    random_rows,
+    row,
+    same_answers,
+    same_leaders,
+    same_state,
+    settings,
+)
+
+WEIGHTINGS, COLD = ["uniform", "per_arm"], ["explore", "borrow"]
+REACHED: Counter[str] = Counter()
+"""Which methods and which rungs of the ladder were at work; the last test looks at it."""
+
+
+def note(engine: Regression) -> None:
+    report = engine.report()
+    REACHED[report["method"]] += 1
+    for name, times in report.items():
+        if name.startswith("settled: "):
+            REACHED[name] += times
+
+
+def follow(s: Settings, rows: History, start: int) -> None:
+    """Learn ``start`` rows at once and the rest one by one; compare after every observation."""
+    engine, naive = pair(s, rows.head(start))
+    rng = np.random.default_rng(start)
+    for i in range(start, len(rows) + 1):
+        for query in queries(rng, s.n_arms):
+            same_answers(engine, naive, query)
+        same_state(engine, naive, rng)
+        if i < len(rows):
+            engine.observe(*row(rows, i))
+            naive.observe(*row(rows, i))
+    note(engine)
+
+
+EVERY = [(k, "estimated", w, "explore", 1) for k in KERNELS for w in WEIGHTINGS]
+EVERY += [(k, "mixed", "uniform", "borrow", 1) for k in KERNELS]
+EVERY += [("rbf", s, w, c, terms) for s in SIMILARITIES for w in WEIGHTINGS for c in COLD for terms in (1, 2)]
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: "-".join(map(str, case)))
+def test_equals_naive_from_the_first_row(case: tuple[Any, ...]) -> None:
+    kernel, similarity, weighting, cold_start, terms = case
+    s = settings(
+        4, similarity, KERNELS[kernel], terms=terms, weighting=weighting, cold_start=cold_start, level=0.3, unit=2.0
+    )
+    follow(s, random_rows(7, 4, 9), 0)
+
+
+@pytest.mark.parametrize("n_arms", [1, 6])
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_equals_naive_beyond_many_rows(similarity: str, weighting: str, n_arms: int) -> None:
+    """Beyond the sizes at which the method changes, and after many rows at once."""
+    s = settings(n_arms, similarity, weighting=weighting)
+    follow(s, random_rows(3, n_arms, 285), 279)
+
+
+@pytest.mark.parametrize("cold_start", COLD)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_leads_as_naive_for_400_rounds(similarity: str, weighting: str, cold_start: str) -> None:
+    """A game in which the leader is played, with a context for all, for each, or for candidates of one task."""
+    n_arms = 5
+    s = settings(n_arms, similarity, ridge=0.01, weighting=weighting, cold_start=cold_start)
+    fast, naive = pair(s, History(n_arms))
+    rng = np.random.default_rng(11)
+    for t in range(400):
+        shared, task = t % 3 == 0, t % 3 == 1
+        arms = np.full(4, rng.integers(n_arms - 1)) if task else np.arange(n_arms)
+        query = Query(arms, rng.uniform(-1.0, 1.0, (1, 1 if shared else len(arms), 3)))
+        leaders = fast.leaders(query, np.array([0.01]))
+        if t < 30 or t % 9 == 0:  # the formula costs t^3
+            same_leaders(fast, naive, query)
+        if t % 80 == 79:
+            same_answers(fast, naive, query)
+        place = int(leaders.argmax())
+        x = query.contexts[0, 0 if shared else place]
+        reward = np.array([np.cos(2.0 * x[0] + arms[place]) + 0.05 * rng.standard_normal()])
+        for engine in (fast, naive):
+            engine.observe(arms[place : place + 1], x[None, :], reward)
+    note(fast)
+
+
+def test_every_method_and_every_rung_was_at_work() -> None:
+    rungs = [f"settled: {rung}" for rung in ("residual", "steps", "widths", "cg", "dense")]
+    assert not [name for name in ("linear", "grown", "dense", "ladder", *rungs) if not REACHED[name]], REACHED
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_many_at_once_is_one_by_one(similarity: str, weighting: str) -> None:
+    rows = random_rows(5, 3, 120)
+    s = settings(3, similarity, KERNELS["matern52"], weighting=weighting)
+    bulk, single = make("exact", s, rows.copy()), make("exact", s)
+    for i in range(0, 100):
+        single.observe(*row(rows, i))
+    single.observe(*row(rows, 100, 120))
+    rng = np.random.default_rng(0)
+    for query in queries(rng, 3):
+        same_answers(single, bulk, query)
+    same_state(single, bulk, rng)
+    for a, b in zip(single.k_z, bulk.k_z, strict=True):
+        np.testing.assert_array_equal(a, b)  # to the last bit: a saved policy must resume exactly
+
+
+ENGINES = ["linear", "polynomial", "rbf"]
+
+
+@pytest.mark.parametrize("t", [12, 150])
+@pytest.mark.parametrize("kernel", ENGINES)
+@pytest.mark.parametrize("similarity", ["independent", "mixed", "known", "estimated"])
+def test_a_snapshot_stays_while_the_engine_learns(similarity: str, kernel: str, t: int) -> None:
+    rows = random_rows(9, 3, t + 300)
+    engine = make("exact", settings(3, similarity, KERNELS[kernel]), rows.head(t))
+    asked = queries(np.random.default_rng(0), 3)
+    before = [engine.predict(q) for q in asked]
+    snapshot = engine.snapshot()
+    for i in range(t, t + 30):
+        engine.observe(*row(rows, i))
+    engine.observe(*row(rows, t + 30, t + 300))
+    for query, wanted in zip(asked, before, strict=True):
+        agree(snapshot.predict(query).mean, wanted.mean, "mean")
+        agree(snapshot.predict(query).width, wanted.width, "width", scale=1e4)
+    assert snapshot.n_rows == t
+    assert np.abs(engine.predict(asked[0]).mean - before[0].mean).max() > 1e-6
+    with pytest.raises(TypeError, match="snapshot"):
+        snapshot.observe(*row(rows, 0))
+
+
+CHANGES: dict[str, Any] = {
+    "ridge": {"ridge": 0.4},
+    "units": {"level": 0.7, "unit": 0.2},
+    "kernel": {"kernel": KERNELS["matern32"]},
+    "linear": {"kernel": KERNELS["linear"]},
+    "similarity": {"similarity": "known"},
+    "weights": {"weighting": "per_arm"},
+    "arms": {"n_arms": 7},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("similarity", ["independent", "mixed", "graph", "estimated"])
+def test_changed_is_as_if_made_anew(similarity: str, change: str) -> None:
+    rows = random_rows(2, 4, 330)
+    engine = make("exact", settings(4, similarity), rows.head(300))
+    before = engine.predict(queries(np.random.default_rng(1), 4)[0])
+    arguments: dict[str, Any] = {"n_arms": 4, "similarity": similarity, **CHANGES[change]}
+    s = settings(**arguments)
+    other = engine.changed(s)
+    for i in range(300, 330):  # both learn on, other rows
+        engine.observe(*row(rows, i))
+        other.observe(*row(rows, 629 - i))
+    fresh = rows.head(300)
+    fresh.append(*(part[::-1] for part in row(rows, 300, 330)))
+    naive = make("naive", s, fresh.copy(s.n_arms))
+    rng = np.random.default_rng(0)
+    for query in queries(rng, s.n_arms):
+        same_answers(other, naive, query)
+    old = make("naive", settings(4, similarity), rows.copy())
+    for query in queries(rng, 4):
+        same_answers(engine, old, query)
+    assert before.mean.shape == (2, 4)
+
+
+@pytest.mark.parametrize("similarity", ["independent", "mixed", "estimated"])
+def test_changed_rows_and_an_arm_that_leaves(similarity: str) -> None:
+    rows = random_rows(2, 4, 150)
+    engine = make("exact", settings(4, similarity), rows.copy())
+    for s, other, wanted in (
+        (settings(3, similarity), {"removed": 1}, rows.without_arm(1)),
+        (settings(4, similarity), {"rows": rows.head(40)}, rows.head(40)),
+    ):
+        changed, naive = engine.changed(s, **other), make("naive", s, wanted)  # type: ignore[arg-type]
+        same_state(changed, naive, np.random.default_rng(0))
+        for query in queries(np.random.default_rng(0), s.n_arms):
+            same_answers(changed, naive, query)
+    assert engine.n_rows == 150
+
+
+@pytest.mark.parametrize("similarity", ["independent", "mixed", "estimated"])
+def test_saved_and_restored_goes_on_alike(similarity: str) -> None:
+    rows = random_rows(4, 3, 160)
+    s = settings(3, similarity, level=0.1, unit=3.0)
+    engine = make("exact", s, rows.head(150))
+    data, arrays = engine.state()
+    again = restore("exact", s, data, arrays)
+    for i in range(150, 160):
+        engine.observe(*row(rows, i))
+        again.observe(*row(rows, i))
+    for query in queries(np.random.default_rng(0), 3):
+        same_answers(again, engine, query)
+
+
+class Failing:
+    """A kernel that fails when it is told to."""
+
+    def __init__(self) -> None:
+        self.left = 10**9
+
+    def __call__(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        self.left -= 1
+        if self.left < 0:
+            raise RuntimeError("no kernel today")
+        return np.asarray(np.exp(-np.abs(A[:, None] - B[None]).sum(axis=2)))
+
+
+@pytest.mark.parametrize("t", [0, 20, 99, 130])
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("similarity", ["independent", "mixed", "estimated"])
+def test_an_update_that_fails_changes_nothing(similarity: str, weighting: str, t: int) -> None:
+    from kinbandits.kernels import as_kernel
+
+    function, rows = Failing(), random_rows(1, 3, 150)
+    s = settings(3, similarity, as_kernel(function), weighting=weighting)
+    engine = make("exact", s, rows.head(t))
+    query = queries(np.random.default_rng(0), 3)[0]
+    before = engine.predict(query)
+    failed = 0
+    for part in (row(rows, 130), row(rows, 130, 133)):
+        for calls in range(5):
+            function.left = calls
+            try:
+                engine.observe(*part)
+            except RuntimeError:
+                failed += 1
+                function.left = 10**9
+                np.testing.assert_allclose(engine.predict(query).mean, before.mean, atol=1e-12)
+                np.testing.assert_allclose(engine.predict(query).width, before.width, rtol=1e-9)
+                assert engine.n_rows == t
+            else:
+                break
+        function.left = 10**9
+        engine = make("exact", s, rows.head(t))
+    assert failed >= 2
