@@ -366,6 +366,8 @@ class KMTLUCB(Policy):
 
     def _rearm(self, arms: Arms, similarities: Sequence[Similarity], removed: int | None) -> None:
         """Other arms: the model is fitted again, from the rows that stay."""
+        for similarity in similarities:
+            similarity.check_arms(len(arms.names))
         before = self._arms, self.kernel, self.model, self._kept
         try:
             self._arms = arms
