@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy as shallow
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -510,7 +511,7 @@ class KMTLUCB(Policy):
 
     def frozen(self) -> Self:
         other = shallow(self)
-        other._ledger, other._turn = Ledger(self.most_pending), AnyTurn()
+        other._ledger, other._turn, other.rng = Ledger(self.most_pending), AnyTurn(), deepcopy(self.rng)
         other.regression, other._learns = self.regression.snapshot(), False
         return other
 
