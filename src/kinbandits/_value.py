@@ -21,7 +21,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
-from typing import Annotated, Any, ClassVar, NoReturn, Self, dataclass_transform
+from typing import Annotated, Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from kinbandits._types import Matrix
 from kinbandits.errors import FormatError, InvalidInputError, InvalidTypeError, KinbanditsError
 
+L = TypeVar("L", bound=str)
 _REPR_LIMIT = 64  # arrays with more entries are abbreviated
 
 
@@ -75,12 +76,12 @@ def as_int(name: str, value: object, least: int = 0) -> int:
     return int(value)
 
 
-def one_of(name: str, value: object, *allowed: str) -> str:
+def one_of(name: str, value: object, *allowed: L) -> L:
     """``value``, refused unless it is one of these words."""
     if not isinstance(value, str) or value not in allowed:
         words = " or ".join(", ".join(f'"{word}"' for word in allowed).rsplit(", ", 1))
         raise InvalidInputError(f"{name} must be {words}, got {value!r}")
-    return value
+    return next(word for word in allowed if word == value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Value:
         Value.registry[cls.type_name] = cls
 
     def __post_init__(self) -> None:
-        for name, check, optional in _checks(type(self)):
+        for name, check, optional in _checks(type(self)):  # type: ignore[arg-type]
             value = getattr(self, name)
             if value is not None or not optional:
                 object.__setattr__(self, name, check(name, value))
@@ -184,11 +185,11 @@ def _rebuilt(kind: type[Value], fields: dict[str, Any]) -> Value:
 
 
 @cache
-def _checks(kind: Any) -> list[tuple[str, Callable[[str, Any], Any], bool]]:
+def _checks(kind: type[Any]) -> list[tuple[str, Callable[[str, Any], Any], bool]]:
     """The fields whose annotations hold a `Check`: name, check, and whether None will do as well."""
     hints = typing.get_type_hints(kind, include_extras=True)
     found = []
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+    for field in dataclasses.fields(kind):
         options = [hints[field.name]]
         if typing.get_origin(options[0]) in (typing.Union, types.UnionType):
             options = list(typing.get_args(options[0]))
@@ -279,8 +280,8 @@ def from_json(
 ) -> Any:
     """The value that ``data`` stands for; what is no table is given back as it is, lists as tuples.
 
-    ``arrays`` are those that the data name, ``where`` its place, for errors (None: a saved file). ``prepare`` takes each
-    table and its place and gives the table to read (say, with descriptors that are not in the file).
+    ``arrays`` are those that the data name, ``where`` its place, for errors (None: a saved file). ``prepare`` takes
+    each table and its place and gives the table to read (say, with descriptors that are not in the file).
 
     >>> from_json({"type": "RBF", "length_scale": 2.0})
     RBF(length_scale=2.0)
@@ -304,8 +305,9 @@ def from_json(
         fields = {k: v for k, v in (prepare(data, place) if prepare else data).items() if k != "type"}
         names = list(inspect.signature(kind).parameters)
         for name in fields.keys() - set(names):
+            has = ", ".join(names) or "none"
             raise InvalidInputError(
-                f"{place}: {kind.__name__} has no option {name!r}{suggest(name, names)}; it has {', '.join(names) or 'none'}"
+                f"{place}: {kind.__name__} has no option {name!r}{suggest(name, names)}; it has {has}"
             )
         fields = {k: from_json(v, arrays, where=where and f"{where}.{k}", prepare=prepare) for k, v in fields.items()}
         try:

@@ -434,9 +434,7 @@ class Learned(Similarity):
 
     def __post_init__(self) -> None:
         if self.base is not None and (not isinstance(self.base, Similarity) or not self.base.fixed):
-            raise InvalidTypeError(
-                f"base must be a similarity that is known beforehand, such as kb.Known(descriptors=X), got {self.base!r}"
-            )
+            raise InvalidTypeError(f"base must be known beforehand, such as kb.Known(descriptors=X), got {self.base!r}")
         if isinstance(self.base, Independent | Pooled | Mixed):
             raise InvalidInputError(f"base={self.base!r} is what Learned() tries by itself; leave base out")
 

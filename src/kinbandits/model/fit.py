@@ -12,7 +12,7 @@ from kinbandits.kernels import RationalQuadratic
 from kinbandits.model.evidence import RIDGES, Rows, best
 from kinbandits.model.kernel import FIRST, fit_kernel
 from kinbandits.model.kin import first_target, fit_similarity
-from kinbandits.model.ridge import NOISE_ROWS, fit_ridge, own_covariance
+from kinbandits.model.ridge import fit_ridge, own_covariance
 from kinbandits.model.value import USUAL, Candidate, Kind, Model, Spec
 from kinbandits.model.when import check_gap
 from kinbandits.similarity import Learned
@@ -72,9 +72,9 @@ def start(spec: Spec, kind: Kind, old: Model | None = None) -> Model:
 def broken(history: History, spec: Spec, model: Model, n: int) -> int | None:
     """How many of the last rows a new world has: they are explained better without those before. None: no change.
 
-    Rows before and after are judged as arms are: as one set of functions, and as two that are unrelated. Scale and level
-    are common, so that arms which pay more are no change. Where the last rows have one reward (an outage), they say
-    nothing that rows before them would have to be dropped for.
+    Rows before and after are judged as arms are: as one set of functions, and as two that are unrelated. Scale and
+    level are common, so that arms which pay more are no change. Where the last rows have one reward (an outage), they
+    say nothing that rows before them would have to be dropped for.
     """
     span = 2 * check_gap(n)
     rows, ridges = history.taken(np.arange(max(0, len(history) - 2 * span), len(history))), RIDGES[:3]
@@ -96,5 +96,7 @@ def broken(history: History, spec: Spec, model: Model, n: int) -> int | None:
         return None
     step = span // 8
     late = max(range(step, span + 1, step), key=apart)
-    late = max(step, late - step)  # the change lies somewhere near: rows of two worlds would do more harm than a few less
+    late = max(
+        step, late - step
+    )  # the change lies somewhere near: rows of two worlds would do more harm than a few less
     return late if np.ptp(y[-late:]) > 0.0 else None

@@ -25,7 +25,7 @@ from kinbandits.model.kernel import FIRST
 from kinbandits.model.value import Candidate, Kind, Model, Spec
 from kinbandits.model.when import golden
 from kinbandits.regression.contract import Common
-from kinbandits.similarity import Learned
+from kinbandits.similarity import Known, Learned, Similarity
 
 LEAD = 20.0  # nats by which sharing must beat independent arms where all see one context. Leads that lie stay
 # below 13 (play chooses the rows: where one arm is played since the others are bad, a common part fits); true ones grow
@@ -42,14 +42,14 @@ def first_target(similarity: Learned, n_arms: int, kind: Kind) -> Any:
     of what they may have in common."""
     if similarity.base is None:
         return Common(n_arms, 0.5 if kind != "shared" else 0.0)
-    return target(similarity, n_arms, 0.5)
+    return target(similarity.base, n_arms, 0.5)
 
 
-def target(similarity: Learned, n_arms: int, mu: float) -> Any:
+def target(base: Similarity | None, n_arms: int, mu: float) -> Any:
     """T = (1 - mu) I + mu B."""
-    if similarity.base is None:
+    if base is None:
         return Common(n_arms, mu)
-    B = similarity.base.matrix(History(n_arms))
+    B = base.matrix(History(n_arms))
     T = mu * B
     T[np.diag_indices(n_arms)] += (1.0 - mu) * B.diagonal()
     return T
@@ -70,7 +70,7 @@ def fit_similarity(
         return old.k_z
     similarity, N = spec.similarities[0], spec.n_arms
     first = (first_target(similarity, N, kind),)
-    if n < FIRST or N == 1 or len(np.unique(rows.arms)) < 2:
+    if n < (FIRST if kind == "shared" else 6) or N == 1 or len(np.unique(rows.arms)) < 2:
         return first
     few = np.arange(len(rows.y))
     if len(few) > SIMILARITY_ROWS:
@@ -85,20 +85,22 @@ def fit_similarity(
     if not math.isfinite(alone.evidence):
         return first
     table.append(Candidate("similarity: independent", 0.0))
-    asked = LEAD if kind == "shared" and similarity.base is None else 0.0
-    chosen: tuple[float, float, float] | None = None
+    tried = [(0.0, 0.0, ridge)]  # mu, lead, ridge
     for mu in MUS:
-        K_Z = dense(target(similarity, N, mu), seen)
+        K_Z = dense(target(similarity.base, N, mu), seen)
         found, its = _climb([(K_Z[np.ix_(place, place)] * K_X, y)], ridge)
-        lead = found.evidence - alone.evidence
-        table.append(Candidate(f"similarity: mu = {mu:g}", lead))
-        if lead > asked and (chosen is None or lead > chosen[1]):
-            chosen = mu, lead, its
-    if chosen is None:
-        return (Common(N, 0.0) if similarity.base is None else target(similarity, N, 0.0),)
-    mu, lead, its = chosen
-    T = target(similarity, N, mu)
-    if kind != "shared" or N > MOST_ARMS:
+        tried.append((mu, found.evidence - alone.evidence, its))
+        table.append(Candidate(f"similarity: mu = {mu:g}", tried[-1][1]))
+    mu, lead, its = max(tried, key=lambda t: t[1])
+    if kind == "shared" and similarity.base is None:
+        if not lead > LEAD:
+            return (Common(N, 0.0),)
+    elif kind != "shared":
+        # What is likely beforehand needs no proof: the average over what may be, by how well each explains the rows.
+        weights = np.exp([t[1] - lead for t in tried]) * [(1.0 - t[0]) ** -0.5 for t in tried]
+        mu = float(weights @ [t[0] for t in tried] / weights.sum())
+    T = target(similarity.base, N, mu)
+    if kind != "shared" or N > MOST_ARMS or lead <= 0.0:
         return (T,)
     learned, gain = learn_matrix(K_X, y, edges, seen, T, old.k_z[0], its, N)
     if learned is None:

@@ -17,6 +17,7 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.kernels import Kernel
 from kinbandits.model.evidence import Fit, Rows, evidence
 from kinbandits.model.value import USUAL, Model, Spec
+from kinbandits.regression.contract import KZ
 
 MOST = 3.0
 PRIOR = 2.0  # nats of evidence asked for each factor e away from USUAL

@@ -79,7 +79,7 @@ class Model:
         """In words.
 
         >>> print(Model((RationalQuadratic(2.0),), (Common(3, 0.5),), 0.1, 0.3, 0.5, 26))
-        from 26 rows: RationalQuadratic(length_scale=2.0); ridge 0.1, level 0.3, unit 0.5
+        from 26 rows: distances of scale 2; ridge 0.1, level 0.3, unit 0.5
           similarity: any two arms 0.5
           next fit at 34 rows
         """
@@ -128,11 +128,19 @@ def distances(kernel: Any) -> Any:
 
 
 def describe(kernel: Kernel) -> str:
-    """A kernel in words: a learned one by its kind, any other as its value."""
+    """A kernel in words: a learned one by its kind, any other as its value.
+
+    >>> describe(0.5 * RationalQuadratic(2.0) + Linear())
+    'distances of scale 2, half linear'
+    """
     if isinstance(kernel, Sum) and isinstance(kernel.first, Sum):
         return f"{describe(distances(kernel))}, nearly linear"
     if isinstance(kernel, Sum) and isinstance(kernel.first, Scaled) and isinstance(kernel.second, Linear):
         return f"{describe(distances(kernel))}, half linear"
+    if isinstance(kernel, RationalQuadratic) and kernel.alpha == 1.0:
+        scales = np.atleast_1d(kernel.length_scale)
+        each = f"{scales[0]:.3g}" if len(scales) == 1 else f"{scales.min():.3g} to {scales.max():.3g}, by feature"
+        return f"distances of scale {each}"
     return repr(kernel)
 
 

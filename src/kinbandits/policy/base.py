@@ -74,7 +74,7 @@ class Policy(ABC):
     ) -> None:
         self._arms = Arms(arm_names(arms))
         self.epsilon = part("epsilon", epsilon)
-        self.tie_break: TieBreak = one_of("tie_break", tie_break, "random", "first")  # type: ignore[assignment]
+        self.tie_break: TieBreak = one_of("tie_break", tie_break, "random", "first")
         if not isinstance(seed, np.random.Generator | None):
             seed = as_int("seed", seed)
         self.seed = seed if isinstance(seed, int) else None

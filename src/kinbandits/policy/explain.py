@@ -99,7 +99,7 @@ def explain(policy: KMTLUCB, arm: int, context: Vector) -> Explanation:
     settings = engine.settings
     query = Query(np.array([arm]), context[None, None, :])
     mean, width = engine.predict(query)
-    rows, _ = policy._rows()
+    rows, _ = policy._knowledge.rows()
     none = engine.changed(settings, rows=History(settings.n_arms))
     mine = np.flatnonzero(rows.arms == arm)
     own = engine.changed(settings, rows=rows.taken(mine)) if len(mine) else none

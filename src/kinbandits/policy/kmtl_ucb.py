@@ -5,12 +5,9 @@ Notation: as in `kinbandits.regression.contract`; exploration is the paper's bet
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy as shallow
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -19,56 +16,30 @@ from numpy.typing import ArrayLike, NDArray
 from kinbandits import plotting
 from kinbandits._threads import AnyTurn, one_thread
 from kinbandits._types import ArmName, Indices, Mask, Matrix, Vector
-from kinbandits._value import Count, Natural, Value, as_int, one_of, positive, real
-from kinbandits.errors import ChangeWarning, InvalidInputError, InvalidTypeError
+from kinbandits._value import as_int, one_of, positive
+from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.model import (
     Kind,
     Model,
     Scale,
     Spec,
-    broken,
-    fit,
-    following,
-    kept,
-    next_check,
-    start,
 )
+from kinbandits.policy.arguments import Budgeted, Window, engine_of, rewards_of
 from kinbandits.policy.arms import Arms, Candidates, to_list
 from kinbandits.policy.base import Policy
 from kinbandits.policy.decision import Decision
 from kinbandits.policy.draw import TieBreak
 from kinbandits.policy.explain import Explanation, explain, html_repr, text_repr
+from kinbandits.policy.knowledge import Knowledge
 from kinbandits.policy.ledger import Ledger
-from kinbandits.regression import make, restore
-from kinbandits.regression.contract import Common, Prediction, Product, Query, Settings
+from kinbandits.regression.contract import Common, Prediction, Product, Query, Regression, Settings
 from kinbandits.rules import Exploration, State, as_rule, symmetric_root
 from kinbandits.similarity import Estimated, Learned, Similarity
 from kinbandits.terms import Term, Terms, as_terms
 
-ENGINES = "auto", "exact", "naive"
-
-
-class Window(Value):
-    """Remember the last rows only, for a world that changes: ``memory=kb.Window(500)``.
-
-    Rows are forgotten in blocks: there are between ``size`` and a quarter more. At each cut the model is fitted again.
-    """
-
-    size: Count
-
-
-class Budgeted(Value):
-    """Constant cost and memory: the regression on a dictionary of at most ``points`` rows.
-
-    It is exact for the first ``after`` rows.
-
-    >>> Budgeted(points=64)
-    Budgeted(points=64)
-    """
-
-    points: Count = 256
-    after: Natural = 0
+Weighting = Literal["uniform", "per_arm"]
+ColdStart = Literal["auto", "explore", "borrow"]
 
 
 class KMTLUCB(Policy):
@@ -80,17 +51,17 @@ class KMTLUCB(Policy):
 
     One multi-task kernel ridge regression over pairs (arm, context), and one rule::
 
-        (1)  k((a, x), (b, x')) = k_Z(a, b) k_X(x, x')                                   similarity=, context_kernel=
-        (2)  minimise (1/N) sum_i eta_i (y_i - f(a_i, x_i))^2 + lambda ||f||^2           weighting= (eta), ridge= (lambda)
+        (1)  k((a, x), (b, x')) = k_Z(a, b) k_X(x, x')                             similarity=, context_kernel=
+        (2)  minimise (1/N) sum_i eta_i (y_i - f(a_i, x_i))^2 + lambda ||f||^2     weighting= (eta), ridge= (lambda)
         (3)  f^(a, x) = k' (eta K + lambda I)^-1 eta y,  s^2 = (k(.,.) - k' (eta K + lambda I)^-1 eta k) / lambda
 
         Algorithm 1.  for t = 1, ..., T
-            1  observe x_{a,t}, for each arm a                                            choose(context)
-            2  update the similarity of the arms                                          model.k_z
-            3  p_{a,t} = f^_{t-1}(a, x_{a,t}) + beta s_{a,t}                              mean + exploration * width
-            4  a_t = argmax_a p_{a,t}                                                     decision.arm
-            5  observe r_{a_t,t}                                                          update(decision, reward)
-            6  update K, eta and y                                                        regression.observe
+            1  observe x_{a,t}, for each arm a                                      choose(context)
+            2  update the similarity of the arms                                    model.k_z
+            3  p_{a,t} = f^_{t-1}(a, x_{a,t}) + beta s_{a,t}                        mean + exploration * width
+            4  a_t = argmax_a p_{a,t}                                               decision.arm
+            5  observe r_{a_t,t}                                                    update(decision, reward)
+            6  update K, eta and y                                                  regression.observe
 
     (1/N is absorbed in lambda.) Special cases are values: `Independent()` or `Pooled()` similarity gives Kernel-UCB,
     with a `Linear()` kernel Lin-UCB: see `kinbandits.baselines`.
@@ -103,7 +74,8 @@ class KMTLUCB(Policy):
         ridge: lambda, a number. Default: learned, but 0.01 with per_arm weights.
         rewards: ``"learn"``, level and unit are learned; None, as they are (the paper); ``(low, high)``, others are
             refused and they are learned on a scale of 0 to 1; or a `Scale`.
-        exploration: beta, a number or a schedule; or a rule, as ``UCB(deviations=1.0)`` (the default) or ``Thompson()``.
+        exploration: beta, a number or a schedule; or a rule, as ``UCB(deviations=1.0)``, the default, or
+            ``Thompson()``.
         weighting: ``"per_arm"``, eta = 1/n_a (the paper's algorithm), or ``"uniform"`` (its analysis).
         cold_start: an arm never played has mean 0 and the prior width (``"explore"``, the paper), or borrows from
             its kin (``"borrow"``); ``"auto"`` borrows where arms are described, or where sharing was learned.
@@ -138,8 +110,8 @@ class KMTLUCB(Policy):
         ridge: float | None = None,
         rewards: Literal["learn"] | tuple[float, float] | Scale | None = "learn",
         exploration: Exploration | None = None,
-        weighting: Literal["uniform", "per_arm"] = "uniform",
-        cold_start: Literal["auto", "explore", "borrow"] = "auto",
+        weighting: Weighting = "uniform",
+        cold_start: ColdStart = "auto",
         memory: Window | None = None,
         engine: str | Budgeted = "auto",
         epsilon: float = 0.0,
@@ -153,64 +125,52 @@ class KMTLUCB(Policy):
         terms = as_terms(Term(similarity or Learned(), context_kernel) if kernel is None else kernel)
         self.kernel = Terms(tuple(t.replace(similarity=t.similarity.for_arms(self.arms)) for t in terms))
         self.ridge = None if ridge is None else positive("ridge", ridge)
-        self.rewards, self._limits, scale = _rewards(rewards)
+        self.rewards, self._limits, scale = rewards_of(rewards)
         self.exploration = as_rule(exploration)
-        self.weighting = one_of("weighting", weighting, "uniform", "per_arm")
-        self.cold_start = one_of("cold_start", cold_start, "auto", "explore", "borrow")
+        self.weighting: Weighting = one_of("weighting", weighting, "uniform", "per_arm")
+        self.cold_start: Literal["auto", "explore", "borrow"] = one_of(
+            "cold_start", cold_start, "auto", "explore", "borrow"
+        )
         if memory is not None and not isinstance(memory, Window):
             raise InvalidTypeError(f"memory must be None (remember everything) or kb.Window(size=...), got {memory!r}")
-        self.memory, self.engine = memory, _engine(engine, memory)
+        self.memory, self.engine = memory, engine_of(engine, memory)
         self._scale = scale
-        self._kind: Kind = "shared"  # whose contexts rounds have had
-        self._kept: tuple[History, Indices] | None = (
-            None  # rows for fits, and their numbers, once the engine drops some
-        )
         self._learns = True
-        self._n = 0  # rows learned
-        self._since = 0  # the number of the first row in force
-        self._first: float | None = None  # the first reward
-        self._d: int | None = None  # columns of the contexts learned
-        self.model: Model = start(self._spec, self._kind)
-        self.regression = make(self._engine_name, self._settings(self.model), History(self.n_arms))
+        window = None if memory is None else memory.size
+        name: Any = "exact" if memory is not None and engine == "auto" else engine
+        self._knowledge = Knowledge(self._spec(self.kernel, self.n_arms), self._settings, name, window)
 
     @property
-    def _engine_name(self) -> str | Budgeted:
-        return "exact" if self.memory is not None and self.engine == "auto" else self.engine
+    def model(self) -> Model:
+        """How rows are seen: what is in force, and the evidence for it."""
+        return self._knowledge.model
 
     @property
-    def _spec(self) -> Spec:
+    def regression(self) -> Regression:
+        """The engine at work. Read only."""
+        return self._knowledge.engine
+
+    def _spec(self, kernel: Terms, n_arms: int) -> Spec:
         """What is fixed, for the model."""
-        terms = self.kernel.terms
+        terms = kernel.terms
         ridge = 0.01 if self.ridge is None and self.weighting == "per_arm" else self.ridge
+        kernels = tuple(t.context_kernel for t in terms)
         return Spec(
-            self.n_arms,
-            tuple(t.similarity for t in terms),
-            tuple(t.context_kernel for t in terms),
-            tuple(t.columns for t in terms),
-            ridge,
-            self._scale,
+            n_arms, tuple(t.similarity for t in terms), kernels, tuple(t.columns for t in terms), ridge, self._scale
         )
 
-    def _settings(self, model: Model) -> Settings:
-        """What the engine is told."""
+    def _settings(self, spec: Spec, model: Model, kind: Kind) -> Settings:
+        """What the engine is told of a model."""
         terms = []
-        for term, kernel, k_z in zip(self.kernel, model.kernels, model.k_z, strict=True):
-            terms.append(Product(k_z.with_kernel(kernel) if isinstance(k_z, Estimated) else k_z, kernel, term.columns))
+        for columns, kernel, k_z in zip(spec.columns, model.kernels, model.k_z, strict=True):
+            own: Any = k_z.with_kernel(kernel) if isinstance(k_z, Estimated) else k_z
+            terms.append(Product(own, kernel, columns))
         cold_start = self.cold_start
         if cold_start == "auto":
-            described = any(t.similarity.describes_arms for t in self.kernel)
-            k_z = model.k_z[0]
-            shares = isinstance(self.similarity, Learned) and not (isinstance(k_z, Common) and k_z.shared == 0.0)
-            cold_start = "borrow" if described or shares else "explore"
-        return Settings(
-            self.n_arms,
-            tuple(terms),
-            model.ridge,
-            self.weighting,
-            cold_start,
-            model.level,
-            model.unit,  # type: ignore[arg-type]
-        )
+            shares = not (isinstance(model.k_z[0], Common) and model.k_z[0].shared == 0.0)
+            learned = isinstance(spec.similarities[0], Learned) and shares
+            cold_start = "borrow" if learned or any(s.describes_arms for s in spec.similarities) else "explore"
+        return Settings(spec.n_arms, tuple(terms), model.ridge, self.weighting, cold_start, model.level, model.unit)
 
     # -- the loop -------------------------------------------------------------------------------
 
@@ -232,92 +192,15 @@ class KMTLUCB(Policy):
         return self.exploration.beta(self._asked(query), first_round)
 
     def _asked(self, query: Query) -> State:
-        return State(self.regression, query, 2.0 if self._scale is None else 1.0)
+        shares = isinstance(self.model.k_z[0], np.ndarray) and isinstance(self.similarity, Learned)
+        return State(self.regression, query, 2.0 if self._scale is None else 1.0, shares and query.shared)
 
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
         """Alg. 1, lines 5 and 6; and a new model where one is due (line 2)."""
         if not self._learns:
             raise InvalidTypeError("a frozen policy does not learn; teach the one it came from and freeze that again")
         self._check_rewards(rewards)
-        before, after, engine = self._n, self._n + len(arms), self.regression
-        kind = _merged(self._kind, notes)
-        rows = engine.rows
-        first = float(rewards[0]) if self._first is None else self._first
-        varies = before + 1 + int((rewards != first).argmax()) if (rewards != first).any() else None
-        new_kind = before + 1 if kind != self._kind else None
-        n = self._next_fit(before, self._since, self.model, varies, new_kind)
-        if n > after:  # nothing is due, as for most rows
-            known = None if rows is None else (rows.arms, rows.contexts, rows.rewards)
-            engine.observe(arms, contexts, rewards)
-            if engine.rows is None and known is not None:  # the engine has changed to a dictionary
-                self._kept = _thinned(*_joined(self.n_arms, known, before, (arms, contexts, rewards)), after)
-            elif self._kept is not None:
-                self._kept[0].append(arms, contexts, rewards)
-                self._kept = self._kept[0], np.concatenate([self._kept[1], np.arange(before, after)])
-            self._n, self._first, self._d = after, first, contexts.shape[1]
-            return
-        # All that can fail happens before anything is assigned.
-        held, held_numbers = self._rows()
-        known = held.arms, held.contexts, held.rewards
-        history, numbers = _joined(self.n_arms, known, before, (arms, contexts, rewards))
-        numbers[: len(held_numbers)] = held_numbers
-        model, since, spec = self.model, self._since, self._spec
-        while n <= after:
-            if self.memory is not None and n - since > _most_rows(self.memory):
-                since = n - self.memory.size
-            seen = history.taken(np.flatnonzero((numbers < n) & (numbers >= since) & kept(numbers, n)))
-            if self._watches and n == since + next_check(n - 1 - since):
-                late = broken(seen, spec, model, n - since)
-                if late is not None:
-                    since = n - late
-                    seen = history.taken(np.flatnonzero((numbers < n) & (numbers >= since)))
-                    note = f"the rewards changed at about row {since}: only the rows since then are in force"
-                    warnings.warn(f"{note}; see policy.model", ChangeWarning, stacklevel=5)
-                    model = replace(start(spec, kind, model), notes=(*model.notes, note))
-                elif n < since + following(n - 1 - since):
-                    n = self._next_fit(n, since, model, varies, new_kind)
-                    continue
-            model = fit(seen, spec, model, kind, n - since)
-            n = self._next_fit(n, since, model, varies, new_kind)
-        self._kind, kind_before = kind, self._kind  # `_settings` looks at it
-        try:
-            if since > self._since:
-                engine = engine.changed(self._settings(model), rows=history.taken(np.flatnonzero(numbers >= since)))
-            elif not model.same_view(self.model):
-                if rows is not None:
-                    engine = engine.changed(self._settings(model), rows=history)
-                else:
-                    engine = engine.changed(self._settings(model))
-                    engine.observe(arms, contexts, rewards)
-            else:
-                engine.observe(arms, contexts, rewards)
-        except BaseException:
-            self._kind = kind_before
-            raise
-        self.model, self.regression = model, engine
-        self._n, self._since, self._first, self._d = after, since, first, contexts.shape[1]
-        in_force = np.flatnonzero(numbers >= since)
-        self._kept = None if engine.rows is not None else _thinned(history.taken(in_force), numbers[in_force], after)
-
-    def _next_fit(self, n: int, since: int, model: Model, varies: int | None, new_kind: int | None) -> int:
-        """The next number of rows above ``n`` at which a model is fitted, as far as can be seen."""
-        if not self._spec.learns and self.memory is None:
-            return sys.maxsize
-        due = [since + following(n - since)]
-        if self._watches:
-            due.append(since + next_check(n - since))
-        if self.memory is not None:
-            due.append(since + _most_rows(self.memory) + 1)
-        if not model.varied and varies is not None:
-            due.append(varies)
-        if new_kind is not None:
-            due.append(new_kind)
-        return min(d for d in due if d > n)
-
-    @property
-    def _watches(self) -> bool:
-        """Whether recent rows are compared with earlier ones: where level and unit are learned from all rows."""
-        return self._scale is None and self.memory is None
+        self._knowledge.learn((arms, contexts, rewards), _merged(self._knowledge.kind, notes))
 
     def _check_rewards(self, rewards: Vector) -> None:
         if self._limits is None:
@@ -353,10 +236,8 @@ class KMTLUCB(Policy):
             if value is not None and name not in taken:
                 takes = next((f"it takes {t}=" for t in taken if t), "leave it out")
                 raise InvalidInputError(f"this policy takes no {name}= for a new arm; {takes}")
-        similarities = [
-            t.similarity.with_arm(self.n_arms, given.get(t.similarity.arm_argument or "")) for t in self.kernel
-        ]
-        self._rearm(arms, similarities, None)
+        grown = [t.similarity.with_arm(self.n_arms, given.get(t.similarity.arm_argument or "")) for t in self.kernel]
+        self._rearm(arms, grown)
 
     @one_thread
     def remove_arm(self, arm: ArmName) -> None:
@@ -365,39 +246,14 @@ class KMTLUCB(Policy):
         self._rearm(arms, [t.similarity.without_arm(index) for t in self.kernel], index)
         self._ledger.drop_arm(index)
 
-    def _rearm(self, arms: Arms, similarities: Sequence[Similarity], removed: int | None) -> None:
-        """Other arms: the model is fitted again, from the rows that stay."""
+    def _rearm(self, arms: Arms, similarities: Sequence[Similarity], removed: int | None = None) -> None:
         for similarity in similarities:
             similarity.check_arms(len(arms.names))
-        before = self._arms, self.kernel, self.model, self._kept
-        try:
-            self._arms = arms
-            self.kernel = Terms(tuple(t.replace(similarity=s) for t, s in zip(self.kernel, similarities, strict=True)))
-            spec = self._spec
-            model = start(spec, self._kind)
-            model = replace(self.model, k_z=model.k_z)
-            history, numbers = self._rows()
-            if removed is not None:
-                stays = np.flatnonzero(history.arms != removed)
-                history, numbers = history.without_arm(removed), numbers[stays]
-                self._kept = None if self._kept is None else (history, numbers)
-            if len(history) and spec.learns:
-                few = np.flatnonzero(kept(numbers, self._n))
-                model = fit(history.taken(few), spec, model, self._kind, max(self._n - self._since, 1))
-            self.regression = self.regression.changed(self._settings(model), removed=removed)
-            self.model = model
-        except BaseException:
-            self._arms, self.kernel, self.model, self._kept = before
-            raise
+        pairs = zip(self.kernel, similarities, strict=True)
+        kernel = Terms(tuple(term.replace(similarity=similarity) for term, similarity in pairs))
+        self._knowledge.with_arms(self._spec(kernel, len(arms.names)), removed)
+        self._arms, self.kernel = arms, kernel
         self.version += 1
-
-    def _rows(self) -> tuple[History, Indices]:
-        """The rows that are still there, and their numbers."""
-        rows = self.regression.rows
-        if rows is not None:
-            return rows, np.arange(self._n - len(rows), self._n)
-        assert self._kept is not None
-        return self._kept
 
     # -- what one reads -------------------------------------------------------------------------
 
@@ -414,7 +270,7 @@ class KMTLUCB(Policy):
     @property
     def n_observations(self) -> int:
         """How many rows the policy has learned from."""
-        return self._n
+        return self._knowledge.n
 
     @property
     def counts(self) -> dict[ArmName, int]:
@@ -423,7 +279,7 @@ class KMTLUCB(Policy):
 
     @property
     def _features_seen(self) -> int | None:
-        return self._d
+        return self._knowledge.n_features
 
     def _check_features(self, n_features: int) -> None:
         for term in self.kernel:
@@ -511,81 +367,24 @@ class KMTLUCB(Policy):
 
     def frozen(self) -> Self:
         other = shallow(self)
-        other._ledger, other._turn, other.rng = Ledger(self.most_pending), AnyTurn(), deepcopy(self.rng)
-        other.regression, other._learns = self.regression.snapshot(), False
+        other._ledger, other._turn, other._learns = Ledger(self.most_pending), AnyTurn(), False
+        other.rng = deepcopy(self.rng)
+        other._knowledge = shallow(self._knowledge)
+        other._knowledge.engine = self.regression.snapshot()
         return other
 
     def relearned(self, arms: Sequence[ArmName], contexts: Matrix, rewards: Vector) -> Self:
         """A frozen policy that knows these rows in place of its own, seen by the model of now."""
         other = self.frozen()
         history = History.of(self.n_arms, self._arms.numbers(list(arms)), contexts, rewards)
-        other.regression = self.regression.changed(self.regression.settings, rows=history)
+        other._knowledge.engine = self.regression.changed(self.regression.settings, rows=history)
         return other
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        arrays: dict[str, NDArray[Any]] = {}
-        engine, engine_arrays = self.regression.state()
-        arrays |= {f"engine_{name}": value for name, value in engine_arrays.items()}
-        if self._kept is not None:
-            history, numbers = self._kept
-            rows = {
-                "arms": history.arms,
-                "contexts": history.contexts,
-                "rewards": history.rewards,
-                "numbers": numbers,
-            }
-            arrays |= {f"kept_{name}": np.array(value) for name, value in rows.items()}
-        data = {"model": self.model.to_json(arrays), "kind": self._kind, "rows": self._n, "since": self._since}
-        return {**data, "first": self._first, "n_features": self._d, "engine": engine}, arrays
+        return self._knowledge.state()
 
     def _restore(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self._kind, self._n, self._since = data["kind"], int(data["rows"]), int(data["since"])
-        self._first, self._d = data["first"], data["n_features"]
-        self.model = Model.from_json(data["model"], arrays)
-        own = {name.removeprefix("engine_"): value for name, value in arrays.items() if name.startswith("engine_")}
-        self.regression = restore(self._engine_name, self._settings(self.model), data["engine"], own)
-        if "kept_arms" in arrays:
-            rows = (arrays[f"kept_{name}"] for name in ("arms", "contexts", "rewards"))
-            self._kept = History.of(self.n_arms, *rows), arrays["kept_numbers"]
-
-
-# -- arguments -------------------------------------------------------------------------------------
-
-
-def _rewards(rewards: Any) -> tuple[Any, tuple[float, float] | None, tuple[float, float] | None]:
-    """What was given, the limits of rewards, and their level and unit where these are not learned."""
-    if isinstance(rewards, str) and rewards == "learn":
-        return rewards, None, None
-    if rewards is None:
-        return None, None, (0.0, 1.0)
-    if isinstance(rewards, Scale):
-        return rewards, None, (rewards.level, rewards.unit)
-    if not isinstance(rewards, tuple | list) or len(rewards) != 2:
-        raise InvalidTypeError(f'rewards must be "learn", None (as they are) or (low, high), got {rewards!r}')
-    low, high = real("rewards[0]", rewards[0]), real("rewards[1]", rewards[1])
-    if not low < high:
-        raise InvalidInputError(f"rewards=(low, high) needs low < high, got {rewards!r}")
-    return (low, high), (low, high), (low, high - low)
-
-
-def _engine(engine: Any, memory: Window | None) -> str | Budgeted:
-    offered = ", ".join(f'"{name}"' for name in ENGINES)
-    if isinstance(engine, Budgeted):
-        if memory is not None:
-            raise InvalidInputError(
-                'memory=kb.Window(...) needs engine="exact": a dictionary keeps sums, from which no row can be taken out'
-            )
-        return engine
-    if not isinstance(engine, str):
-        raise InvalidTypeError(f"engine must be {offered} or kb.Budgeted(points=256), got {engine!r}")
-    if engine not in ENGINES:
-        raise InvalidInputError(f"engine must be {offered} or kb.Budgeted(points=256), got {engine!r}")
-    return engine
-
-
-# -- rows ------------------------------------------------------------------------------------------
-
-Columns = tuple[Indices, Matrix, Vector]
+        self._knowledge.restore(data, arrays)
 
 
 def _merged(kind: Kind, notes: list[Any]) -> Kind:
@@ -593,21 +392,3 @@ def _merged(kind: Kind, notes: list[Any]) -> Kind:
     if kind == "rivals" or "rivals" in notes:
         return "rivals"
     return "task" if "task" in notes else kind
-
-
-def _joined(n_arms: int, known: Columns, before: int, new: Columns) -> tuple[History, Indices]:
-    """Rows, the last of which has number ``before`` - 1, and new ones; with their numbers."""
-    if not len(known[0]):
-        return History.of(n_arms, *new), np.arange(before, before + len(new[0]))
-    both = [np.concatenate([a, b]) for a, b in zip(known, new, strict=True)]
-    return History.of(n_arms, *both), np.arange(before - len(known[0]), before + len(new[0]))
-
-
-def _thinned(history: History, numbers: Indices, n: int) -> tuple[History, Indices]:
-    """Of these rows those that later fits may see."""
-    stays = np.flatnonzero(kept(numbers, n))
-    return history.taken(stays), numbers[stays]
-
-
-def _most_rows(memory: Window) -> int:
-    return memory.size + memory.size // 4

@@ -16,7 +16,7 @@ the largest width, and not the largest ucb, among the arms that are too wide.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -93,7 +93,7 @@ class SupKMTLUCB(Policy):
         self.norm_bound = positive("norm_bound", norm_bound, zero=True)
         self.ridge = positive("ridge", ridge)
         self.candidates = self.n_arms if candidates is None else as_int("candidates", candidates, 1)
-        self.engine = one_of("engine", engine, "exact", "naive")
+        self.engine: Literal["exact", "naive"] = one_of("engine", engine, "exact", "naive")
         if kernel is not None and (context_kernel is not None or similarity is not None):
             raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
         given = Term(similarity or Independent(), RBF() if context_kernel is None else context_kernel)

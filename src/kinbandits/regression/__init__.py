@@ -1,7 +1,7 @@
 """Multi-task kernel ridge regression: one contract (`contract`), several engines.
 
-``naive`` is the paper's formula, dense and literal. ``exact`` gives the same answers, fast. A budget of so many points
-(`switch.Budget`) makes cost and memory constant; ``auto`` starts exact and ends with a dictionary.
+``naive`` is the paper's formula, dense and literal. ``exact`` gives the same answers, fast. A budget of so many
+points (`switch.Budget`) makes cost and memory constant; ``auto`` starts exact and ends with a dictionary.
 """
 
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from kinbandits.regression.naive import Naive
 from kinbandits.regression.posterior import saved_rows
 from kinbandits.regression.switch import Auto, Budget, Switch
 
-__all__ = ["Common", "Prediction", "Product", "Query", "Regression", "Settings", "make", "restore"]
+__all__ = ["Common", "Engine", "Prediction", "Product", "Query", "Regression", "Settings", "make", "restore"]
 
 Engine = Literal["naive", "exact", "auto"] | Budget
 
@@ -30,12 +30,16 @@ def make(engine: Engine, settings: Settings, rows: History | None = None) -> Reg
         return Exact(settings, rows)
     if engine == "auto":
         return Switch(settings, rows, Auto(), forced=False)
-    return Switch(settings, rows, engine)  # type: ignore[arg-type]
+    return Switch(settings, rows, engine)
 
 
-def restore(engine: Engine, settings: Settings, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Regression:
+def restore(
+    engine: Engine, settings: Settings, data: dict[str, Any], arrays: dict[str, NDArray[Any]]
+) -> Regression:
     """The engine of which `Regression.state` gave these."""
     if data["kind"] == "rows":
         return make(engine, settings, saved_rows(settings, data, arrays))
-    found = Dictionary.restored(settings, data, arrays)
-    return Switch.holding(found, Auto(), forced=False) if engine == "auto" else Switch.holding(found, engine)  # type: ignore[arg-type]
+    other = make(engine, settings)
+    assert isinstance(other, Switch)
+    other.at_work = Dictionary.restored(settings, data, arrays)
+    return other

@@ -7,6 +7,7 @@ arm: they cost t + k N instead of k t, and no kernel vector is formed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -27,11 +28,7 @@ class Candidates:
         """``values``: context-kernel values of the contexts with all rows (of these arms), for each term."""
         self.query, self._pairs, self._arms, self._values = query, pairs, arms, values
         self._by_arm = query.shared and len(values) == 1
-
-    @cached_property
-    def k_x(self) -> Vector | None:
-        """The kernel row of all candidates, if one row serves them all."""
-        return self._values[0][0] if self._by_arm else None
+        self.k_x: Vector | None = values[0][0] if self._by_arm else None  # the row of all, if one serves them all
 
     @cached_property
     def _k(self) -> Matrix:
@@ -41,15 +38,19 @@ class Candidates:
             total += entries(K_Z, self.query.arms, self._arms) * values
         return total
 
-    def _sums(self, values: Vector) -> Vector:
-        """Row values summed arm by arm, (N,)."""
-        n_arms = self._n_arms
-        return np.asarray(np.bincount(self._arms, weights=values, minlength=n_arms))
-
     @cached_property
     def _n_arms(self) -> int:
         K_Z = self._pairs.K_Zs[0]
         return K_Z.n_arms if isinstance(K_Z, Common) else len(K_Z)
+
+    @cached_property
+    def _similar(self) -> Matrix:
+        """K_Z of the candidates with all arms, (k, N)."""
+        return entries(self._pairs.K_Zs[0], self.query.arms, np.arange(self._n_arms))
+
+    def _sums(self, values: Vector) -> Vector:
+        """Row values summed arm by arm, (N,)."""
+        return np.asarray(np.bincount(self._arms, weights=values, minlength=self._n_arms))
 
     def dot(self, v: Vector) -> Matrix:
         """k'v of every candidate, (R, k)."""
@@ -58,25 +59,43 @@ class Candidates:
         by_arm = np.stack([self._sums(row * v) for row in self._values[0]])
         return times(self._pairs.K_Zs[0], self.query.arms, by_arm)
 
+    def dot_arm(self, arm: int, rows: Indices, d: Vector) -> Vector:
+        """k'v for v that is d on these rows, which are an arm's, else zero."""
+        if self.k_x is None:
+            return np.asarray(self._k[:, rows] @ d)
+        return np.asarray(self._similar[:, arm] * float(self.k_x.take(rows) @ d))
+
+    def squares(self, v: Vector) -> Vector:
+        """sum_i k_i^2 v[a_i], v (N,)."""
+        if self.k_x is None:
+            return np.asarray(np.square(self._k) @ v[self._arms])
+        return np.asarray(np.square(self._similar) @ (self._sums(self.k_x * self.k_x) * v))
+
+    def forms(self, of_arms: Callable[[Vector], Vector]) -> Vector:
+        """k'B^-1 k, where ``of_arms`` (v) gives v_a' B_a^-1 v_a of every arm."""
+        if self.k_x is None:
+            return np.array([of_arms(k).sum() for k in self._k])
+        return np.asarray(np.square(self._similar) @ of_arms(self.k_x))
+
     def largest(self, v: Vector) -> Vector:
-        """max_i k_b[i]^2 v_i for every candidate (v >= 0)."""
+        """max_i k_i^2 v_i (v >= 0)."""
         if self.k_x is None:
             return np.asarray((self._k**2 * v).max(axis=1))
         most, K_Z = np.zeros(self._n_arms), self._pairs.K_Zs[0]
         np.maximum.at(most, self._arms, self.k_x**2 * v)
         if isinstance(K_Z, Common):
-            return np.maximum(most[self.query.arms], K_Z.shared**2 * most.max())
+            return np.asarray(np.maximum(most[self.query.arms], K_Z.shared**2 * most.max()))
         return np.asarray((K_Z[self.query.arms] ** 2 * most).max(axis=1))
 
-    def columns(self, which: Indices, rows: Indices) -> Matrix:
-        """Kernel vectors of some candidates on some rows, as columns."""
+    def columns(self, which: Indices, rows: Indices | slice = slice(None)) -> Matrix:
+        """Kernel vectors of some candidates, on some rows, as columns."""
         if self.k_x is None:
-            return np.ascontiguousarray(self._k[np.ix_(which, rows)].T)
-        lent = entries(self._pairs.K_Zs[0], self._arms[rows], self.query.arms[which])
-        return lent * self.k_x[rows, None]
+            return np.ascontiguousarray(self._k[which][:, rows].T)
+        similar = entries(self._pairs.K_Zs[0], self._arms[rows], self.query.arms[which])
+        return np.asarray(similar * self.k_x[rows, None])
 
     def row(self, arm: int, context: Vector, arms: Indices, rows: Indices) -> Matrix | None:
-        """Kernel values (1, rows) of a point with some rows, if its context is one of these; ``arms`` of all rows."""
+        """Kernel values (1, rows) of a point with some rows, if its context is one of these."""
         same = np.flatnonzero((self.query.contexts[0] == context).all(axis=1))
         if not len(same):
             return None

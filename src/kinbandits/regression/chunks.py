@@ -2,15 +2,15 @@
 
 Notation (n rows in order of arrival; each belongs to an arm)
     T        (n, n)  L^-1, lower triangular
-    chunk    `HEIGHT` rows of T at most: W (rows, columns). The columns that were there when the chunk began stand arm
-             by arm, so that an arm's are a slice; its own come after them in order of arrival
+    chunk    `HEIGHT` rows of T at most: W (rows, columns). The columns that were there when the chunk began stand
+             arm by arm, so that an arm's are a slice; its own come after them in order of arrival
     k_x      (R, n)  context-kernel values of R contexts with the rows
     V_a      (R, n)  T[:, rows of a] k_x[rows of a], for each context
 
-A new row with kernel values k to the others and g with itself (noise included) has l = T k, pivot d^2 = g - l'l and
-the row of T  (-l'T, 1) / d: two products with T, 2 n^2. Rows of W are written once. A chunk that is full is written
-once more, with its own columns sorted in too, and then never again: snapshots share all of it, and read as many rows
-as there were when they were taken.
+A new row with kernel values k to the others and g with itself (noise included) has c = T k, pivot d^2 = g - c'c and
+the row of T  (-c'T, 1) / d: two products with T, 2 n^2. Rows of W are written once. A chunk that is full is written
+once more, with its own columns sorted in too, and then never again: snapshots share all of it, and read as many
+rows as there were when they were taken.
 """
 
 from __future__ import annotations
@@ -124,19 +124,19 @@ class Chunked:
         below ``least`` of its diagonal entry.
         """
         n, m = self.n, len(arms)
-        l, lT = np.empty((n, m)), np.zeros((n, m))
+        c, Tc = np.empty((n, m)), np.zeros((n, m))
         k = np.ascontiguousarray(K.T)
         for chunk, rows in self._parts():
-            part = l[chunk.low : chunk.low + rows] = chunk.times(k, rows)
-            chunk.add_transposed(part, lT)
-        S = G - l.T @ l
+            part = c[chunk.low : chunk.low + rows] = chunk.times(k, rows)
+            chunk.add_transposed(part, Tc)
+        S = G - c.T @ c
         if not (S.diagonal() >= least * G.diagonal()).all():
             raise np.linalg.LinAlgError("few digits are certain")
         D = inverse_factor(S, least)
         new = np.empty((m, n + m))
-        np.matmul(-D, lT.T, out=new[:, :n])
+        np.matmul(-D, Tc.T, out=new[:, :n])
         new[:, n:] = D
-        z = D @ (y - self.z @ l)
+        z = D @ (y - self.z @ c)
         self._write(arms, new, y, z)
         return np.asarray(z @ new)
 

@@ -77,10 +77,6 @@ class Product:
         """The columns that this term sees."""
         return contexts if self.columns is None else contexts[:, list(self.columns)]
 
-    def same_kernel(self, other: Product) -> bool:
-        """Whether k_X is the same."""
-        return self.kernel == other.kernel and self.columns == other.columns
-
 
 @dataclass(frozen=True, eq=False)
 class Settings:
@@ -180,9 +176,7 @@ class Regression(ABC):
         """Learn from rows, rewards in their own units; if that fails, all is as it was before."""
 
     @abstractmethod
-    def changed(
-        self, settings: Settings, *, rows: History | None = None, removed: int | None = None
-    ) -> Regression:
+    def changed(self, settings: Settings, *, rows: History | None = None, removed: int | None = None) -> Regression:
         """A new engine of this kind under other settings; this one stays as it is.
 
         ``rows`` take the place of those learned; ``removed`` is an arm that leaves with its rows.

@@ -89,8 +89,7 @@ class Dense(Factored):
         X = self._rows.contexts
         return [t.kernel(t.select(X[start:]), t.select(X)) for t in self.settings.terms] if len(X) > start else []
 
-    def _absorb(self, start: int, news: object) -> None:
-        assert isinstance(news, list)
+    def _absorb(self, start: int, news: Any) -> None:
         self._followed.observe(start)
         self._pairs, self._solved = self._followed.pairs, None
         if self._grams or not start:

@@ -113,13 +113,13 @@ class Exact(Delegating):
         method = self._method(self.settings, rows, contexts)
         return None if type(self.at_work) is method else method
 
-    def changed(
-        self, settings: Settings, *, rows: History | None = None, removed: int | None = None
-    ) -> Exact:
+    def changed(self, settings: Settings, *, rows: History | None = None, removed: int | None = None) -> Exact:
         known = self.at_work._changed_rows(settings, rows, removed)
         other = Exact.__new__(Exact)
         other._feature_rows = None
         method = other._method(settings, len(known), known.contexts)
         same = type(self.at_work) is method and not self.at_work.reads_only
-        other.at_work = self.at_work.changed(settings, rows=rows, removed=removed) if same else method(settings, known)
+        other.at_work = (
+            self.at_work.changed(settings, rows=rows, removed=removed) if same else method(settings, known)
+        )
         return other

@@ -3,8 +3,8 @@
 Arms fall into families: components of the graph in which two arms are linked when their similarity is not zero.
 Families never meet in a product kernel, so M is block-diagonal over them, and each has T = L^-1 of its own
 (`chunks`): a row costs 2 n^2 of its family, t^2 for one family (Pooled, Mixed, Known), the sum of n_a^2 for
-independent arms, where every arm is a family. A decision with one context for all arms costs one pass over T for all
-of them; n^2 of its family for each contender otherwise. No kernel matrix is kept, only T: t^2 / 2 numbers.
+independent arms, where every arm is a family. A decision with one context for all arms costs one pass over T for
+all of them; n^2 of its family for each contender otherwise. No kernel matrix is kept, only T: t^2 / 2 numbers.
 
 Notation as in `contract` and `chunks`; besides
     alpha    (t,)  M^-1 y
@@ -24,9 +24,9 @@ from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.regression.candidates import Candidates, SeenBefore
 from kinbandits.regression.chunks import Chunked
-from kinbandits.regression.contract import Common, Query, Settings, best
+from kinbandits.regression.contract import Query, Settings, best
 from kinbandits.regression.linalg import SMALL_PIVOT, UNIT, jittered, room_for
-from kinbandits.regression.pairs import Pairs
+from kinbandits.regression.pairs import Pairs, same_kernel
 from kinbandits.regression.posterior import RowPosterior
 
 _CONTENDERS = 8  # whose widths are computed together
@@ -76,7 +76,7 @@ class Grown(RowPosterior):
     """Exact for fixed similarities and uniform weights."""
 
     def _build(self) -> None:
-        self._pairs = Pairs(self.settings.terms, [t.k_z for t in self.settings.terms])  # type: ignore[misc]
+        self._pairs = Pairs.fixed(self.settings)
         self._family_of = self._pairs.families(self.settings.n_arms)
         self._families: dict[int, Family] = {}
         self._alpha: Vector = np.empty(0)
@@ -114,8 +114,8 @@ class Grown(RowPosterior):
         G.flat[:: len(G) + 1] += self.settings.ridge
         return News(f, rows, K, G)
 
-    def _absorb(self, start: int, news: object) -> None:
-        own, parts = news  # type: ignore[misc]
+    def _absorb(self, start: int, news: Any) -> None:
+        own, parts = news
         end, y = len(self._rows), self.y
         self._alpha, self._largest = room_for(self._alpha, end), room_for(self._largest, end)
         self._alpha[start:end], self._largest[start:end] = 0.0, 1.0 / (own + self.settings.ridge)
@@ -179,21 +179,10 @@ class Grown(RowPosterior):
 
     def _goes_on(self, settings: Settings) -> bool:
         """Whether M is the same under these settings, and new rows would fall into the same families."""
-        old, n = self.settings, self.settings.n_arms
-        if settings.ridge != old.ridge or settings.n_arms < n or len(settings.terms) != len(old.terms):
+        if settings.ridge != self.settings.ridge or not same_kernel(self.settings, settings):
             return False
-        for a, b in zip(settings.terms, old.terms, strict=True):
-            if not a.fixed or not a.same_kernel(b):
-                return False
-            if isinstance(a.k_z, Common) != isinstance(b.k_z, Common):
-                return False
-            if isinstance(a.k_z, Common) and isinstance(b.k_z, Common):
-                if a.k_z.shared != b.k_z.shared:
-                    return False
-            elif not np.array_equal(a.k_z[:n, :n], b.k_z):  # type: ignore[index]
-                return False
-        of = Pairs(settings.terms, [t.k_z for t in settings.terms]).families(settings.n_arms)  # type: ignore[misc]
-        return bool(np.array_equal(of[:n], self._family_of))
+        of = Pairs.fixed(settings).families(settings.n_arms)
+        return bool(np.array_equal(of[: self.settings.n_arms], self._family_of))
 
     def _shallow(self) -> Self:
         other = super()._shallow()
@@ -218,7 +207,7 @@ class Grown(RowPosterior):
         k_x = term.kernel(term.select(query.contexts[:, 0]), term.select(h.contexts))
         candidates = Candidates(query, self._pairs, h.arms, [k_x])
         mean, explained = candidates.dot(self._alpha[: len(h)]), np.zeros(query.shape)
-        for f, family, of_it in self._of(query.arms):
+        for _, family, of_it in self._of(query.arms):
             k = k_x if family.T.n == len(h) else k_x.take(family.rows, axis=1)
             explained[:, of_it] = family.T.explained_by_arm(k, K_Z, query.arms[of_it])
         return mean, prior - explained
@@ -279,7 +268,10 @@ class Grown(RowPosterior):
             scores[cold], ceiling[cold] = self._bonus(prior[cold], beta), -np.inf
         floor = float((mean - margin).max(where=~cold, initial=-np.inf)) if beta >= 0.0 else -np.inf
         while True:  # the best score is at least the floor, and at least the best that is known
-            top, slack = float(scores.max()), tolerance * float(np.abs(np.append(mean, scores[scores > -np.inf])).max())
+            top, slack = (
+                float(scores.max()),
+                tolerance * float(np.abs(np.append(mean, scores[scores > -np.inf])).max()),
+            )
             may = np.flatnonzero((ceiling >= max(top, floor) - slack) & (ceiling > -np.inf))
             if not len(may):
                 return scores

@@ -1,8 +1,8 @@
 """The exact ladder: intervals for every score, narrowed until the leader is certain.
 
-For an estimated k_Z, or weights 1/n_a: one pull changes all of M. Play needs only the argmax. The engine keeps a dual
-vector that is nearly right, measures how wrong it can be, and climbs only as far as a round needs (how many rounds
-settle where is in `report`):
+For an estimated k_Z, or weights 1/n_a: one pull changes all of M. Play needs only the argmax. The engine keeps a
+dual vector that is nearly right, measures how wrong it can be, and climbs only as far as a round needs (how many
+rounds settle where is in `report`):
 
     residual   the residual of the dual vector bounds every mean; widths lie between crude bounds; N t
     steps      a solve with one arm's block shrinks the residual; n_a t each
@@ -23,9 +23,10 @@ For any v: q = k'v + v'R + R' M^-1 R, and the mean is k'alpha + v'res + R' M^-1 
 |mean - f - v'res| <= sqrt(R' M^-1 R) eta; v = 0 is the first rung. R' M^-1 R is between R'B^-1 R / hi and
 R'B^-1 R / lo, and at most sum R_i^2 / noise_i.
 
-Rounding, u = 2^-53: a sum of n products has error at most n u sum |x_i y_i|. `drift` bounds the error of Y, `noise_of`
-that of res (drift, and (N + 4) u times the terms it is summed from), `floor` that of f, (t + N) u times the largest
-kernel value times sum |alpha|. They enter eta and the intervals, which so hold for exact arithmetic on the same data.
+Rounding, u = 2^-53: a sum of n products has error at most n u sum |x_i y_i|. `drift` bounds the error of Y,
+`noise_of` that of res (drift, and (N + 4) u times the terms it is summed from), `floor` that of f, (t + N) u times
+the largest kernel value times sum |alpha|. They enter eta and the intervals, which so hold for exact arithmetic on
+the same data.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +42,7 @@ import numpy as np
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.kernels import cdist
 from kinbandits.regression.blocks import Blocks
+from kinbandits.regression.candidates import Candidates
 from kinbandits.regression.contract import Query, Regression, best
 from kinbandits.regression.dense import Dense, Factored
 from kinbandits.regression.linalg import UNIT, room_for
@@ -47,8 +50,9 @@ from kinbandits.regression.pairs import Followed, Pairs, dense
 from kinbandits.regression.strips import Strips
 
 _BULK = 32  # more rows than this at once are a fresh start, not single updates
+_TRY = 8  # after a round that only a fresh factor settled, the costly rungs are tried in every so many rounds
 _STEPS = 2  # before widths, which cost as much as a step
-_CG = 40
+_CG_ROWS = 150  # a fresh factor costs as much as t / 150 steps of conjugate gradients, about
 
 
 class Bounds(NamedTuple):
@@ -77,6 +81,7 @@ class Ladder(Factored):
         self._followed = Followed(self.settings, self._rows)
         self._pairs: Pairs | None = None
         self._counters: Counter[str] = Counter()
+        self._futile = 0  # rounds in a row that only a fresh factor settled
         (self._term,) = self.settings.terms
         self._moves = not self.settings.fixed
         self._squares = self._term.columns is None and self._term.kernel.from_squares(np.zeros((1, 1))) is not None
@@ -119,10 +124,7 @@ class Ladder(Factored):
 
     def _matrix(self) -> Matrix:
         self._counters["dense factors"] += 1
-        arms, M = self._strips.arms, self._strips.dense()
-        M *= self._K_Z.take(arms, axis=0).take(arms, axis=1)
-        M.flat[:: len(M) + 1] += self._noise()
-        return M
+        return self._strips.dense(self._K_Z, self._noise())
 
     def snapshot(self) -> Regression:
         """A factor is made when it is first read: t^3 / 3."""
@@ -142,8 +144,8 @@ class Ladder(Factored):
         K = self._term.kernel(self._term.select(X[start:]), self._term.select(X))
         return [K[i, : start + i + 1] for i in range(end - start)], None
 
-    def _absorb(self, start: int, news: object) -> None:
-        values, squares = news  # type: ignore[misc]
+    def _absorb(self, start: int, news: Any) -> None:
+        values, squares = news
         h = self._rows
         self._followed.observe(start, squares)
         if len(h) - start > _BULK:
@@ -222,7 +224,7 @@ class Ladder(Factored):
         return Error(eta, rounding, floor, shares, scale)
 
     def _step(self) -> tuple[int, Indices, Vector]:
-        """A solve with the block of the arm with the largest share of eta^2: the arm, its rows, what alpha gains."""
+        """A solve with one block, of the largest share of eta^2: the arm, its rows, what alpha gains."""
         strips, t = self._strips, self._strips.size
         arm = int(self._residual().shares.argmax())
         rows = strips.rows(arm)
@@ -246,7 +248,9 @@ class Ladder(Factored):
         if lo > 0.0:
             error = self._residual()
             res = self._res[: self._strips.size] / error.scale
-            total = float(self._blocks.forms(res).sum()) + self._blocks.error(self._scalars.kernel) * float(res @ res)
+            total = float(self._blocks.forms(res).sum()) + self._blocks.error(self._scalars.kernel) * float(
+                res @ res
+            )
             eta = error.scale * math.sqrt(max(total, 0.0) / lo) * (1.0 + 1e-6)
             eta += error.rounding * self._scalars.inverse_noise
             self._error = error._replace(eta=min(error.eta, eta))
@@ -268,24 +272,27 @@ class Ladder(Factored):
             leaders = intervals.leaders(tolerance)
             if leaders is not None:
                 self._counters[f"settled: {rung}"] += 1
+                self._futile = 0 if rung in ("steps", "cg") else self._futile
                 return leaders if place is None else leaders[:, place]
         self._counters["settled: dense"] += 1
+        self._futile += 1
         return super().leaders(query, exploration, tolerance)
 
     def climb(self, query: Query, exploration: float) -> Iterator[tuple[str, Intervals]]:
         """Ever narrower intervals that hold the scores of one round, and the rung each came from."""
-        seen = self._seen(query)
+        seen, prior = self._candidates(query)
         cold = self._cold(query.arms)
-        known = self._bonus(seen.prior, exploration) if cold.any() else None
+        known = self._bonus(prior, exploration) if cold.any() else None
         scores = Intervals(cold, known)
-        lift, error = 1.0 / self._noises, self._residual()
-        f, beyond = seen.dot(self._alpha[: len(self._rows)]), self._beyond(seen)
-        q_low, q_high = np.zeros(len(f)), np.minimum(seen.prior, seen.squares(lift))
+        lift = 1.0 / self._noises
+        self._residual()
+        f, beyond = seen.dot(self._alpha[: len(self._rows)])[0], self._beyond(prior)
+        q_low, q_high = np.zeros(len(f)), np.minimum(prior, seen.squares(lift))
 
         def bound() -> None:
             """The intervals from f, q_low, q_high and the error of the dual vector."""
             error = self._residual()
-            least, most = self._bonuses(seen.prior, q_low, q_high, exploration)
+            least, most = self._bonuses(prior, q_low, q_high, exploration)
             scores.narrow(f + least, f + most, np.sqrt(q_high) * error.eta + beyond * error.floor)
 
         bound()
@@ -298,13 +305,18 @@ class Ladder(Factored):
             bound()
             yield "steps", scores
         lo, hi = self._blocks.bounds(self._K_Z)
-        Q, slack = seen.forms(self._blocks), self._blocks.error(self._scalars.kernel) * seen.squares(np.ones(len(lift)))
+        Q, slack = (
+            seen.forms(self._blocks.forms),
+            self._blocks.error(self._scalars.kernel) * seen.squares(np.ones(len(lift))),
+        )
         q_low = np.maximum(q_low, (Q - slack) / hi)
         if lo > 0.0:
             q_high = np.minimum(q_high, (Q + slack) / lo)
         self._tighten()
         bound()
         yield "widths", scores
+        if self._futile % _TRY:  # lately all of what follows was in vain
+            return
         for step in range(3 * len(lift) + 8):
             if scores.open_with_exact_means():
                 break
@@ -313,12 +325,12 @@ class Ladder(Factored):
                 self._tighten()
             bound()
             yield "steps", scores
-        for _ in self._conjugate(seen, scores, f, q_low, q_high, exploration):
+        for _ in self._conjugate(seen, prior, scores, f, q_low, q_high, exploration):
             yield "cg", scores
 
-    def _beyond(self, seen: Seen) -> float:
+    def _beyond(self, prior: Vector) -> float:
         """A candidate beyond all rows has larger kernel values than they have among each other: how much larger."""
-        return max(1.0, math.sqrt(float(seen.prior.max()) / max(self._scalars.kernel, 1e-300)))
+        return max(1.0, math.sqrt(float(prior.max()) / max(self._scalars.kernel, 1e-300)))
 
     def _bonuses(self, prior: Vector, q_low: Vector, q_high: Vector, beta: float) -> tuple[Vector, Vector]:
         """exploration * width at least and at most."""
@@ -329,23 +341,31 @@ class Ladder(Factored):
         return (narrow, wide) if beta >= 0.0 else (wide, narrow)
 
     def _conjugate(
-        self, seen: Seen, scores: Intervals, f: Vector, q_low: Vector, q_high: Vector, beta: float
+        self,
+        seen: Candidates,
+        prior: Vector,
+        scores: Intervals,
+        f: Vector,
+        q_low: Vector,
+        q_high: Vector,
+        beta: float,
     ) -> Iterator[None]:
         """Conjugate gradients for the two best contenders, then for the next two, until none is left."""
         self._blocks.refresh()
         (lo, hi), error, t = self._blocks.bounds(self._K_Z), self._residual(), len(self._rows)
         noise, res = self._noises.take(self._strips.arms), self._res[:t]
-        kernel, floor = max(self._scalars.kernel, float(seen.prior.max())), self._beyond(seen) * error.floor
+        kernel, floor = max(self._scalars.kernel, float(prior.max())), self._beyond(prior) * error.floor
         f, q_low, q_high = f.copy(), q_low.copy(), q_high.copy()
         start, mean_error, done = f.copy(), np.sqrt(q_high) * error.eta + floor, np.array(scores.cold)
-        last = False
-        while not last and len(left := np.flatnonzero((scores.high >= scores.low.max()) & ~scores.cold)):
+        last, budget = False, max(2, t // _CG_ROWS)
+        while not last and budget > 0 and len(left := np.flatnonzero((scores.high >= scores.low.max()) & ~scores.cold)):
             ids = left[~done[left]][np.argsort(-scores.high[left[~done[left]]], kind="stable")[:2]]
             if last := not len(ids):  # all were apart in pairs, not among each other
                 ids = left
             done[ids] = True
             k = seen.columns(ids)
             for V, R, rho in self._solves(k, noise):
+                budget -= 1
                 self._counters["cg steps"] += 1
                 size = np.abs(V).sum(axis=0)
                 rounding = (t + 4) * UNIT * kernel * (1.0 + size)
@@ -359,10 +379,12 @@ class Ladder(Factored):
                 q_low[ids] = np.maximum(q_low[ids], lower)
                 q_high[ids] = np.minimum(q_high[ids], q + off + remainder)
                 mean_error[ids] = np.sqrt(remainder) * error.eta + floor + size * error.rounding
-                least, most = self._bonuses(seen.prior, q_low, q_high, beta)
+                least, most = self._bonuses(prior, q_low, q_high, beta)
                 scores.narrow(f + least, f + most, mean_error)
                 yield
                 spread = float((scores.high - scores.low)[ids].max())
+                if budget <= 0:
+                    return
                 if spread < 4.0 * (floor + float(rounding.max()) * (1.0 + math.sqrt(1.0 / self.settings.ridge))):
                     break  # only rounding is left
                 if not last and np.count_nonzero(scores.high[ids] >= scores.low[ids].max()) < 2 <= len(ids):
@@ -373,7 +395,7 @@ class Ladder(Factored):
         V, R = np.zeros_like(k), k.copy()
         Z = self._blocks.apply(R)
         rho, D = np.einsum("ij,ij->j", R, Z), Z.copy()
-        for step in range(_CG):
+        for step in count():
             MD = self._strips.products(self._K_Z, noise, D)
             curvature = np.einsum("ij,ij->j", D, MD)
             a = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
@@ -385,8 +407,8 @@ class Ladder(Factored):
             D = Z + np.divide(fresh, rho, out=np.zeros_like(rho), where=rho > 0) * D
             rho = fresh
 
-    def _seen(self, query: Query) -> Seen:
-        """The candidates of a single round, with their kernel values."""
+    def _candidates(self, query: Query) -> tuple[Candidates, Vector]:
+        """The candidates of a single round, and their priors."""
         X, flat, term = self._rows.contexts, query.contexts[0], self._term
         t, squares = len(X), None
         if self._squares:
@@ -396,9 +418,13 @@ class Ladder(Factored):
             assert k_x is not None
         else:
             k_x = np.empty((len(flat), t + 1))
-            k_x[:, :t], k_x[:, t] = term.kernel(term.select(flat), term.select(X)), term.kernel.diag(term.select(flat))
+            k_x[:, :t], k_x[:, t] = (
+                term.kernel(term.select(flat), term.select(X)),
+                term.kernel.diag(term.select(flat)),
+            )
         self._asked = flat, k_x, squares
-        return Seen(query, self._K_Z, self._strips.arms, k_x)
+        prior = self._K_Z.diagonal()[query.arms] * k_x[:, t]
+        return Candidates(query, self.pairs, self._strips.arms, [k_x[:, :t]]), prior
 
     def report(self) -> dict[str, Any]:
         held = self._strips.nbytes + self._Y.nbytes + self._blocks.nbytes
@@ -441,47 +467,3 @@ class Intervals:
         if error >= 0.3 * float((self.high - self.low).max()):
             return False
         return bool(np.count_nonzero(high >= low.max()) > 1)
-
-
-class Seen:
-    """One round's candidates: sums over the rows of their kernel vectors k_b = K_Z[a_b, arms] k_X(x_b, rows)."""
-
-    def __init__(self, query: Query, K_Z: Matrix, arms: Indices, k_x: Matrix) -> None:
-        """``k_x`` (1 or k, t + 1): context-kernel values with the rows and, last, with itself."""
-        self._arms, self._lent = arms, K_Z[query.arms]
-        self.prior: Vector = self._lent[np.arange(len(query.arms)), query.arms] * k_x[:, -1]
-        self._row = k_x[0, :-1] if query.shared else None
-        self._k = None if query.shared else self._lent[:, arms] * k_x[:, :-1]
-
-    def _by_arm(self, values: Vector) -> Vector:
-        return np.asarray(np.bincount(self._arms, weights=values, minlength=self._lent.shape[1]))
-
-    def columns(self, which: Indices) -> Matrix:
-        """Kernel vectors of some candidates as columns, (t, m)."""
-        k = self._lent[which][:, self._arms] * self._row if self._k is None else self._k[which]
-        return np.ascontiguousarray(k.T)
-
-    def dot(self, v: Vector) -> Vector:
-        """k'v."""
-        return self._k @ v if self._row is None else self._lent @ self._by_arm(self._row * v)  # type: ignore[operator]
-
-    def dot_arm(self, arm: int, rows: Indices, d: Vector) -> Vector:
-        """k'v for v that is d on these rows, which are an arm's, else zero."""
-        if self._k is None:
-            assert self._row is not None
-            return np.asarray(self._lent[:, arm] * float(self._row.take(rows) @ d))
-        return np.asarray(self._k[:, rows] @ d)
-
-    def squares(self, v: Vector) -> Vector:
-        """sum_i k_i^2 v[a_i], v (N,)."""
-        if self._k is None:
-            assert self._row is not None
-            return np.asarray(np.square(self._lent) @ (self._by_arm(np.square(self._row)) * v))
-        return np.asarray(np.square(self._k) @ v[self._arms])
-
-    def forms(self, blocks: Blocks) -> Vector:
-        """k'B^-1 k."""
-        if self._k is None:
-            assert self._row is not None
-            return np.asarray(np.square(self._lent) @ blocks.forms(self._row))
-        return np.array([blocks.forms(k).sum() for k in self._k])

@@ -80,7 +80,9 @@ def factor(M: Matrix, *, quiet: bool = False) -> tuple[Matrix, float]:
         return _cholesky(M, SMALL_PIVOT), 0.0
     except np.linalg.LinAlgError:
         if not np.isfinite(M).all():
-            raise SingularMatrixError("the kernel matrix holds NaN or infinity; check what the kernel returns") from None
+            raise SingularMatrixError(
+                "the kernel matrix holds NaN or infinity; check what the kernel returns"
+            ) from None
     n = len(M)
 
     def attempt(jitter: float) -> Matrix:

@@ -46,7 +46,7 @@ class Linear(RowPosterior):
             if phi is None:
                 return math.inf
             widths.append(phi.shape[1])
-        K_Zs: list[InForce] = [t.k_z for t in settings.terms]  # type: ignore[misc]
+        K_Zs = Pairs.fixed(settings).K_Zs
         if all(_diagonal(K) for K in K_Zs):
             blocks, D = settings.n_arms, sum(widths)
         else:
@@ -57,10 +57,12 @@ class Linear(RowPosterior):
         return 0.0 if D <= _LARGEST else D
 
     def _build(self) -> None:
-        self._pairs = Pairs(self.settings.terms, [t.k_z for t in self.settings.terms])  # type: ignore[misc]
+        self._pairs = Pairs.fixed(self.settings)
         self._separate = all(_diagonal(K) for K in self._pairs.K_Zs)
         self._roots = [] if self._separate else [_root(K) for K in self._pairs.K_Zs]
-        self._slot = np.full(self.settings.n_arms, -1) if self._separate else np.zeros(self.settings.n_arms, np.intp)
+        self._slot = (
+            np.full(self.settings.n_arms, -1) if self._separate else np.zeros(self.settings.n_arms, np.intp)
+        )
         self._used = 0  # slots
         self._renewals = 0
         self._S: Matrix = np.zeros((0, 0, 0))
@@ -92,8 +94,8 @@ class Linear(RowPosterior):
 
     # -- learning -------------------------------------------------------------------------------
 
-    def _absorb(self, start: int, news: object) -> None:
-        Phi, widths = news  # type: ignore[misc]
+    def _absorb(self, start: int, news: Any) -> None:
+        Phi, widths = news
         arms, y = self._rows.arms[start:], self.settings.learned(self._rows.rewards[start:])
         new = arms[self._slot[arms] < 0] if self._separate else arms[: 0 if self._used else 1]
         for arm in np.unique(new).tolist():
@@ -224,7 +226,7 @@ def _rank(K_Z: InForce) -> int:
     """Columns of `_root`, for `Common` without forming it."""
     if isinstance(K_Z, Common):
         return 1 if K_Z.shared == 1.0 else K_Z.n_arms
-    return _root(K_Z).shape[1]
+    return int(_root(K_Z).shape[1])
 
 
 def _root(K_Z: InForce) -> Matrix:

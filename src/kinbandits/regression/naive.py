@@ -31,7 +31,7 @@ class Naive(RowPosterior):
     def _compared(self, start: int) -> None:
         """Nothing to compare."""
 
-    def _absorb(self, start: int, news: object) -> None:
+    def _absorb(self, start: int, news: Any) -> None:
         """Nothing to keep."""
 
     def _merged(self, query: Query) -> tuple[Query, Indices | None]:

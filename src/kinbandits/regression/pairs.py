@@ -46,6 +46,24 @@ def dense(K_Z: InForce) -> Matrix:
     return matrix
 
 
+def same_kernel(old: Settings, new: Settings) -> bool:
+    """Whether kernel values between arms that both have are equal, all similarities being fixed."""
+    n = old.n_arms
+    if new.n_arms < n or len(new.terms) != len(old.terms):
+        return False
+    for a, b in zip(old.terms, new.terms, strict=True):
+        if a.kernel != b.kernel or a.columns != b.columns or isinstance(a.k_z, Common) != isinstance(b.k_z, Common):
+            return False
+        if isinstance(a.k_z, Common) and isinstance(b.k_z, Common):
+            if a.k_z.shared != b.k_z.shared:
+                return False
+        elif not (isinstance(a.k_z, np.ndarray) and isinstance(b.k_z, np.ndarray)) or not np.array_equal(
+            a.k_z, b.k_z[:n, :n]
+        ):
+            return False
+    return True
+
+
 class Pairs:
     """k((a, x), (b, x')) = sum over terms of K_Z[a, b] k_X(x, x'). Never changed."""
 
@@ -53,6 +71,11 @@ class Pairs:
         self.terms = tuple(terms)
         self.K_Zs = list(K_Zs)
         self._all_differ: bool | None = None
+
+    @classmethod
+    def fixed(cls, settings: Settings) -> Pairs:
+        """Of settings whose similarities are fixed."""
+        return cls(settings.terms, [t.k_z for t in settings.terms if isinstance(t.k_z, np.ndarray | Common)])
 
     def gram(self, arms: Indices, A: Matrix, others: Indices, B: Matrix) -> Matrix:
         """The kernel between two sets of points."""
@@ -137,7 +160,7 @@ class Followed:
                 view = self._views[i] = History(settings.n_arms)
                 view.append(rows.arms, term.select(rows.contexts) if len(rows) else rows.contexts, rows.rewards)
             self._trackers[i] = term.k_z.tracker(view)
-        self._fixed = Pairs(self._terms, [t.k_z for t in self._terms]) if settings.fixed else None  # type: ignore[misc]
+        self._fixed = Pairs.fixed(settings) if settings.fixed else None
 
     def observe(self, start: int, squares: Vector | None = None) -> None:
         """Rows from ``start`` on are new. After a failure make another."""

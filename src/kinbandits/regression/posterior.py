@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import abstractmethod
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -140,11 +140,11 @@ class RowPosterior(Posterior):
         """Everything an engine keeps besides settings and rows, from these; again if learning failed."""
 
     @abstractmethod
-    def _compared(self, start: int) -> object:
+    def _compared(self, start: int) -> Any:
         """What is needed of rows from ``start`` on. Kernels may fail here; nothing changes."""
 
     @abstractmethod
-    def _absorb(self, start: int, news: object) -> None:
+    def _absorb(self, start: int, news: Any) -> None:
         """Learn the rows from ``start`` on."""
 
     @property

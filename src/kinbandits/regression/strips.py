@@ -34,7 +34,9 @@ class Strips:
         self._recent: Matrix = np.empty((_RECENT, len(self._arms)))
         self._buffers: list[Matrix] = []
         for rows in self._index:
-            height = max(8, 2 * len(rows), 2 * len(self._arms) // n_arms)  # memory that is not touched costs nothing
+            height = max(
+                8, 2 * len(rows), 2 * len(self._arms) // n_arms
+            )  # memory that is not touched costs nothing
             self._buffers.append(np.empty((height, len(self._arms))))
             self._buffers[-1][: len(rows), :t] = K_X[rows]
         self._index = [np.append(rows, np.zeros(len(rows) + 8, dtype=np.intp)) for rows in self._index]
@@ -107,14 +109,15 @@ class Strips:
             np.matmul(self._recent[: t - first, :t], spread, out=z[first:])
         return z
 
-    def dense(self) -> Matrix:
-        """K_X."""
+    def dense(self, K_Z: Matrix, noise: Vector) -> Matrix:
+        """M; ``noise`` is of each row."""
         self._flush()
-        K = np.empty((self.size, self.size))
+        M = np.empty((self.size, self.size))
         for a, buffer in enumerate(self._buffers):
             rows = self.rows(a)
-            K[rows] = buffer[: len(rows), : self.size]
-        return K
+            M[rows] = buffer[: len(rows), : self.size] * K_Z[a].take(self.arms)
+        M.flat[:: len(M) + 1] += noise
+        return M
 
     def products(self, K_Z: Matrix, noise: Vector, V: Matrix) -> Matrix:
         """M V for V (t, m); ``noise`` is of each row. Arms that V does not touch are left out."""

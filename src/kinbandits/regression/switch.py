@@ -1,8 +1,8 @@
 """Exact while that is affordable, then a dictionary, at once.
 
-The change comes with the row that is one too many: a dictionary is built of all rows, and the exact engine is let go.
-What is learned from the data settles then: an estimated similarity stays as it is. Where the exact engine's cost does
-not grow (`linear`), or where a dictionary cannot follow (weights 1/n_a), nothing changes.
+The change comes with the row that is one too many: a dictionary is built of all rows, and the exact engine is let
+go. What is learned from the data settles then: an estimated similarity stays as it is. Where the exact engine's
+cost does not grow (`linear`), or where a dictionary cannot follow (weights 1/n_a), nothing changes.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ class Switch(Delegating):
             return None
         return self._successor_of(self.settings, rows, contexts)
 
-    def changed(
-        self, settings: Settings, *, rows: History | None = None, removed: int | None = None
-    ) -> Switch:
+    def changed(self, settings: Settings, *, rows: History | None = None, removed: int | None = None) -> Switch:
         if self._forced:
             check(settings)
         other = Switch.__new__(Switch)
@@ -72,13 +70,6 @@ class Switch(Delegating):
             Switch.__init__(other, settings, rows.copy(settings.n_arms), self.budget, forced=self._forced)
         else:
             other.at_work = self.at_work.changed(settings, rows=rows, removed=removed)
-        return other
-
-    @classmethod
-    def holding(cls, engine: Regression, budget: Budget, *, forced: bool = True) -> Switch:
-        """With this engine at work."""
-        other = cls.__new__(cls)
-        other.budget, other._forced, other.at_work = budget, forced, engine
         return other
 
 

@@ -5,8 +5,8 @@
     engine = engine_of(settings, points, total, capacity=512, kept=last_rows)
 
 Everything is deterministic. Points are drawn by randomly pivoted Cholesky (Chen, Epperly, Tropp and Webber 2023; in
-blocks with rejection, Epperly, Tropp and Webber 2024), in proportion to their residuals; a row whose reward the points
-so far do not explain counts for more. Sums at the points are exact for all rows.
+blocks with rejection, Epperly, Tropp and Webber 2024), in proportion to their residuals; a row whose reward the
+points so far do not explain counts for more. Sums at the points are exact for all rows.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ _SEED = 20171204  # the same for every policy, so that a policy's decisions repe
 _PROPOSALS = 32
 _CANDIDATES = 4  # times the points: rows looked at, evenly spread
 _BLOCK = 2**21  # kernel values at once
-NOVEL = 0.05  # of the ridge: a residual below this is no reason for a point
+_NOVEL = 0.05  # of the ridge: a residual below this is no reason for a point
+_CERTAIN = 1e-8  # of the prior: a residual below this is rounding, after all that is done with it
 
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums over rows at n points, in learned units: of k k' (n, n), y k (n,), k (n,), y^2; rows, and rows per arm."""
+    """Sums over rows at n points, as learned: of k k' (n, n), y k (n,), k (n,), y^2; rows, and rows per arm."""
 
     S: Matrix
     v: Vector
@@ -45,13 +46,14 @@ class Sums:
     counts: Indices
 
 
-def _pairs(settings: Settings) -> Pairs:
-    return Pairs(settings.terms, [t.k_z for t in settings.terms])  # type: ignore[misc]
+def novel(settings: Settings, prior: Vector) -> Vector:
+    """Above which residual rows of such a prior may be points."""
+    return np.maximum(_NOVEL * settings.ridge, _CERTAIN * prior)
 
 
 def sums(settings: Settings, points: PointSet, rows: History) -> Sums:
     """Over these rows: n^2 each."""
-    n, y, pairs = len(points.arms), settings.learned(rows.rewards), _pairs(settings)
+    n, y, pairs = len(points.arms), settings.learned(rows.rewards), Pairs.fixed(settings)
     S, v, ones = np.zeros((n, n)), np.zeros(n), np.zeros(n)
     step = max(1, _BLOCK // max(n, 1))
     for low in range(0, len(rows), step):
@@ -65,9 +67,7 @@ def sums(settings: Settings, points: PointSet, rows: History) -> Sums:
 
 def merge(a: Sums, b: Sums) -> Sums:
     """The sums over the rows of both, at the same points."""
-    return Sums(
-        a.S + b.S, a.v + b.v, a.ones + b.ones, a.squares + b.squares, a.n + b.n, a.counts + b.counts
-    )
+    return Sums(a.S + b.S, a.v + b.v, a.ones + b.ones, a.squares + b.squares, a.n + b.n, a.counts + b.counts)
 
 
 def engine_of(settings: Settings, points: PointSet, total: Sums, *, capacity: int, kept: History) -> Dictionary:
@@ -86,10 +86,10 @@ def engine_of(settings: Settings, points: PointSet, total: Sums, *, capacity: in
 def choose_points(settings: Settings, rows: History, most: int) -> PointSet:
     """Which of the rows are to be points: at most so many, while one has a residual that matters."""
     some = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _CANDIDATES * most)).astype(np.intp))
-    arms, X, pairs = rows.arms[some], rows.contexts[some], _pairs(settings)
-    least, ridge = NOVEL * settings.ridge, settings.ridge
-    rng = np.random.default_rng(_SEED)
+    arms, X, pairs = rows.arms[some], rows.contexts[some], Pairs.fixed(settings)
+    rng, ridge = np.random.default_rng(_SEED), settings.ridge
     residual = pairs.prior(arms, X)
+    least = novel(settings, residual)
     F = np.empty((min(most, len(arms)), len(arms)))  # K = F'F + what the points do not see, a line a point
     chosen: list[int] = []
     error = settings.learned(rows.rewards[some])
@@ -104,9 +104,9 @@ def choose_points(settings: Settings, rows: History, most: int) -> PointSet:
         n = len(chosen)
         columns = pairs.gram(arms, X, arms[proposed], X[proposed])
         columns -= F[:n].T @ F[:n, proposed]
-        accepted = _accepted(columns[proposed], rng.random(several), least)
+        accepted = _accepted(columns[proposed], rng.random(several), least[proposed])
         try:
-            L = np.linalg.cholesky(columns[proposed[accepted]][:, accepted])
+            L: Matrix = np.asarray(np.linalg.cholesky(columns[proposed[accepted]][:, accepted]), dtype=np.float64)
         except np.linalg.LinAlgError:
             accepted = []
         if not accepted:  # rounding had left them more than there is
@@ -121,13 +121,13 @@ def choose_points(settings: Settings, rows: History, most: int) -> PointSet:
     return PointSet(arms[chosen], X[chosen])
 
 
-def _accepted(H: Matrix, draws: Vector, least: float) -> list[int]:
+def _accepted(H: Matrix, draws: Vector, least: Vector) -> list[int]:
     """Which proposals stand: each by how much of its residual the ones before it have left, (b, b) matrix H."""
     H, first = H.copy(), H.diagonal().copy()
     accepted: list[int] = []
     for i, draw in enumerate(draws):
         left = float(H[i, i])
-        if left > least and (not accepted or left > draw * first[i]):
+        if left > least[i] and (not accepted or left > draw * first[i]):
             accepted.append(i)
             column = H[:, i] / np.sqrt(left)
             H -= np.outer(column, column)

@@ -8,20 +8,21 @@ For similarities that do not change and uniform weights. Sums over rows are kept
     mean      k'w
     variance  delta + ridge k' A k: the residual stays in, or exploration would starve
 
-With all rows in the dictionary this is the exact posterior. Rows enter one by one: k k' is a rank-one change, n^2; S
-follows some rows later, together. A row becomes a point at once while there is room and its residual exceeds a
-twentieth of the ridge. When the dictionary is full, every `batch` rows those take the places of points that would be
-missed more (`exchange`). When a point enters, the sums it needs are exact for the rows kept and projections on the
-span of the dictionary for older ones; when a point leaves, the others' sums are untouched. Rounding is got rid of by
-computing the inverses anew from the sums every 4 m rows, n^3.
+With all rows in the dictionary this is the exact posterior. Rows enter one by one: k k' is a rank-one change, n^2;
+S follows some rows later, together. A row becomes a point at once while there is room and its residual exceeds a
+twentieth of the ridge. When the dictionary is full, every `batch` rows those take the places of points that would
+be missed more (`exchange`). When a point enters, the sums it needs are exact for the rows kept and projections on
+the span of the dictionary for older ones; when a point leaves, the others' sums are untouched. Rounding is got rid
+of by computing the inverses anew from the sums every 4 m rows, n^3.
 
-Who owns what: `Points` the dictionary, `Inverses` what is read, this file the sums, `Recent` the last rows, `Sample`
-rows spread over all time, from which the dictionary is built anew where sums cannot follow a change.
+Who owns what: `Points` the dictionary, `Inverses` what is read, this file the sums, `Recent` the last rows,
+`Sample` rows spread over all time, from which the dictionary is built anew where sums cannot follow a change.
 """
 
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -29,13 +30,13 @@ import numpy as np
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
-from kinbandits.regression.contract import Common, Query, Regression, Settings, State
-from kinbandits.regression.dictionary.build import NOVEL, Sums, choose_points, sums
+from kinbandits.regression.contract import Common, Query, Settings, State
+from kinbandits.regression.dictionary.build import Sums, choose_points, novel, sums
 from kinbandits.regression.dictionary.exchange import newcomers
 from kinbandits.regression.dictionary.inverses import LATE, Inverses
 from kinbandits.regression.dictionary.points import Points, PointSet, Recent, Sample
 from kinbandits.regression.dictionary.report import blindness, report, warn_if_blind
-from kinbandits.regression.pairs import Pairs
+from kinbandits.regression.pairs import Followed, Pairs, same_kernel
 from kinbandits.regression.posterior import Posterior
 
 DRIFT = 1e-7  # of P, relative: beyond it all is computed anew
@@ -50,14 +51,12 @@ class Dictionary(Posterior):
         self._begin(settings, capacity)
         if len(rows):
             self._fill(rows, choose_points(settings, rows, capacity))
-        self._counts = rows.counts.astype(np.intp)
-        self._n = len(rows) + rows.forgotten
+        self._counts, self._n = rows.counts.astype(np.intp), len(rows) + rows.forgotten
 
     def _begin(self, settings: Settings, capacity: int) -> None:
         self.settings, self.capacity = settings, capacity
-        self._pairs = Pairs(settings.terms, [t.k_z for t in settings.terms])  # type: ignore[misc]
-        self._counts: Indices = np.zeros(settings.n_arms, dtype=np.intp)
-        self._n = 0
+        self._pairs = Pairs.fixed(settings)
+        self._counts, self._n = np.zeros(settings.n_arms, dtype=np.intp), 0
         self._squares = 0.0  # sum of squares of what was learned
         self._ready = False  # whether the number of columns is known
         self._waiting: list[float] = []  # y - mean of the last rows, which may take the places of points
@@ -154,12 +153,8 @@ class Dictionary(Posterior):
         points, arms, X = self.points, np.array([arm]), context[None, :]
         y = float(self.settings.learned(np.array([reward]))[0])
         k = points.at(arms, X)[0]
-        novel = False
-        if points.size < self.capacity:
-            prior = float(self._pairs.prior(arms, X)[0])
-            novel = prior - float(k @ (self.inverses.P @ k)) > NOVEL * self.settings.ridge
         columns = None
-        if novel:
+        if points.size < self.capacity and self._is_novel(self._pairs.prior(arms, X), k):
             past = slice(int(len(self.recent) == self.recent.limit), None)
             all_arms = np.append(self.recent.arms[past], arm)
             columns = self._pairs.gram(arms, X, all_arms, np.concatenate([self.recent.contexts[past], X]))
@@ -179,6 +174,9 @@ class Dictionary(Posterior):
             self.sum_up()
         if not sound or self._since >= max(1000, 4 * self.capacity):
             self.refresh()
+
+    def _is_novel(self, prior: Vector, k: Vector) -> bool:
+        return bool(prior[0] - float(k @ (self.inverses.P @ k)) > novel(self.settings, prior)[0])
 
     def sum_up(self) -> None:
         """The rows that came since the last time enter the sums."""
@@ -217,7 +215,7 @@ class Dictionary(Posterior):
             self.refresh()
 
     def _enter(self, which: Indices, slots: Indices, at_new: Matrix) -> bool:
-        """Rows kept become points; ``at_new`` (b, rows kept) their kernel values. False: all is to be computed anew.
+        """Rows kept become points; ``at_new`` (b, rows kept) are their kernel values. False: `refresh` is due.
 
         A row's k at a new point is z'k + error; the error is known for the rows kept and taken as zero for older
         ones. So the new line of S is z'S + sum over rows kept of error k': exact for the rows kept.
@@ -228,7 +226,7 @@ class Dictionary(Posterior):
         k, corner = k_kept[which], at_new[:, which]  # of the new points: at the old ones, among themselves
         try:
             u, left = self.inverses.residuals(slots, k, corner)
-            if np.linalg.eigvalsh(left)[0] < 0.5 * NOVEL * self.settings.ridge:
+            if np.linalg.eigvalsh(left)[0] < 0.5 * novel(self.settings, corner.diagonal()).max():
                 return True  # no gain: other points already say the same
         except np.linalg.LinAlgError:
             return False
@@ -307,15 +305,13 @@ class Dictionary(Posterior):
 
     # -- other settings -------------------------------------------------------------------------
 
-    def changed(
-        self, settings: Settings, *, rows: History | None = None, removed: int | None = None
-    ) -> Dictionary:
-        """Ridge, level, unit and new arms follow from the sums; all else is built anew from a sample of the rows."""
+    def changed(self, settings: Settings, *, rows: History | None = None, removed: int | None = None) -> Dictionary:
+        """Ridge, level, unit and new arms follow from the sums; else all is built anew from a sample."""
         settings = self._settled(settings, removed)
         check(settings)
         if rows is not None or not self._ready:
             return Dictionary(settings, self.capacity, History(settings.n_arms) if rows is None else rows)
-        if removed is not None or not self._same_kernel(settings):
+        if removed is not None or not same_kernel(self.settings, settings):
             sample = self._sample.rows
             sample = sample.copy(settings.n_arms) if removed is None else sample.without_arm(removed)
             other = Dictionary(settings, self.capacity, sample)
@@ -330,7 +326,7 @@ class Dictionary(Posterior):
         other.reads_only = False
         other.sum_up()
         old, other.settings = self.settings, settings
-        other._pairs = other.points.pairs = Pairs(settings.terms, [t.k_z for t in settings.terms])  # type: ignore[misc]
+        other._pairs = other.points.pairs = Pairs.fixed(settings)
         other._counts = np.append(self._counts, np.zeros(settings.n_arms - len(self._counts), dtype=np.intp))
         other._sample.rows.n_arms = settings.n_arms
         other._v = (other._v * old.unit + (old.level - settings.level) * other._ones) / settings.unit
@@ -342,32 +338,13 @@ class Dictionary(Posterior):
         return other
 
     def _settled(self, settings: Settings, removed: int | None) -> Settings:
-        """With the similarities in force in the places of estimated ones."""
-        terms = []
-        for term, old in zip(settings.terms, self.settings.terms, strict=False):
-            if not term.fixed and settings.n_arms == self.settings.n_arms and removed is None:
-                term = copy.copy(term)
-                object.__setattr__(term, "k_z", old.k_z)
-            terms.append(term)
-        terms += settings.terms[len(terms) :]
+        """With the similarities in force in the places of estimated ones; of other arms, as the sample has them."""
+        known = len(settings.terms) == len(self.settings.terms) and removed is None
+        if not settings.fixed and known and settings.n_arms == self.settings.n_arms:
+            pairs = zip(settings.terms, self.settings.terms, strict=True)
+            return replace(settings, terms=tuple(a if a.fixed else replace(a, k_z=b.k_z) for a, b in pairs))
         rows = self._sample.rows if self._ready else History(self.settings.n_arms)
-        rows = rows.copy(settings.n_arms) if removed is None else rows.without_arm(removed)
-        return settled(_with_terms(settings, terms), rows)
-
-    def _same_kernel(self, settings: Settings) -> bool:
-        """Whether kernel values between arms known before are the same."""
-        n, old = len(self._counts), self.settings.terms
-        if settings.n_arms < n or len(settings.terms) != len(old):
-            return False
-        for a, b in zip(settings.terms, old, strict=True):
-            if not a.same_kernel(b) or isinstance(a.k_z, Common) != isinstance(b.k_z, Common):
-                return False
-            if isinstance(a.k_z, Common) and isinstance(b.k_z, Common):
-                if a.k_z.shared != b.k_z.shared:
-                    return False
-            elif not np.array_equal(a.k_z[:n, :n], b.k_z):  # type: ignore[index]
-                return False
-        return True
+        return settled(settings, rows.copy(settings.n_arms) if removed is None else rows.without_arm(removed))
 
     def state(self) -> State:
         """The inverses are not saved but computed anew on both sides, so that both go on alike."""
@@ -410,9 +387,9 @@ class Dictionary(Posterior):
     @classmethod
     def restored(cls, settings: Settings, data: dict[str, Any], arrays: dict[str, Any]) -> Dictionary:
         """What `state` gave; estimated similarities are as they were settled."""
-        terms = [t if t.fixed else _fixed(t, arrays[f"k_z_{i}"]) for i, t in enumerate(settings.terms)]
+        terms = [t if t.fixed else replace(t, k_z=arrays[f"k_z_{i}"]) for i, t in enumerate(settings.terms)]
         other = cls.__new__(cls)
-        other._begin(_with_terms(settings, terms), data["capacity"])
+        other._begin(replace(settings, terms=tuple(terms)), data["capacity"])
         if not data["ready"]:
             return other
         points = PointSet(arrays["points_arms"].astype(np.intp), arrays["points_contexts"])
@@ -435,8 +412,8 @@ def check(settings: Settings) -> None:
     """Raise unless a dictionary can be kept under these settings."""
     if settings.weighting == "per_arm":
         raise InvalidInputError(
-            'weighting="per_arm" cannot be combined with a budget: with each row all weights of its arm change, and '
-            'sums over rows that are gone cannot follow. Use weighting="uniform", or engine="exact"'
+            'weighting="per_arm" cannot be combined with a budget: with each row all weights of its arm change, '
+            'and sums over rows that are gone cannot follow. Use weighting="uniform", or engine="exact"'
         )
 
 
@@ -444,26 +421,6 @@ def settled(settings: Settings, rows: History) -> Settings:
     """With every estimated similarity as it is after these rows."""
     if settings.fixed:
         return settings
-    from kinbandits.regression.pairs import Followed
-
     K_Zs = Followed(settings, rows).pairs.K_Zs
-    return _with_terms(settings, [_fixed(t, K) for t, K in zip(settings.terms, K_Zs, strict=True)])
-
-
-def _fixed(term: Any, K_Z: Any) -> Any:
-    term = copy.copy(term)
-    object.__setattr__(term, "k_z", K_Z)
-    return term
-
-
-def _with_terms(settings: Settings, terms: Any) -> Settings:
-    settings = copy.copy(settings)
-    object.__setattr__(settings, "terms", tuple(terms))
-    return settings
-
-
-def changed_over(regression: Regression, capacity: int) -> Dictionary:
-    """A dictionary of all rows that this engine knows."""
-    rows = regression.rows
-    assert rows is not None
-    return Dictionary(settled(regression.settings, rows), capacity, rows)
+    pairs = zip(settings.terms, K_Zs, strict=True)
+    return replace(settings, terms=tuple(replace(term, k_z=K) for term, K in pairs))

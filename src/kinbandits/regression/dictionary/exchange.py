@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kinbandits._types import Indices, Vector
-from kinbandits.regression.dictionary.build import NOVEL
+from kinbandits.regression.dictionary.build import novel
 
 if TYPE_CHECKING:
     from kinbandits.regression.dictionary.engine import Dictionary
@@ -32,28 +32,29 @@ def newcomers(engine: Dictionary, errors: Vector) -> tuple[Indices, Indices]:
     several = len(errors)
     k, arms, X = recent.k(engine.size)[-several:], recent.arms[-several:], recent.contexts[-several:]
     U = k @ inverses.P
-    delta = pairs.prior(arms, X) - np.einsum("ij,ij->i", k, U)
-    novel = np.flatnonzero(delta > NOVEL * ridge)
-    if not len(novel):
-        return novel, novel
-    arms, X, U, delta = arms[novel], X[novel], U[novel], delta[novel]
+    prior = pairs.prior(arms, X)
+    delta, least = prior - np.einsum("ij,ij->i", k, U), novel(engine.settings, prior)
+    may = np.flatnonzero(delta > least)
+    if not len(may):
+        return may, may
+    arms, X, U, delta, least = arms[may], X[may], U[may], delta[may], least[may]
     share = VARIANCE_SHARE * engine.mean_square
     judge, weight = engine.judges(several)
     others = np.concatenate([recent.arms[judge], arms]), np.concatenate([recent.contexts[judge], X])
     residual = pairs.gram(*others, arms, X)
-    residual -= np.concatenate([recent.k(engine.size)[judge], k[novel]]) @ U.T
-    e, own = residual[: -len(novel)], residual[-len(novel) :]
-    gain = errors[novel] ** 2 * delta / (delta + ridge)
+    residual -= np.concatenate([recent.k(engine.size)[judge], k[may]]) @ U.T
+    e, own = residual[: -len(may)], residual[-len(may) :]
+    gain = errors[may] ** 2 * delta / (delta + ridge)
     gain += share * (delta + weight * np.square(e).sum(axis=0) / delta)
     missed = inverses.missed(share)
-    slots = np.argsort(missed, kind="stable")[: min(len(novel), MOST)]
+    slots = np.argsort(missed, kind="stable")[: min(len(may), MOST)]
     accepted: list[int] = []
     for slot in slots:
         left = own.diagonal()
-        worth = np.where(left > NOVEL * ridge, gain * left / delta, 0.0)
+        worth = np.where(left > least, gain * left / delta, 0.0)
         i = int(np.argmax(worth))
         if not worth[i] > MARGIN * missed[slot]:
             break
         accepted.append(i)
         own = own - np.outer(own[:, i], own[i]) / left[i]
-    return len(recent) - several + novel[accepted], slots[: len(accepted)]
+    return len(recent) - several + may[accepted], slots[: len(accepted)]

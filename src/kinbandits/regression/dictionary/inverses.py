@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg.blas import dgemm
 
 from kinbandits._types import Indices, Matrix, Vector
+from kinbandits.errors import SingularMatrixError
 from kinbandits.regression.linalg import factor, forward, lower_inverse
 
 LATE = 16  # rows
@@ -109,8 +110,11 @@ class Inverses:
         X = lower_inverse(factor(K, quiet=True)[0])
         B = X @ S @ X.T
         B = (B + B.T) / 2.0
-        B.flat[:: n + 1] += self.ridge
-        R = factor(B, quiet=True)[0]
+        try:
+            R = factor(B + self.ridge * np.eye(n), quiet=True)[0]
+        except SingularMatrixError:  # projections have made S indefinite
+            values, vectors = np.linalg.eigh(B)
+            R = factor((vectors * np.maximum(values, 0.0)) @ vectors.T + self.ridge * np.eye(n), quiet=True)[0]
         T = lower_inverse(R) @ X
         self._P[:n, :n], self._A[:n, :n] = X.T @ X, T.T @ T
         self.v, self.w = v.copy(), T.T @ (T @ v)
@@ -135,8 +139,8 @@ class Inverses:
 
         With k~ = k_new - u'k, what is new in their kernels: s12 = S between k~ and the points (b, n), s22 among k~
         (b, b). On (k, k~) the matrix ridge K + S is [[D, s12'], [s12, ridge left + s22]], so A is bordered by
-        u + s12 A, with the Schur complement ridge left + (s22 - s12 A s12'): no small difference of large numbers, as
-        there would be with the points' own lines of ridge K + S. LinAlgError leaves all to be set afresh.
+        u + s12 A, with the Schur complement ridge left + (s22 - s12 A s12'): no small difference of large numbers,
+        as there would be with the points' own lines of ridge K + S. LinAlgError leaves all to be set afresh.
         """
         self._write()
         n, grown = self.size, max(self.size, int(slots[0]) + 1)

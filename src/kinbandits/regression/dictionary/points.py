@@ -6,9 +6,9 @@ Notation (m slots, of which n are taken)
     K        (n, n)  kernel matrix of the points
     nugget   (n,)    mean squared error of older rows' k at each point, `_TINY` of its own value at least
 
-A value that older rows lack at a new point is z'k, z = (K + diag(nugget))^-1 k_new over the `_NEAREST` points that say
-most of it. At points that entered late these are projections themselves, and the nugget keeps z from resting on them:
-without it z has entries of 1e3 where contexts are dense, and errors multiply.
+A value that older rows lack at a new point is z'k, z = (K + diag(nugget))^-1 k_new over the `_NEAREST` points that
+say most of it. At points that entered late these are projections themselves, and the nugget keeps z from resting on
+them: without it z has entries of 1e3 where contexts are dense, and errors multiply.
 """
 
 from __future__ import annotations
