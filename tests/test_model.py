@@ -190,7 +190,7 @@ def test_noise_and_linearity_are_found() -> None:
     assert abs(loud.level - line.mean()) < 5.0 * loud.unit
 
 
-@pytest.mark.parametrize("diagonal", [0.01, 0.095, 1.0, 30.0])
+@pytest.mark.parametrize("diagonal", [0.095, 1.0, 30.0])
 def test_the_prior_variance_of_each_arm_counts_in_the_evidence(diagonal: float) -> None:
     """Noise is judged under k_Z(a, a) k_X: intervals of two deviations cover the truth at any scale of k_Z."""
     n_arms, kernel, covered = 6, kb.RBF(1.0), []
