@@ -213,7 +213,7 @@ def test_the_prior_variance_of_each_arm_counts_in_the_evidence(diagonal: float) 
 # -- a world that changes ---------------------------------------------------------------------------
 
 
-def regret(policy: kb.KMTLUCB, rewards: Any, rounds: int, rng: np.random.Generator, shown: Any = lambda t, r: r) -> float:
+def regret(policy: Any, rewards: Any, rounds: int, rng: Any, shown: Any = lambda t, r: r) -> float:
     """Of so many rounds; ``shown`` is what the policy is given as the reward."""
     total = 0.0
     for t in range(rounds):

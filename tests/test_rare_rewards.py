@@ -60,7 +60,7 @@ def check_learned(policy: kb.KMTLUCB, rewards: np.ndarray, seed: int, updates: i
     assert (width >= 0.0).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=10)
 @given(
     kind=st.sampled_from(KINDS),
     n=st.integers(400, 2500),

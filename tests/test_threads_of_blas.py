@@ -9,7 +9,6 @@ import sys
 import threading
 
 import pytest
-
 from threads import MOST, VARIABLES, ratio
 
 INSIDE = """

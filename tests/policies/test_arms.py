@@ -13,7 +13,16 @@ import pytest
 import kinbandits as kb
 from kinbandits import errors
 from strategies import (
-    LEARNED, NEW_ARM, SIMILARITIES, laplacian_of_differences, negative_similarity, picture, play, played, random_rows, same_numbers,
+    LEARNED,
+    NEW_ARM,
+    SIMILARITIES,
+    laplacian_of_differences,
+    negative_similarity,
+    picture,
+    play,
+    played,
+    random_rows,
+    same_numbers,
 )  # fmt: skip
 
 X = np.array([0.1, 0.2, 0.3])

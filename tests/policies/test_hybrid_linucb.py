@@ -7,6 +7,7 @@ import pytest
 
 import kinbandits as kb
 
+
 class Algorithm2:
     """Its block formulas, line by line: z are shared features, x those of the arm."""
 

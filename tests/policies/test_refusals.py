@@ -114,7 +114,7 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"arms": 2.5}, "arms must be a number of arms or a list of names, got 2.5"),
     ({"arms": True}, "arms must be a number of arms or a list of names"),
     ({"arms": [("a", 1)]}, "an arm name must be a str or an int"),
-    ({"arms": {"a": [1.0]}}, r"arms is a mapping; .*Known\(descriptors=mapping\)"),
+    ({"arms": {"a": [1.0]}}, r"arms is a mapping or a table; .*Known\(descriptors=mapping\)"),
     ({"ridge": 0.0}, "ridge must be greater than 0, got 0.0"),
     ({"ridge": NAN}, "ridge must be finite"),
     ({"ridge": "0.1"}, "ridge must be a number, got '0.1'"),
