@@ -122,7 +122,7 @@ class KMTLUCB(Policy):
         super().__init__(arms, epsilon=epsilon, tie_break=tie_break, seed=seed, most_pending=most_pending)
         if kernel is not None and (context_kernel is not None or similarity is not None):
             raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
-        terms = as_terms(Term(similarity or Learned(), context_kernel) if kernel is None else kernel)
+        terms = as_terms(Term(Learned() if similarity is None else similarity, context_kernel) if kernel is None else kernel)
         self.kernel = Terms(tuple(t.replace(similarity=t.similarity.for_arms(self.arms)) for t in terms))
         self.ridge = None if ridge is None else positive("ridge", ridge)
         self.rewards, self._limits, scale = rewards_of(rewards)
@@ -365,6 +365,7 @@ class KMTLUCB(Policy):
 
     # -- saving and copies ----------------------------------------------------------------------
 
+    @one_thread
     def frozen(self) -> Self:
         other = shallow(self)
         other._ledger, other._turn, other._learns = Ledger(self.most_pending), AnyTurn(), False
