@@ -60,6 +60,7 @@ def check_learned(policy: kb.KMTLUCB, rewards: np.ndarray, seed: int, updates: i
     assert (width >= 0.0).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(
     kind=st.sampled_from(KINDS),
@@ -103,6 +104,7 @@ def test_a_shop_where_one_visitor_in_500_buys(seed: int, memory: Any) -> None:
     assert np.abs(policy.predict(np.zeros(3)).mean).max() < 0.5
 
 
+@pytest.mark.slow
 def test_rare_buyers_are_found() -> None:
     """One arm sells to 1.5 % where the other sells to none: it gets more than its half of the rounds."""
     played = []
