@@ -18,7 +18,7 @@ def regret_of(make: Callable[[int], Any], seeds: int, similarity: float, rounds:
     for seed in range(seeds):
         environment = HiddenDescriptors(seed=seed, n_arms=10, similarity=similarity, horizon=rounds)
         trace = kb.simulate(make(10), environment)
-        found.append(float(np.sum(trace.expected_regret)))
+        found.append(float(trace.cumulative_expected_regret[-1]))
     return float(np.mean(found))
 
 
