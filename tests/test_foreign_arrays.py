@@ -111,7 +111,7 @@ S = np.array([[3.0, 1.0, 0.0, 0.0], [1.0, 3.0, 1.0, 0.0], [0.0, 1.0, 3.0, 1.0], 
 
 
 def a_policy() -> kb.KMTLUCB:
-    policy = kb.KMTLUCB(4, similarity=kb.Mixed(0.5), context_kernel=kb.RBF(2.0), ridge=0.1, exploration=0.5)
+    policy = kb.KMTLUCB(4, similarity=kb.Mixed(0.5), context_kernel=kb.RBF(2.0), ridge=0.1, exploration=0.5, rewards=None)
     policy.observe([0, 1, 2, 3], X, Y)
     return policy
 
@@ -143,14 +143,14 @@ def rewarded(rewards: Any) -> np.ndarray:
 
 
 def known(**what: Any) -> np.ndarray:
-    policy = kb.KMTLUCB(4, similarity=kb.Known(**what), context_kernel=kb.RBF(2.0), ridge=0.1, exploration=0.5)
+    policy = kb.KMTLUCB(4, similarity=kb.Known(**what), context_kernel=kb.RBF(2.0), ridge=0.1, exploration=0.5, rewards=None)
     policy.observe([0, 1, 2, 3], X, Y)
     return scores(policy)
 
 
 def explained(context: Any) -> list[float]:
     found = a_policy().explain_arm(1, context)
-    return [found.mean, found.width, *found.lent.values()]
+    return [found.mean, found.width, *found.contributions.values()]
 
 
 ENTRIES: dict[str, tuple[np.ndarray, Callable[[Any], Any]]] = {
@@ -160,7 +160,7 @@ ENTRIES: dict[str, tuple[np.ndarray, Callable[[Any], Any]]] = {
     "choose, the first time": (X[1], lambda a: kb.KMTLUCB(4).choose(a, scores=True).scores),
     "update": (X[1], updated),
     "predict": (X[1], lambda a: a_policy().predict(a).mean),
-    "probabilities": (X[1:2], lambda a: a_policy().probabilities(a)),
+    "probabilities": (X[1], lambda a: a_policy().probabilities(a)),
     "sample": (X[1], lambda a: a_policy().sample(a, 2)),
     "covariance": (X[1], lambda a: a_policy().covariance(a)),
     "explain_arm": (X[1], explained),
@@ -271,7 +271,7 @@ def test_a_frame_of_another_order_is_put_in_order() -> None:
             other = {c: frame[c] for c in order} if library.startswith("dict") else (
                 frame.select(order) if library == "pyarrow" else frame[order]
             )  # fmt: skip
-            np.testing.assert_array_equal(policy.predict(other).mean, policy.predict(X).mean, err_msg=library)
+            np.testing.assert_array_equal(policy.predict_many(other).mean, policy.predict_many(X).mean, err_msg=library)
             if library == "pandas":
                 row = other.iloc[1]
                 np.testing.assert_array_equal(policy.predict(row).mean, policy.predict(X[1]).mean)
@@ -327,7 +327,7 @@ def test_a_series_of_rewards_has_numbers_whatever_its_index() -> None:
 def test_a_column_of_pyarrow_names_arms_and_rewards() -> None:
     pa = pytest.importorskip("pyarrow")
     policy = kb.KMTLUCB(pa.array(["b", "a"]))
-    assert policy.arms == ["b", "a"]
+    assert policy.arms == ("b", "a")
     policy.observe(pa.array(["a", "b", "a"]), X[:3], pa.array([1.0, 0.0, 2.0]))
     assert policy.counts == {"b": 1, "a": 2}
     assert policy.choose(X[0], pa.array(["a"])).arm == "a"

@@ -59,7 +59,7 @@ CALLS: dict[str, Callable[[kb.KMTLUCB, kb.Decision], Any]] = {
     "choose": lambda p, d: p.choose([0.3]),
     "choose_many": lambda p, d: p.choose_many([[0.3]]),
     "predict": lambda p, d: p.predict([0.3]),
-    "probabilities": lambda p, d: p.probabilities([[0.3]]),
+    "probabilities": lambda p, d: p.probabilities([0.3]),
     "update": lambda p, d: p.update(d, 1.0),
     "update by id": lambda p, d: p.update(d.id, 1.0),
     "observe": lambda p, d: p.observe(["a"], [[0.3]], [1.0]),

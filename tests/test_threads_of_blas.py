@@ -9,7 +9,6 @@ import sys
 import threading
 
 import pytest
-
 from threads import MOST, VARIABLES, ratio
 
 INSIDE = """
@@ -42,7 +41,7 @@ calls = {
     "a decision's numbers": lambda: policy.choose(x).width,
     "update": update,
     "predict": lambda: policy.predict(x),
-    "probabilities": lambda: policy.probabilities(x[None, :]),
+    "probabilities": lambda: policy.probabilities(x),
     "sample": lambda: policy.sample(x, 2),
     "covariance": lambda: policy.covariance(x),
     "explain_arm": lambda: policy.explain_arm(0, x),

@@ -101,7 +101,7 @@ def rounds_of_contexts(values: Any, n_candidates: int, n_features: int | None, *
         rounds = contexts
     elif contexts.ndim == 1 and contexts.size:
         rounds = contexts[None, None, :]
-    elif contexts.ndim == 2 and contexts.size:
+    elif contexts.ndim == 2 and contexts.shape[1] and (batch or len(contexts)):
         rounds = contexts[:, None, :] if batch else contexts[None, :, :]
     elif contexts.ndim == 3:
         raise InvalidInputError(

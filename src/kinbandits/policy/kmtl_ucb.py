@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy as shallow
+from copy import deepcopy
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -121,7 +122,7 @@ class KMTLUCB(Policy):
         super().__init__(arms, epsilon=epsilon, tie_break=tie_break, seed=seed, most_pending=most_pending)
         if kernel is not None and (context_kernel is not None or similarity is not None):
             raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
-        terms = as_terms(Term(similarity or Learned(), context_kernel) if kernel is None else kernel)
+        terms = as_terms(Term(Learned() if similarity is None else similarity, context_kernel) if kernel is None else kernel)
         self.kernel = Terms(tuple(t.replace(similarity=t.similarity.for_arms(self.arms)) for t in terms))
         self.ridge = None if ridge is None else positive("ridge", ridge)
         self.rewards, self._limits, scale = rewards_of(rewards)
@@ -246,6 +247,8 @@ class KMTLUCB(Policy):
         self._ledger.drop_arm(index)
 
     def _rearm(self, arms: Arms, similarities: Sequence[Similarity], removed: int | None = None) -> None:
+        for similarity in similarities:
+            similarity.check_arms(len(arms.names))
         pairs = zip(self.kernel, similarities, strict=True)
         kernel = Terms(tuple(term.replace(similarity=similarity) for term, similarity in pairs))
         self._knowledge.with_arms(self._spec(kernel, len(arms.names)), removed)
@@ -362,9 +365,11 @@ class KMTLUCB(Policy):
 
     # -- saving and copies ----------------------------------------------------------------------
 
+    @one_thread
     def frozen(self) -> Self:
         other = shallow(self)
         other._ledger, other._turn, other._learns = Ledger(self.most_pending), AnyTurn(), False
+        other.rng = deepcopy(self.rng)
         other._knowledge = shallow(self._knowledge)
         other._knowledge.engine = self.regression.snapshot()
         return other

@@ -206,7 +206,7 @@ class Knowledge:
     def restore(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Take back what `state` gave."""
         for name in ("kind", "n", "since", "first", "n_features"):
-            setattr(self, name, data[name])
+            setattr(self, name, int(data[name]) if name in ("n", "since") else data[name])
         self.model = Model.from_json(data["model"], arrays)
         own = {name.removeprefix("engine_"): value for name, value in arrays.items() if name.startswith("engine_")}
         self.engine = restore(self.name, self.settings(self.spec, self.model, self.kind), data["engine"], own)
