@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: demo test test-quick test-kernels test-oldest test-pythons test-package test-extras lint types imports bench bench-service paper compare soak soak-service browser docs readme clean help
+.PHONY: demo test test-quick test-kernels test-oldest test-pythons test-package test-extras lint types imports bench bench-service paper compare soak soak-service browser docs tables clean help
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -79,11 +79,12 @@ paper: $(STAMP)  ## the whole paper on the reference streams; tables and figures
 	cp runs/theory/*.html runs/theory/*.csv docs/paper/theory && cp runs/theory/figures/*.png docs/paper/theory/figures
 	$(BIN)/python -m reproduce.tables
 
-compare: $(STAMP)  ## other libraries on the same streams; docs/comparison.md (stop and go on as you like)
+compare: $(STAMP)  ## other libraries on the same streams; benchmarks/results/comparison.csv (stop and go on as you like)
 	@$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[compare-build]' \
 	  || echo "contextualbandits could not be built (it needs a C compiler): it will be left out"
 	$(BIN)/python benchmarks/compare --streams docs/paper/streams.npz --horizon 2000 \
-	  --chosen benchmarks/compare/chosen.json --recorded benchmarks/compare/recorded.json --page docs/comparison.md
+	  --chosen benchmarks/compare/chosen.json --recorded benchmarks/compare/recorded.json --csv benchmarks/results/comparison.csv
+	$(BIN)/python tools/tables.py
 
 soak: soak-service  ## all of it: the service (docs/soak-service.txt), a million rounds (docs/soak-budgeted.txt)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dask]'
@@ -106,10 +107,8 @@ docs: $(STAMP)  ## the documentation, in docs/_build/html
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[docs]'
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
 
-readme: $(STAMP)  ## figure, numbers and table of the README, from what commands print (two minutes; the dashboard needs Chromium)
-	$(BIN)/python benchmarks/budgeted.py arms --rounds 5000 | tee docs/thousand-arms.txt
-	$(BIN)/python tools/readme.py
-	-$(BIN)/python tools/readme.py --dashboard
+tables: $(STAMP)  ## tables of the pages and of the README, from the files in benchmarks/results
+	$(BIN)/python tools/tables.py
 
 clean:  ## remove everything that make made
 	rm -rf $(VENV) .venvs build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

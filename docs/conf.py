@@ -1,18 +1,9 @@
-"""Sphinx configuration: MyST pages, notebooks and furo. Pages are read without the network; formulas are MathML."""
-
-import json
-import sys
-from pathlib import Path
+"""Sphinx configuration: MyST pages and furo. Pages are read without the network; formulas are MathML."""
 
 from docutils.nodes import SkipNode
 from latex2mathml.converter import convert
-from myst_parser.parsers.sphinx_ import MystParser
 
 from kinbandits import __version__
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
-
-from notebooks import as_markdown
 
 project = "kinbandits"
 author = "The kinbandits authors"
@@ -20,7 +11,7 @@ copyright = "the kinbandits authors"
 release = version = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-source_suffix = {".md": "markdown", ".ipynb": "notebook"}
+source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "paper/**"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -48,15 +39,6 @@ def _plain_bars(app, what, name, obj, options, lines):  # type: ignore[no-untype
             lines[i] = "``".join(p if n % 2 else p.replace("|", r"\|") for n, p in enumerate(parts))
 
 
-class NotebookParser(MystParser):
-    """A notebook as a page: its text, its code, and what the code gave when it was last run."""
-
-    supported = ("notebook",)
-
-    def parse(self, inputstring, document):  # type: ignore[no-untyped-def]
-        super().parse(as_markdown(json.loads(inputstring)), document)
-
-
 def _formula(display):  # type: ignore[no-untyped-def]
     """How a formula is written into the page; a logarithm has room around it."""
 
@@ -71,5 +53,4 @@ def _formula(display):  # type: ignore[no-untyped-def]
 
 def setup(app):  # type: ignore[no-untyped-def]
     app.connect("autodoc-process-docstring", _plain_bars)
-    app.add_source_parser(NotebookParser)
     app.add_html_math_renderer("mathml", (_formula("inline"), None), (_formula("block"), None))

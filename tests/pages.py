@@ -2,8 +2,8 @@
 
     pycon                 a doctest; `python` blocks and these share one namespace for each page
     toml                  written to the file that its first comment names, and read by the loader it is for
-    console, bash, sh     run by bash; lines without `$ ` in a console block are output, and compared
-    kinbandits serve      started until it is ready, stopped at the end of the page; `$TOKEN` is the token it showed
+    console, bash         run by bash; lines without `$ ` in a console block are output, and compared
+    kinbandits serve      started until it is ready, and stopped at the end of the page
     {directives}          the file they show is there, the names they document can be imported
 
 What cannot be run here stands in `NOT_RUN`, with the reason: such a command is still parsed by the command line.
@@ -25,7 +25,6 @@ import time
 import tomllib
 import urllib.request
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,25 +33,16 @@ ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 CLI = "import sys; from kinbandits.cli import main; main(sys.argv[1:])"
-
 NOT_RUN = {  # how a command begins: why it is only looked at
     "pip install": "changes the environment",
     "python3 -m venv": "changes the machine",
     "useradd": "changes the machine",
     "make ": "calls these tests, or takes minutes",
-    "python benchmarks/": "takes minutes to hours",
-    "python examples/peptides.py": "needs the measurements; tests/test_examples.py runs it",
-    "kinbandits demo": "takes minutes; .ci/run runs it",
-    "kinbandits paper": "takes minutes to hours; tests/experiments has small ones",
-    "kinbandits theory": "takes a minute; tests/cli runs it",
-    "kinbandits data fetch": "needs the network",
-    "kinbandits data path usps": "needs the data set",
-    "kinbandits run news.toml --backend dask": "starts a cluster; tests/experiments does",
-    "kinbandits fit /shared/": "needs a cluster; tests/bulk has one",
+    "kinbandits paper": "takes minutes to hours; tests/paper and tests/cli have small ones",
     "kinbandits serve news.toml --store postgresql:": "needs a database; tests/service has one",
 }
 SMALL = {"seeds = 10 ": "seeds = 2 ", "horizon = 1000 ": "horizon = 20 "}  # in experiments, so that they end soon
-ELSEWHERE = re.compile(r"/(?:var/lib/kinbandits|backups|etc/kinbandits)\b")  # folders of a real machine: here
+ELSEWHERE = {"/var/lib/kinbandits/": "", "/backups/": "", "/etc/kinbandits/": ""}  # folders of a real machine
 
 
 @dataclass
@@ -63,11 +53,10 @@ class Page:
     folder: Path
     globals: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
     servers: list[subprocess.Popen[str]] = field(default_factory=list)
-    ran: list[str] = field(default_factory=list)
-    not_run: list[str] = field(default_factory=list)
+    ran: int = 0
 
     def __post_init__(self) -> None:
-        self.ports = {"8321": str(free_port()), "8322": str(free_port())}
+        self.port = str(free_port())
         command = self.folder / "bin" / "kinbandits"
         command.parent.mkdir()
         command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(CLI)} "$@"\n')
@@ -76,21 +65,16 @@ class Page:
         self.environment = os.environ | {"PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": paths}
         self.environment |= {"COLUMNS": "200", "TERM": "dumb"}
 
-    def run(self, prepare: Callable[[Page], None] | None = None) -> None:
+    def run(self) -> None:
         before = Path.cwd()
         os.chdir(self.folder)
         try:
-            if prepare:
-                prepare(self)
             for language, text, line in blocks(self.path):
-                where = f"{self.path.name}:{line}"
-                kind = language.split("}")[0] + "}" if language.startswith("{") else language
-                if kind not in KINDS:
-                    raise AssertionError(f"{where}: no way is known to check a block of {language!r}")
-                for there, here in self.ports.items():
-                    text = text.replace(there, here)
-                KINDS[kind](self, text, language, where)
-                self.ran.append(f"{where} {language}")
+                kind = language.split("}")[0].strip("{")
+                block = getattr(self, KINDS.get(kind, ""), None)
+                assert block is not None, f"{self.path.name}:{line}: no way is known to check a block of {language!r}"
+                block(text.replace("8321", self.port), language, f"{self.path.name}:{line}")
+                self.ran += 1
         finally:
             os.chdir(before)
             for server in self.servers:
@@ -114,7 +98,8 @@ class Page:
         for there, here in SMALL.items():
             text = text.replace(there, here)
         name = re.match(r"# (\S+\.toml)\n", text)
-        path = self.folder / (name[1] if name else f"block-{where.rsplit(':', 1)[1]}.toml")
+        assert name, f"{where}: the first line names the file"
+        path = self.folder / name[1]
         path.write_text(text)
         if "policy" in tomllib.loads(text):
             from kinbandits.service.config import load_settings
@@ -127,39 +112,38 @@ class Page:
 
     def shell(self, text: str, language: str, where: str) -> None:
         for command, wanted in commands(text, prompts=language == "console"):
-            command = ELSEWHERE.sub(".", command)
-            if reason := next((start for start in NOT_RUN if command.startswith(start)), None):
-                self.not_run.append(reason)
+            for there, here in ELSEWHERE.items():
+                command = command.replace(there, here)
+            if command.startswith(tuple(NOT_RUN)):
                 look_at(command, where)
             elif command.startswith("kinbandits serve"):
                 self.serve(command, where)
+            elif variable := re.match(r"export (\w+)=", command):
+                self.command(command + f'; printf %s "${variable[1]}" > variable', "", where)
+                os.environ[variable[1]] = self.environment[variable[1]] = (self.folder / "variable").read_text()
             else:
                 self.command(command, wanted, where)
 
-    def command(self, command: str, wanted: str = "", where: str = "") -> None:
+    def command(self, command: str, wanted: str, where: str) -> None:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command.replace("curl -s ", "curl -sf ")],
             env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
         )  # fmt: skip
         assert (done.returncode != 0) == wanted.startswith("Error:"), f"{where}: {command}\n{done.stdout}"
-        if command.startswith("kinbandits token new"):
-            self.environment["TOKEN"] = os.environ["TOKEN"] = done.stdout.strip()
         if wanted:
             same = doctest.OutputChecker().check_output(wanted, done.stdout, FLAGS)
             assert same, f"{where}: {command}\n{done.stdout}\n-- but the page says\n{wanted}"
 
     def serve(self, command: str, where: str) -> None:
-        port = re.search(r"--port (\d+)", command)
-        number = port[1] if port else self.ports["8321"]
         out = self.folder / f"serve-{len(self.servers)}.txt"
         with out.open("w") as file:
             server = subprocess.Popen(
-                shlex.split(command) + ([] if port else ["--port", number]),
+                [*shlex.split(command), "--port", self.port],
                 env=self.environment, stdout=file, stderr=subprocess.STDOUT, text=True,
             )  # fmt: skip
         self.servers.append(server)
         until = time.monotonic() + 90
-        while not ready(number):
+        while not ready(self.port):
             assert server.poll() is None, f"{where}: {command} ended:\n{out.read_text()}"
             assert time.monotonic() < until, f"{where}: {command} is not ready:\n{out.read_text()}"
             time.sleep(0.1)
@@ -169,17 +153,18 @@ class Page:
             assert server.wait(30) in (0, 130), f"{where}: {out.read_text()}"
 
     def shown(self, text: str, language: str, where: str) -> None:
-        """literalinclude, image, csv-table: the file is there."""
-        name = re.search(r":file: (\S+)", text) or re.search(r"\} (\S+)", language)
-        assert name, f"{where}: no file"
-        assert (self.path.parent / name[1]).exists(), f"{where}: there is no {name[1]}"
+        """An image: the file is there."""
+        name = language.partition("}")[2].strip()
+        assert (self.path.parent / name).exists(), f"{where}: there is no {name}"
 
     def reference(self, text: str, language: str, where: str) -> None:
-        for name in re.findall(r"^\.\. auto\w+:: (\S+)", text, flags=re.MULTILINE):
-            find(name)
-        for module, members in re.findall(r"^\.\. automodule:: (\S+)\n\s+:members:(.*)$", text, flags=re.MULTILINE):
+        at = "kinbandits"
+        for directive, name, members in re.findall(
+            r"^\.\. (currentmodule|auto\w+):: (\S+)(?:\n +:members:(.*))?$", text, flags=re.MULTILINE
+        ):
+            thing = find(name if name.startswith(f"{at}") else f"{at}.{name}")
             for member in filter(None, map(str.strip, members.split(","))):
-                assert hasattr(find(module), member), f"{where}: {module} has no {member}"
+                assert hasattr(thing, member), f"{where}: {directive} {name} has no {member}"
 
     def unit(self, text: str, language: str, where: str) -> None:
         """A systemd unit: the command it starts is one of ours."""
@@ -188,34 +173,18 @@ class Page:
         look_at(parser["Service"]["ExecStart"].rsplit("/bin/", 1)[1], where)
 
     def nothing(self, text: str, language: str, where: str) -> None:
-        """Pictures of something else: formulas, contents, another program's file."""
+        """Another program's file, and the table of contents, which a test of its own reads."""
 
 
-KINDS: dict[str, Callable[[Page, str, str, str], None]] = {
-    "pycon": Page.pycon,
-    "python": Page.python,
-    "toml": Page.toml,
-    "console": Page.shell,
-    "bash": Page.shell,
-    "sh": Page.shell,
-    "": Page.shell,
-    "ini": Page.unit,
-    "{literalinclude}": Page.shown,
-    "{image}": Page.shown,
-    "{figure}": Page.shown,
-    "{csv-table}": Page.shown,
-    "{eval-rst}": Page.reference,
-    "{toctree}": Page.nothing,
-    "{math}": Page.nothing,
-    "{note}": Page.nothing,
-    "nginx": Page.nothing,
-    "text": Page.nothing,
-}
+KINDS = {
+    "pycon": "pycon", "python": "python", "toml": "toml", "console": "shell", "bash": "shell", "": "shell",
+    "ini": "unit", "image": "shown", "eval-rst": "reference", "toctree": "nothing", "nginx": "nothing",
+}  # fmt: skip
 
 
 def blocks(path: Path) -> list[tuple[str, str, int]]:
     """(language, text, line) of each fenced block."""
-    page = path.read_text()
+    page = path.read_text(encoding="utf-8")
     return [(m[1].strip(), m[2], page.count("\n", 0, m.start()) + 2) for m in FENCE.finditer(page)]
 
 
@@ -235,16 +204,8 @@ def look_at(command: str, where: str) -> None:
     words = shlex.split(command)
     if words[0] == "make":
         for target in words[1:]:
-            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE), (
-                f"{where}: {target}"
-            )
-    elif words[0] == "python":
-        script = ROOT / words[1]
-        script = script / "__main__.py" if script.is_dir() else script
-        source = "".join(p.read_text() for p in {script, *script.parent.glob("*.py")} if script.is_file())
-        for option in (w for w in words[2:] if w.startswith("--")):
-            found = re.search(rf"\b{option[2:].replace('-', '[-_]')}\b", source)
-            assert found, f"{where}: {words[1]} has no {option}"
+            pattern = rf"^{target}:"
+            assert re.search(pattern, (ROOT / "Makefile").read_text(), flags=re.MULTILINE), f"{where}: {target}"
     elif words[0] == "kinbandits":
         import typer
 

@@ -4,85 +4,32 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pages import FENCE, NOT_RUN, ROOT, Page, blocks, commands
+from pages import FENCE, ROOT, Page, blocks, find
 
 sys.path.append(str(ROOT / "tools"))
 
-import notebooks
+import tables
 
-NOTEBOOKS = sorted((ROOT / "docs").glob("*.ipynb"))
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-SHELL = ("console", "bash", "sh", "")
-
-
-def block_of(page: str, start: str) -> str:
-    (text,) = (t for _, t, _ in blocks(ROOT / "docs" / page) if t.startswith(start))
-    return text
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
+SLOW = {"serve", "operate", "log-and-evaluate", "experiment"}  # they start a service, or several processes
 
 
 def a_service(page: Page) -> None:
-    """What the pages about the service assume: its settings, a log, another's settings, an old log."""
+    """What the page on operation assumes: settings of the served policy and of another, a log, rows of an older one."""
     for name in ("news.toml", "other.toml"):
-        (page.folder / name).write_text(block_of("service.md", "# news.toml"))
+        (page.folder / name).write_text('[policy]\narms = ["sport", "music"]\n[service]\nfeatures = 2\n')
     rows = [f"{('sport', 'music')[i % 2]},{i % 3 // 2},0.{i % 7},0.{i % 5},0.5\n" for i in range(60)]
     for name, part in (("older.csv", rows[:50]), ("old.csv", rows[50:])):
         (page.folder / name).write_text("article,clicked,age,hour,p\n" + "".join(part))
     columns = "--arm article --reward clicked --context age,hour --propensity p"
-    page.command("kinbandits token new test --role admin")
-    page.command(f"kinbandits log import news.sqlite3 older.csv --config news.toml {columns}")
-
-
-def rows_of_a_service(page: Page) -> None:
-    """Rows of two days, and a policy that knows them."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from kinbandits.bulk import fit
-    from kinbandits.service.config import load_settings
-
-    a_service(page)
-    n, day = 288, 1794614400.0  # 2026-11-14
-    log = {"arm": ["sport", "music"] * (n // 2), "context": [f"[{i % 7 / 10}, {i % 5 / 10}]" for i in range(n)]}
-    log |= {
-        "learned": [float(i % 3 // 2) for i in range(n)],
-        "propensity": [0.5] * n,
-        "at": [day + 600 * i for i in range(n)],
-    }
-    (page.folder / "rows").mkdir()
-    pq.write_table(pa.table(log), page.folder / "rows" / "days.parquet")
-    fit("rows", load_settings("news.toml").new_policy(), progress=False).save("live.policy")
-
-
-def an_experiment(page: Page) -> None:
-    text = (
-        'seeds = 1\nhorizon = 5\nenvironments = [{ kind = "synthetic-news" }]\nmethods = [{ name = "defaults" }]\n'
+    page.command(
+        f"cd {page.folder}; kinbandits log import news.sqlite3 older.csv --config news.toml {columns}", "", "before"
     )
-    for name in ("news.toml", "experiment.toml"):
-        (page.folder / name).write_text(text)
-
-
-def flowers(page: Page) -> None:
-    rows = [f"{5 + i / 9:.2f},{3 - i / 9:.2f},{'setosa' if i % 2 else 'virginica'}\n" for i in range(12)]
-    (page.folder / "flowers.csv").write_text("length,width,species\n" + "".join(rows))
-
-
-PREPARE: dict[str, Callable[[Page], None]] = {
-    "service-operations.md": a_service,
-    "evaluation.md": a_service,
-    "bulk.md": rows_of_a_service,
-    "cluster.md": an_experiment,
-    "command-line.md": an_experiment,
-    "your-data.md": flowers,
-}
-
-
-SLOW = {"bulk", "experiments", "choosing-settings", "command-line", "service", "service-operations"}
 
 
 @pytest.mark.parametrize(
@@ -91,57 +38,26 @@ SLOW = {"bulk", "experiments", "choosing-settings", "command-line", "service", "
     ids=lambda p: p.stem,
 )
 def test_every_block_of_a_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOKEN", "")  # set by the page's service, and gone afterwards
+    monkeypatch.setenv("TOKEN", "")  # set by the page on the service, and gone afterwards
     page = Page(path, tmp_path)
-    page.run(PREPARE.get(path.name))
-    assert len(page.ran) == len(blocks(path))
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
-def test_every_cell_of_a_notebook_runs_and_gives_what_stands_there(path: Path) -> None:
-    kept = notebooks.load(path)
-    cells = [c for c in kept["cells"] if c["cell_type"] == "code"]
-    assert [c["execution_count"] for c in cells] == list(range(1, len(cells) + 1))
-    assert notebooks.texts(notebooks.run(kept)) == notebooks.texts(kept), "run: python tools/notebooks.py"
-
-
-def test_a_notebook_as_a_page() -> None:
-    shown = notebooks.run({"cells": [
-        {"cell_type": "markdown", "source": ["# Title\n", "text"]},
-        {"cell_type": "code", "source": ["x = 2\n", "print(x)\n", "x + 1"]},
-    ]})  # fmt: skip
-    assert notebooks.texts(shown) == ["2", "3"]
-    page = notebooks.as_markdown(shown)
-    assert (
-        page == "# Title\ntext\n\n```python\nx = 2\nprint(x)\nx + 1\n```\n\n```text\n2\n\n```\n\n```text\n3\n```\n"
-    )
-
-
-def test_what_is_not_run_is_counted() -> None:
-    """New ones are run, or added here on purpose; a reason that nobody needs is removed."""
-    found = Counter()
-    for path in PAGES:
-        for language, text, _ in blocks(path):
-            if language in SHELL:
-                for command, _ in commands(text, prompts=language == "console"):
-                    found.update(start for start in NOT_RUN if command.startswith(start))
-    assert set(found) == set(NOT_RUN), set(NOT_RUN) - set(found)
-    assert sum(found.values()) <= 48, found
+    if path.stem == "operate":
+        a_service(page)
+    page.run()
+    assert page.ran == len(blocks(path))
 
 
 def anchors(page: Path) -> set[str]:
     """What the headings of a page are called in links, as GitHub and MyST do."""
-    text = FENCE.sub("", page.read_text())
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
     headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
 
 
-@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS, ROOT / "CHANGELOG.md"], ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda p: p.stem)
 def test_links_lead_somewhere(page: Path) -> None:
-    text = notebooks.as_markdown(notebooks.load(page)) if page in NOTEBOOKS else page.read_text()
-    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", text)):
+    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text(encoding="utf-8"))):
         if re.match(r"[a-z]+:", target):
-            assert re.match(r"https://[\w.-]+\.\w+(/|$)", target), f"{page.name} links to {target}"
+            assert re.match(r"https://(arxiv|semver)\.org(/|$)", target), f"{page.name} links to {target}"
             continue
         name, _, anchor = target.partition("#")
         file = page.parent / name if name else page
@@ -149,7 +65,45 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(file), f"{page.name} links to {target}: there is no such heading"
 
 
-def test_every_page_is_in_the_table_of_contents() -> None:
-    index = (ROOT / "docs" / "index.md").read_text()
-    for page in [*(ROOT / "docs").glob("*.md"), *NOTEBOOKS]:
+def test_every_page_is_behind_a_door() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for page in DOCS:
         assert page.stem == "index" or re.search(rf"^{page.stem}$", index, flags=re.MULTILINE), page.name
+
+
+def test_the_documentation_stays_small() -> None:
+    assert len(DOCS) <= 18
+    assert sum(len(p.read_text(encoding="utf-8").split()) for p in DOCS) <= 16_000
+
+
+@pytest.mark.parametrize("page", tables.PAGES, ids=lambda p: p.stem)
+def test_tables_are_those_of_the_result_files(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert tables.filled(text) == text, "run: python tools/tables.py"
+    first = next(m for m in tables.MARKS.finditer(text) if m[2] in tables.tables() or page.stem != "comparison")
+    if first[2] in tables.tables():
+        changed = text.replace(first[3], first[3].replace("|", "| 1", 1))
+        assert changed != text
+        assert tables.filled(changed) == text
+
+
+def statements() -> list[tuple[str, str, str]]:
+    """(statement, functions, tests) of the table on the page about the theory."""
+    text = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
+    part = text.partition("## Statement, function, test")[2].partition("\n## ")[0]
+    rows = [re.split(r"\s*\|\s*", line.strip("| ")) for line in part.splitlines() if line.startswith("| ")]
+    return [(row[0], row[1], row[2]) for row in rows if row[0] != "statement"]
+
+
+@pytest.mark.parametrize("row", statements(), ids=lambda row: row[0])
+def test_a_statement_has_a_function_and_a_test(row: tuple[str, str, str]) -> None:
+    _, functions, names = row
+    for name in re.findall(r"`([^`]+)`", functions):
+        assert callable(find("kinbandits." + name.removeprefix("kb.") if "." in name else f"kinbandits.theory.{name}"))
+    tests = re.findall(r"`([^`]+)`", names)
+    assert tests
+    for test in tests:
+        file, _, function = test.partition("::")
+        path = ROOT / (file if "/" in file else f"tests/theory/{file}")
+        assert path.exists(), test
+        assert not function or f"def {function}(" in path.read_text(encoding="utf-8"), test

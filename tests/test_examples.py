@@ -1,13 +1,12 @@
 """The scripts in examples/ run, and do what they say."""
 
 import importlib.util
-import os
 from pathlib import Path
 
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-NEEDS = {"coba_learner": "coba", "river_policy": "river", "peptides": "kinbandits"}
+NEEDS = {"coba_learner": "coba", "river_policy": "river"}
 
 
 def load(name):
@@ -36,14 +35,3 @@ def test_coba_plays_our_policy():
 def test_river_plays_our_policy():
     assert load("river_policy").main(rounds=150) > 0.8
 
-
-@pytest.mark.data
-@pytest.mark.filterwarnings("ignore")
-def test_peptides_from_data_to_decision(tmp_path):
-    """Needs a user's copy of the measurements."""
-    if not (Path(os.environ.get("KINBANDITS_DATA", "/nowhere")) / "mhc1_binding.npz").is_file():
-        pytest.skip("KINBANDITS_DATA has no mhc1_binding.npz")
-    pytest.importorskip("matplotlib")
-    found = load("peptides").main(rounds=12, seeds=1, most=40, figures=str(tmp_path))
-    assert set(found["regret"]) == {"tasks apart", "default", "default, told pseudosequences"}
-    assert (tmp_path / "peptides.png").is_file()

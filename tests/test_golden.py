@@ -1,7 +1,7 @@
 """Golden traces: what our policies did when they were recorded, round by round.
 
 They guard change, and prove nothing. ``pytest tests/test_golden.py --update-golden`` rewrites them: review the
-diff and write a changelog fragment. Recording refuses a round whose two best scores are closer than 1e-8 and not
+diff. Recording refuses a round whose two best scores are closer than 1e-8 and not
 equal, so that another BLAS cannot flip it.
 """
 

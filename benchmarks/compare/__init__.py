@@ -5,5 +5,5 @@ plan     which environments, methods and seeds
 edges    NaN, unknown arms, arms added midway
 costs    CPU and memory, each in a process of its own
 run      the grid first, then the best of each on all seeds; resumable
-page     tables, the figure, and docs/comparison.md
+page     tables and the figure, as a page and as a CSV file
 """

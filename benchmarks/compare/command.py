@@ -33,6 +33,7 @@ def compare(
     streams: Annotated[Path | None, typer.Option(help="A file of row numbers (.npz), as for paper.")] = None,
     out: Annotated[Path | None, typer.Option(help="Directory of results (default: runs/compare).")] = None,
     page: Annotated[Path | None, typer.Option(help="Where the page goes (default: OUT/comparison.md).")] = None,
+    table: Annotated[Path | None, typer.Option("--csv", help="Where every row of every table goes.")] = None,
     recorded: Annotated[
         Path | None, typer.Option(help="Means of earlier runs (recorded.json), for methods not run again.")
     ] = None,
@@ -58,11 +59,11 @@ def compare(
       python benchmarks/compare --quick
       python benchmarks/compare --data digits,segment --seeds 5
       python benchmarks/compare --ours 'kinbandits default' --peers '' --todo
-      python benchmarks/compare --streams docs/paper/streams.npz --page docs/comparison.md
+      python benchmarks/compare --streams docs/paper/streams.npz --csv benchmarks/results/comparison.csv
     """
     from compare.catalogue import PEERS
     from compare.figure import write_figure
-    from compare.page import COLUMNS, rows, verdicts, write_page
+    from compare.page import COLUMNS, rows, verdicts, write_csv, write_page
     from compare.plan import CLICKS, DATA, OURS, Plan, check_sequence
     from compare.run import edges_of, missing, read, record, run
 
@@ -97,6 +98,8 @@ def compare(
     command = shlex.join(["python", "benchmarks/compare", *_told(sys.argv[1:])])
     edges = list(edges_of(plan))
     write_page(target, plan, problems, edges, command, figure.name)
+    if table is not None:
+        write_csv(table, problems)
     if as_json:
         print_json(
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import platform
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from compare.plan import DEFAULT, INVERSE, Plan
 from compare.run import MethodRow, Standings
 from kinbandits._version import __version__
 
-__all__ = ["COLUMNS", "propensities", "rows", "summary", "verdicts", "write_page"]
+__all__ = ["COLUMNS", "propensities", "rows", "summary", "verdicts", "write_csv", "write_page"]
 
 COLUMNS = ("method", "settings", "regret", "seeds", "default better", "CPU ms", "MB")
 
@@ -210,6 +211,26 @@ def write_page(
             out += [*told, "", "```text", measured.read_text(encoding="utf-8").rstrip(), "```", ""]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(out).rstrip() + "\n", encoding="utf-8")
+
+
+CSV = (
+    "problem", "rounds", "arms", "method", "settings", "regret", "sd", "seeds", "default_same_seeds", "runs_kept",
+    "default_better", "cpu_ms", "mb",
+)  # fmt: skip
+
+
+def write_csv(path: Path, problems: Sequence[Standings]) -> None:
+    """Every row of every table, for `tools/tables.py`; the default on a rival's seeds, where these are fewer."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        table = csv.writer(stream)
+        table.writerow(CSV)
+        for problem in problems:
+            ours = problem.row(DEFAULT)
+            for x, (title, settings, _, _, wins, cpu, mb) in zip(problem.rows, rows(problem), strict=True):
+                fewer = ours is not None and not x.recorded and x.seeds < ours.seeds
+                same = f"{x.mean + ours.mean_difference(x):.1f}" if ours is not None and fewer else ""
+                numbers = f"{x.mean:.1f}", f"{x.sd:.1f}", str(x.seeds), same, "no" if x.recorded else "yes"
+                table.writerow([problem.title, problem.rounds, problem.arms, title, settings, *numbers, wins, cpu, mb])
 
 
 def _not_run(plan: Plan, problem: Standings, nowhere: Sequence[str]) -> list[str]:

@@ -77,7 +77,7 @@ class Posterior(Regression):
         query, place = self._merged(query)
         rounds, k = query.shape
         mean, variance = np.zeros(query.shape), self.pairs.query_prior(query)
-        if rounds and k and self.n_rows:
+        if rounds and k and self.n_terms:
             warm = ~self._cold(query.arms)
             step = max(1, _AT_ONCE // (max(self.n_terms, 1) * k))
             for low in range(0, rounds, step):
@@ -104,8 +104,8 @@ class Posterior(Regression):
 
     def covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
         cold = self._cold(arms)
-        gram = self.pairs.gram(arms, contexts, arms, contexts) if cold.any() or not self.n_rows else None
-        found = self._covariance(arms, contexts) if self.n_rows else gram
+        gram = self.pairs.gram(arms, contexts, arms, contexts) if cold.any() or not self.n_terms else None
+        found = self._covariance(arms, contexts) if self.n_terms else gram
         assert found is not None
         if gram is not None and self.settings.cold_start == "explore":  # arms without rows keep their prior, apart
             apart = cold[:, None] != cold
