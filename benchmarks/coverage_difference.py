@@ -57,9 +57,7 @@ def one(
     means = rng.uniform(0.05, 0.3, size=(TYPES, ARMS))
     base = floor + (1.0 - ARMS * floor) * np.eye(ARMS)[np.arange(TYPES) % ARMS]
     other = floor + (1.0 - ARMS * floor) * np.eye(ARMS)[(np.arange(TYPES) + 2) % ARMS]
-    means[np.arange(TYPES), (np.arange(TYPES) + 2) % ARMS] = (
-        means[np.arange(TYPES), np.arange(TYPES) % ARMS] + effect
-    )
+    means[np.arange(TYPES), (np.arange(TYPES) + 2) % ARMS] = means[np.arange(TYPES), np.arange(TYPES) % ARMS] + effect
     means = means.clip(0.0, 1.0)
     types, chosen, p, r = logged(kind, n, means, floor, rng)
     q = model(types, chosen, r)
@@ -89,9 +87,7 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=1000)
     parser.add_argument("--rows", type=int, nargs="+", default=[500, 2000, 8000])
     given = parser.parse_args()
-    print(
-        f"95 % intervals of the difference, {given.logs} logs; 'above': a gate that opens wrongly (2.5 % allowed)"
-    )
+    print(f"95 % intervals of the difference, {given.logs} logs; 'above': a gate that opens wrongly (2.5 % allowed)")
     print(f"{'logger':<10} {'rows':>6} {'floor':>6} {'effect':>7} {'covered':>8} {'above':>7}")
     for kind in ("fixed", "drifting", "learning"):
         for n in given.rows:

@@ -217,9 +217,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a file for the numbers as JSON")
     parser.add_argument("--only", nargs="*", default=[], help="problems whose name begins so, and nothing else")
     arguments = parser.parse_args()
-    chosen = [
-        p for p in problems(arguments.quick) if not arguments.only or p.name.startswith(tuple(arguments.only))
-    ]
+    chosen = [p for p in problems(arguments.quick) if not arguments.only or p.name.startswith(tuple(arguments.only))]
     chosen[0].play("exact", 200)  # imports and first calls are not measured
     print(f"{'problem':40s} {'T':>5s} {'refactorise':>12s} {'naive':>6s} {'slope':>6s} {'ms':>6s} {'differ':>14s}")
     rows = []

@@ -68,9 +68,7 @@ async def call(wire: tuple[Any, Any], head: str, path: str, body: Any, method: s
     return found
 
 
-async def load(
-    port: int, token: str, connections: int, seconds: float, rewards: float, batch: int
-) -> dict[str, Any]:
+async def load(port: int, token: str, connections: int, seconds: float, rewards: float, batch: int) -> dict[str, Any]:
     head = f"Host: x\r\nContent-Type: application/json\r\nAuthorization: Bearer {token}\r\n"
     rng = np.random.default_rng(0)
     contexts = rng.normal(size=(4096, FEATURES)).round(4).tolist()
@@ -87,9 +85,7 @@ async def load(
         while time.perf_counter() < end:
             started, i = time.perf_counter(), i + connections
             if batch:
-                await call(
-                    wire, head, "/v1/batch/decisions", {"decisions": [one(i * batch + n) for n in range(batch)]}
-                )
+                await call(wire, head, "/v1/batch/decisions", {"decisions": [one(i * batch + n) for n in range(batch)]})
             else:
                 open_.append((await call(wire, head, "/v1/decisions", one(i)))["id"])
             times.append(time.perf_counter() - started)
@@ -133,9 +129,7 @@ def main() -> None:
     parser.add_argument("--rewards", type=float, default=200.0, help="a second")
     given = parser.parse_args()
     context = multiprocessing.get_context("spawn")
-    print(
-        f"Python {platform.python_version()}, {os.cpu_count()} cores, {given.connections} connections, {ARMS} arms"
-    )
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {given.connections} connections, {ARMS} arms")
     with tempfile.TemporaryDirectory(prefix="kinbandits-bench-") as folder:
         token = new_token(Path(folder) / "tokens.toml", "bench", ["admin"])
         runs: list[tuple[str, Any, tuple[Any, ...], float, int]] = [
@@ -155,9 +149,7 @@ def main() -> None:
                 results = context.SimpleQueue()
                 before = cpu(process.pid)
                 who = given.connections if not batch else 2
-                asking = context.Process(
-                    target=client, args=(results, port, token, who, given.seconds, rewards, batch)
-                )
+                asking = context.Process(target=client, args=(results, port, token, who, given.seconds, rewards, batch))
                 asking.start()
                 found = results.get()
                 asking.join()

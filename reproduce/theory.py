@@ -48,9 +48,7 @@ class SimilarityCurves(Part):
         X = np.random.default_rng(0).uniform(-1.0, 1.0, (rows, 2))
         K_X, self.mus, self.n_arms, self.rows = RBF(0.5)(X, X), np.linspace(0.0, 1.0, 21), tuple(n_arms), rows
         dealt = {N: np.arange(rows) % N for N in n_arms}
-        self.log_g = np.array(
-            [[theory.log_g_of_similarity(mu, K_X, dealt[N], 1.0) for mu in self.mus] for N in n_arms]
-        )
+        self.log_g = np.array([[theory.log_g_of_similarity(mu, K_X, dealt[N], 1.0) for mu in self.mus] for N in n_arms])
         self.bound = np.array([
             [theory.regret_bound(rows, N, DELTA, 1.0, 1.0, 1.0, g) for g in row]
             for N, row in zip(n_arms, self.log_g.tolist(), strict=True)
@@ -322,9 +320,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     given = parser.parse_args()
     command = f"python reproduce/theory.py --horizon {given.horizon} --seeds {given.seeds}"
-    page, numbers = write_theory(
-        given.out, Size(given.horizon, given.seeds, given.jobs), command=command, done=print
-    )
+    page, numbers = write_theory(given.out, Size(given.horizon, given.seeds, given.jobs), command=command, done=print)
     for name, value in numbers.items():
         print(f"{name:<60} {shown(value):>12}")
     print(f"Page: {page}")

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from kinbandits.exploration import ConfidenceExploration
 
 from kinbandits import theory
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.baselines import SupKMTLUCB
 from kinbandits.environments import Environment, RKHSProblem
 from kinbandits.errors import InvalidInputError
-from kinbandits.exploration import ConfidenceExploration
 from kinbandits.kernels import RBF, Kernel
 from kinbandits.plotting import OKABE_ITO, canvas, plot_style
 from kinbandits.policy import KMTLUCB
@@ -124,9 +124,7 @@ def rows_of(trace: Trace, environment: Environment) -> tuple[Indices, Matrix]:
     played = ((r.context, rounds[t]) for t, r in enumerate(environment.rounds()) if t in rounds)
     contexts = [context if context.ndim == 1 else context[arm] for context, arm in played]
     if len(contexts) != len(arms):
-        raise InvalidInputError(
-            f"the trace has {len(arms)} rows, the environment only {len(contexts)} of their rounds"
-        )
+        raise InvalidInputError(f"the trace has {len(arms)} rows, the environment only {len(contexts)} of their rounds")
     return arms, np.array(contexts)
 
 

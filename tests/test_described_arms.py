@@ -140,6 +140,4 @@ def test_a_known_similarity_with_names_is_a_value() -> None:
     assert one == two
     assert hash(one) == hash(two)
     assert one != kb.Known(descriptors=D[ORDER])
-    np.testing.assert_allclose(
-        similarity_of(eval(repr(one), {"Known": kb.Known, "RBF": kb.RBF})), similarity_of(two)
-    )
+    np.testing.assert_allclose(similarity_of(eval(repr(one), {"Known": kb.Known, "RBF": kb.RBF})), similarity_of(two))

@@ -88,9 +88,7 @@ def test_a_dask_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path, monke
         monkeypatch.setattr(fit_module, "each", each)
         with joblib.parallel_config("dask"):
             there = kb.fit(path, kb.KMTLUCB(ARMS, seed=0))
-            again = evaluate(
-                path, {"one": here, "two": kb.fit(made(300, 2), kb.KMTLUCB(ARMS, epsilon=0.1, seed=0))}
-            )
+            again = evaluate(path, {"one": here, "two": kb.fit(made(300, 2), kb.KMTLUCB(ARMS, epsilon=0.1, seed=0))})
     assert killed
     np.testing.assert_array_equal(answers(there), answers(here))
     assert again == compared

@@ -111,7 +111,9 @@ S = np.array([[3.0, 1.0, 0.0, 0.0], [1.0, 3.0, 1.0, 0.0], [0.0, 1.0, 3.0, 1.0], 
 
 
 def a_policy() -> kb.KMTLUCB:
-    policy = kb.KMTLUCB(4, similarity=kb.Mixed(0.5), context_kernel=kb.RBF(2.0), ridge=0.1, exploration=0.5, rewards=None)
+    policy = kb.KMTLUCB(
+        4, similarity=kb.Mixed(0.5), context_kernel=kb.RBF(2.0), ridge=0.1, exploration=0.5, rewards=None
+    )
     policy.observe([0, 1, 2, 3], X, Y)
     return policy
 
@@ -143,7 +145,9 @@ def rewarded(rewards: Any) -> np.ndarray:
 
 
 def known(**what: Any) -> np.ndarray:
-    policy = kb.KMTLUCB(4, similarity=kb.Known(**what), context_kernel=kb.RBF(2.0), ridge=0.1, exploration=0.5, rewards=None)
+    policy = kb.KMTLUCB(
+        4, similarity=kb.Known(**what), context_kernel=kb.RBF(2.0), ridge=0.1, exploration=0.5, rewards=None
+    )
     policy.observe([0, 1, 2, 3], X, Y)
     return scores(policy)
 
@@ -337,9 +341,7 @@ def test_a_column_of_pyarrow_names_arms_and_rewards() -> None:
         policy.choose(X[0], pa.array(["c"]))
 
 
-@pytest.mark.parametrize(
-    "kernel", [kb.RBF(), kb.Matern(), kb.RationalQuadratic(), kb.Linear(), kb.RBF() * kb.Linear()]
-)
+@pytest.mark.parametrize("kernel", [kb.RBF(), kb.Matern(), kb.RationalQuadratic(), kb.Linear(), kb.RBF() * kb.Linear()])
 def test_kernels_refuse_rows_of_different_widths(kernel: Any) -> None:
     with pytest.raises(ValueError, match=r"features|columns"):
         kernel(np.ones((2, 2)), np.ones((2, 3)))

@@ -124,5 +124,3 @@ def test_names_are_saved_and_copied(tmp_path) -> None:
     np.testing.assert_array_equal(again.predict_many(other).mean, policy.predict_many(X[:1]).mean)
     taught().save(tmp_path / "q.kb")
     assert kb.load(tmp_path / "q.kb").feature_names is None
-
-

@@ -55,9 +55,7 @@ def play(policy_name: str, environment_name: str, seed: int) -> dict[str, Any]:
         total += float(np.max(round.rewards)) - reward
         policy.update(decision, reward)
         best = np.sort(decision.scores)[::-1]
-        behind = best[
-            best < best[0] - 1e-11 * max(1.0, abs(best[0]))
-        ]  # equal scores are a tie, drawn from the seed
+        behind = best[best < best[0] - 1e-11 * max(1.0, abs(best[0]))]  # equal scores are a tie, drawn from the seed
         trace["gaps"].append(float(best[0] - behind[0]) if len(behind) else 1.0)
         trace["arms"].append(decision.arm)
         trace["rewards"].append(reward)
@@ -72,9 +70,7 @@ def test_golden(policy: str, environment: str, update_golden: bool) -> None:
     if update_golden:
         for seed, trace in traces.items():
             closest = int(np.argmin(trace["gaps"]))
-            assert trace["gaps"][closest] >= 1e-8, (
-                f"seed {seed}, round {closest}: the two best scores are too close"
-            )
+            assert trace["gaps"][closest] >= 1e-8, f"seed {seed}, round {closest}: the two best scores are too close"
         recorded = {
             seed: {
                 "arms": " ".join(map(str, t["arms"])),

@@ -58,9 +58,7 @@ def test_it_is_the_formula_for_old_and_new_tasks(weighting: str) -> None:
     model.fit(X, y, tasks=[f"t{a}" for a in tasks])
     np.testing.assert_allclose(model.similarity_, K_Z[:4, :4], rtol=1e-10)
     np.testing.assert_allclose(model.predict(asked, tasks=names), wanted, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(
-        model.predict(X_new), wanted[:7], rtol=1e-8, atol=1e-10
-    )  # without names: one new task
+    np.testing.assert_allclose(model.predict(X_new), wanted[:7], rtol=1e-8, atol=1e-10)  # without names: one new task
 
 
 def test_one_task_is_kernel_ridge() -> None:
@@ -95,7 +93,9 @@ def test_it_is_a_citizen_of_scikit_learn() -> None:
     model.set_params(ridge=0.5)
     assert model.ridge == 0.5
     assert clone(model).get_params() == model.get_params()
-    search = GridSearchCV(MultiTaskKernelRidge(kb.RBF()), {"context_kernel": [kb.RBF(0.1), kb.RBF(1.0), kb.RBF(3.0)]}, cv=3)
+    search = GridSearchCV(
+        MultiTaskKernelRidge(kb.RBF()), {"context_kernel": [kb.RBF(0.1), kb.RBF(1.0), kb.RBF(3.0)]}, cv=3
+    )
     search.fit(X, y)
     assert search.best_estimator_.context_kernel.length_scale in (1.0, 3.0)
     assert kb.MultiTaskKernelRidge is MultiTaskKernelRidge
@@ -115,9 +115,7 @@ def test_bad_input() -> None:
             "2 rows, but there are 3",
         ),
         (
-            lambda: (
-                clone(model).set_params(similarity=kb.Known(np.eye(3))).fit(X, y, tasks).predict(X[:1], ["new"])
-            ),
+            lambda: clone(model).set_params(similarity=kb.Known(np.eye(3))).fit(X, y, tasks).predict(X[:1], ["new"]),
             "does not know tasks",
         ),
     ]:

@@ -158,9 +158,7 @@ def test_a_frozen_policy_is_read_from_several_threads() -> None:
     assert not wrong_too
 
 
-@pytest.mark.parametrize(
-    "kind", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p)), kb.KMTLUCB.copy, copy.copy]
-)
+@pytest.mark.parametrize("kind", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p)), kb.KMTLUCB.copy, copy.copy])
 def test_a_copy_has_a_turn_of_its_own(kind: Callable[[kb.KMTLUCB], kb.KMTLUCB]) -> None:
     policy = a_policy()
     other = kind(policy)

@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+
 from threads import MOST, VARIABLES, ratio
 
 INSIDE = """

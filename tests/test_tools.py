@@ -67,9 +67,7 @@ def test_the_reference_runs_and_what_is_said_of_a_sweep(monkeypatch: pytest.Monk
         "where,second,multiplier,first_mean,second_mean,equal,low,high\n"
         f"Digits,counts only,0.1,1000,1001,0.01,-3,1\nDigits,{ind},0.1,1000,1100,0.9,-120,-80\n"
     )
-    monkeypatch.setattr(
-        paper_tables, "_rows", lambda name, place=tmp_path, read=paper_tables._rows: read(name, place)
-    )
+    monkeypatch.setattr(paper_tables, "_rows", lambda name, place=tmp_path, read=paper_tables._rows: read(name, place))
     counts, at_01, at_1, pairs, falls = paper_tables._findings()
     assert "on Digits (1,000 and 1,001)." in counts
     assert "on Digits (1,000 and 1,100), and more on none" in at_01

@@ -147,9 +147,7 @@ def propensities(problems: Sequence[Standings]) -> list[str]:
         both = ~np.isnan(ours.regret + rule.regret)
         default, inverse = float(ours.regret[both].mean()), float(rule.regret[both].mean())
         won, of = rule.wins_against(ours)
-        lines.append(
-            [problem.title, f"{default:.0f}", f"{inverse:.0f}", f"{inverse / default:.2f}", f"{won} of {of}"]
-        )
+        lines.append([problem.title, f"{default:.0f}", f"{inverse:.0f}", f"{inverse / default:.2f}", f"{won} of {of}"])
         over += [problem.title] * (inverse > 1.15 * default)
     if not lines:
         return []

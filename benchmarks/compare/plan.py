@@ -14,12 +14,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from kinbandits.policy.defaults import defaults_as_data
+
 from compare.catalogue import PEERS, installed
 from kinbandits.environments import Environment
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.config import EnvironmentConfig, Experiment, experiment_of, policies
 from kinbandits.policy import KMTLUCB
-from kinbandits.policy.defaults import defaults_as_data
 
 __all__ = ["DATA", "DEFAULT", "INVERSE", "OURS", "Plan", "setting_name"]
 
@@ -79,9 +80,7 @@ class Plan:
         ):
             for name in given:
                 if name not in known:
-                    raise InvalidInputError(
-                        f"there is no {what} {name!r}; there are {', '.join(dict.fromkeys(known))}"
-                    )
+                    raise InvalidInputError(f"there is no {what} {name!r}; there are {', '.join(dict.fromkeys(known))}")
         if not self.data or not self.ours:
             raise InvalidInputError("name at least one data set and one method of ours")
 
@@ -177,9 +176,7 @@ def _defaults() -> dict[str, Any]:
     """The defaults of our policy, written out: a release with other defaults then has other cells."""
     parameters = inspect.signature(KMTLUCB).parameters.values()
     plain = {
-        p.name: p.default
-        for p in parameters
-        if isinstance(p.default, bool | int | float | str) and p.name != "seed"
+        p.name: p.default for p in parameters if isinstance(p.default, bool | int | float | str) and p.name != "seed"
     }
     return plain | defaults_as_data()
 

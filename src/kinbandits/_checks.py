@@ -27,9 +27,7 @@ def as_float64(name: str, values: Any) -> Matrix:
     except InvalidTypeError:
         raise
     except (TypeError, ValueError) as error:
-        raise InvalidTypeError(
-            f"{name} must be numbers in an array, got {type(values).__name__}: {error}"
-        ) from error
+        raise InvalidTypeError(f"{name} must be numbers in an array, got {type(values).__name__}: {error}") from error
     except OverflowError as error:
         raise InvalidInputError(f"{name} holds a number that is too large to compute with: {error}") from error
     if not array.size or np.abs(array).max() <= LARGEST:  # NaN is not

@@ -318,31 +318,3 @@ def from_json(
         if where is not None:
             raise
         raise FormatError(f"the file holds a value that cannot be read: {error}") from error
-
-
-def from_toml(data: Any, *, where: str, descriptors: Any = None) -> Any:
-    """As `from_json`, of a settings file, with two conveniences.
-
-    ``precision``, 1 / (2 length_scale^2), may stand in place of a length scale, as the paper has it; and ``descriptors =
-    "environment"`` stands for the ``descriptors`` given here.
-
-    >>> from_toml({"type": "RBF", "precision": 0.5}, where="context_kernel")
-    RBF()
-    """
-
-    def prepare(table: dict[str, Any], place: str) -> dict[str, Any]:
-        table = dict(table)
-        if "precision" in table:
-            if "length_scale" in table:
-                raise InvalidInputError(f"{place} has both precision and length_scale; give one of them")
-            table["length_scale"] = math.sqrt(0.5 / positive(f"{place}.precision", table.pop("precision")))
-        if table.get("descriptors") == "environment":
-            if descriptors is None:
-                raise InvalidInputError(
-                    f'{place}.descriptors is "environment", but this environment describes no arms; write the '
-                    "descriptors out, one per arm"
-                )
-            table["descriptors"] = descriptors
-        return table
-
-    return from_json(data, where=where, prepare=prepare)

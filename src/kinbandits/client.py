@@ -276,6 +276,4 @@ def _plain(context: Any) -> Any:
     context = context.tolist() if hasattr(context, "tolist") else context
     if isinstance(context, Mapping):
         return dict(context)
-    return [
-        _plain(r) if isinstance(r, Sequence | Mapping) and not isinstance(r, str) else float(r) for r in context
-    ]
+    return [_plain(r) if isinstance(r, Sequence | Mapping) and not isinstance(r, str) else float(r) for r in context]

@@ -359,9 +359,7 @@ def _from_openml(entry: Entry) -> Dataset:
     try:
         bunch = fetch_openml(data_id=entry.openml, as_frame=False, parser="liac-arff")
     except Exception as error:  # whatever the network or OpenML can raise
-        raise DatasetError(
-            _ways_to_have(entry, f"the download failed ({type(error).__name__}: {error})")
-        ) from error
+        raise DatasetError(_ways_to_have(entry, f"the download failed ({type(error).__name__}: {error})")) from error
     dataset = _coded(entry, np.asarray(bunch.data), np.asarray(bunch.target))
     _check(entry, dataset, f"OpenML data set {entry.openml}", "Report this, and use a copy in the meantime")
     return dataset

@@ -275,11 +275,7 @@ def _contexts(table: Any, reading: Reading, index: Vector | None) -> tuple[Matri
         found = []
         for name in names:
             values = _numbers(table[name])
-            if (
-                len(values)
-                and np.isnan(values).all()
-                and (some := [v for v in table[name].to_list() if v is not None])
-            ):
+            if len(values) and np.isnan(values).all() and (some := [v for v in table[name].to_list() if v is not None]):
                 raise InvalidInputError(
                     f"column {name!r} holds {some[0]!r}, not numbers; encode it (one column per category) or "
                     "leave it out: name the columns of the context"
@@ -309,9 +305,7 @@ def check_propensities(p: Vector, r: Vector) -> None:
     if p.size and (p.min() <= 0.0 or p.max() > 1.0 + 1e-12):
         swapped = r.min() > 0.0 and r.max() <= 1.0
         hint = "; the rewards could be propensities: are the two swapped?" if swapped else ""
-        raise InvalidInputError(
-            f"propensities must be above 0 and at most 1; they are in [{p.min()}, {p.max()}]{hint}"
-        )
+        raise InvalidInputError(f"propensities must be above 0 and at most 1; they are in [{p.min()}, {p.max()}]{hint}")
 
 
 def swapped(table: Any, columns: Columns) -> str:

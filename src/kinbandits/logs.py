@@ -100,9 +100,7 @@ class Log:
         place = codes(names, known)
         if len(place) and place.min() < 0:
             row = int(np.argmin(place))
-            raise InvalidInputError(
-                f"played[{row}] is {names[row]!r}, which is not among the arms {list(known[:8])}"
-            )
+            raise InvalidInputError(f"played[{row}] is {names[row]!r}, which is not among the arms {list(known[:8])}")
         X, r = rows_of_contexts(contexts, None), as_float64("rewards", rewards)
         p = np.full(len(names), 1.0 / max(len(known), 1))
         p = p if propensities is None else as_float64("propensities", propensities)
@@ -136,9 +134,7 @@ class Log:
         index, n = np.array(list(chosen), dtype=np.intp), len(names)
         p, r = as_float64("propensities", propensities), as_float64("rewards", rewards)
         if not n or not n == len(index) == len(contexts) or r.shape != (n,) or p.shape != (n,):
-            raise InvalidInputError(
-                "contexts, candidates, chosen, rewards, propensities must have one entry per round"
-            )
+            raise InvalidInputError("contexts, candidates, chosen, rewards, propensities must have one entry per round")
         if any(not 0 <= i < len(c) for i, c in zip(index.tolist(), names, strict=True)):
             raise InvalidInputError("chosen must name a candidate of its round, counted from 0")
         check_propensities(p, r)
@@ -350,9 +346,7 @@ class Part:
         return log[state == 0], Account.of(state, places, log.n_features, self.limits)
 
 
-def _in_memory(
-    tables: Sequence[tuple[str, Any]], columns: Columns, arms: Sequence[ArmName] | None, bad: str
-) -> Log:
+def _in_memory(tables: Sequence[tuple[str, Any]], columns: Columns, arms: Sequence[ArmName] | None, bad: str) -> Log:
     one_of("bad", bad, "refuse", "skip")
     tables = [(where, table) for where, table in tables if len(table)]
     if not tables:

@@ -140,7 +140,7 @@ def matrix_figure(K: Matrix, names: Sequence[str], title: str) -> Any:
         return figure
 
 
-def lent_figure(parts: Sequence[tuple[str, float]], title: str) -> Any:
+def contributions_figure(parts: Sequence[tuple[str, float]], title: str) -> Any:
     """Bars: what each part adds to a sum, and under them the sum."""
     total = sum(value for _, value in parts)
     rows = [(_short(name), value) for name, value in parts] + [("together", total)]

@@ -94,9 +94,7 @@ def write_page(
     template = environment.get_template("page.html.j2")
     (place / "figures").mkdir(parents=True, exist_ok=True)
     done = [_with_files(section, place, ("png", *formats)) for section in sections]
-    page = template.render(
-        title=title, lead=lead, sections=done, command=command, warning=warning, verdicts=VERDICTS
-    )
+    page = template.render(title=title, lead=lead, sections=done, command=command, warning=warning, verdicts=VERDICTS)
     for section in done:
         if section.records:
             atomic_write(place / f"{section.name}.csv", _csv(section.records).encode())

@@ -383,9 +383,7 @@ def compare(
                 f"policies[{name!r}] must be a policy class or a function that makes a new policy of an "
                 f"environment, such as lambda e: kb.KMTLUCB(e.arms); got {type(make).__name__}"
             )
-    chosen = (
-        list(range(as_int("seeds", seeds, 1))) if isinstance(seeds, int) else [as_int("seeds", s) for s in seeds]
-    )
+    chosen = list(range(as_int("seeds", seeds, 1))) if isinstance(seeds, int) else [as_int("seeds", s) for s in seeds]
     if not chosen or len(set(chosen)) < len(chosen):
         raise InvalidInputError(f"seeds must be a number, or different numbers; got {chosen}")
     todo = [(name, make, seed) for name, make in policies.items() for seed in chosen]

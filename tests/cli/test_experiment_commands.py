@@ -141,9 +141,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on(tmp_path):
     """Ctrl-C, which a terminal sends to the driver and to its workers."""
     import kinbandits
 
-    (tmp_path / "news.toml").write_text(
-        NEWS.replace("seeds = 2", "seeds = 60").replace("horizon = 8", "horizon = 400")
-    )
+    (tmp_path / "news.toml").write_text(NEWS.replace("seeds = 2", "seeds = 60").replace("horizon = 8", "horizon = 400"))
     command = [sys.executable, "-m", "kinbandits", "run", "news.toml", "--jobs", "2"]
     source = str(Path(kinbandits.__file__).parent.parent)
     process = subprocess.Popen(

@@ -39,7 +39,10 @@ POLICIES: dict[str, Callable[[], Any]] = {
 
 
 def a_new_arm(policy: Any) -> None:
-    policy.add_arm("new", **({"descriptor": [0.5]} if getattr(policy, "similarity", None) and policy.similarity.describes_arms else {}))
+    policy.add_arm(
+        "new",
+        **({"descriptor": [0.5]} if getattr(policy, "similarity", None) and policy.similarity.describes_arms else {}),
+    )
 
 
 STATES: dict[str, Callable[[Any], object]] = {
@@ -290,7 +293,9 @@ def test_tables_of_a_file_are_checked(saved: Path) -> None:
         if name.startswith("value"):
             continue  # fields of settings, which are checked as such
         for kind, change in changes.items():
-            if (kind == "far" and not name.endswith("arms")) or (kind == "NaN" and not name.endswith(("contexts", "rewards"))):
+            if (kind == "far" and not name.endswith("arms")) or (
+                kind == "NaN" and not name.endswith(("contexts", "rewards"))
+            ):
                 continue
             if name.startswith("closed"):
                 continue  # numbers of decisions of long ago

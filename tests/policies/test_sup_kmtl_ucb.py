@@ -102,9 +102,7 @@ def test_stages_are_disjoint_and_hold_all_rewarded_rounds():
             assert not a & b
     assert set().union(*policy.stages, policy.settled) == rewarded
     assert len(policy.stages) == policy.n_stages == math.ceil(math.log(300))
-    assert [len(policy.regression(q).rows) for q in range(1, policy.n_stages + 1)] == [
-        len(s) for s in policy.stages
-    ]
+    assert [len(policy.regression(q).rows) for q in range(1, policy.n_stages + 1)] == [len(s) for s in policy.stages]
     assert sum(map(len, policy.stages[1:])) > 0
     assert policy.n_observations == sum(map(len, policy.stages)) == sum(policy.counts.values())
 
@@ -266,5 +264,3 @@ def test_two_terms_and_named_arms():
         policy.update(policy.choose([math.sin(t), math.cos(t)]), 0.5)
     assert policy.n_observations + len(policy.settled) == 30
     assert "horizon=30" in repr(policy)
-
-

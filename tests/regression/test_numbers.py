@@ -94,9 +94,7 @@ def test_rewards_of_any_size_are_learned(similarity: str, engine: Any, size: flo
 def test_one_reward_that_differs_after_many_equal_ones(engine: Any) -> None:
     rng = np.random.default_rng(0)
     s = Settings(2, (Product(Common(2, 0.5), RBF(0.5)),), 0.1, level=1.0, unit=1e-12)
-    regression = make(
-        engine, s, History.of(2, rng.integers(2, size=3000), rng.normal(size=(3000, 1)), np.ones(3000))
-    )
+    regression = make(engine, s, History.of(2, rng.integers(2, size=3000), rng.normal(size=(3000, 1)), np.ones(3000)))
     x = np.full((1, 1), 8.0)
     for arm in (0, 1):
         regression.observe(np.array([arm]), x, np.array([1.0 + arm]))
@@ -108,9 +106,7 @@ def test_one_reward_that_differs_after_many_equal_ones(engine: Any) -> None:
 @pytest.mark.filterwarnings("ignore::kinbandits.errors.NumericalWarning")
 @pytest.mark.filterwarnings("ignore::kinbandits.errors.BudgetWarning")
 @pytest.mark.parametrize("ridge", [1e-14, 1e-10, 1e-6])
-@pytest.mark.parametrize(
-    "engine", ["exact", SimpleNamespace(points=20, after=None), BUDGET], ids=["exact", "20", "64"]
-)
+@pytest.mark.parametrize("engine", ["exact", SimpleNamespace(points=20, after=None), BUDGET], ids=["exact", "20", "64"])
 @pytest.mark.parametrize("similarity", ["independent", "pooled", "estimated"])
 def test_nearly_singular_matrices_accept_every_row(similarity: str, engine: Any, ridge: float) -> None:
     rng = np.random.default_rng(1)

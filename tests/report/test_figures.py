@@ -62,9 +62,7 @@ def test_the_difference_figure_says_which_side_is_better(known, side):
         columns = {"t": np.arange(4), "reward": np.full(4, reward), "regret": regret}
         return Run("x", method, seed, Trace.of(columns, {"arms": ["a"], "policy": "p", "similarity": []}))
 
-    group = RunGroup(
-        "x", tuple(run(m, s, r + 0.01 * s) for m, r in (("good", 0.8), ("bad", 0.3)) for s in range(3))
-    )
+    group = RunGroup("x", tuple(run(m, s, r + 0.01 * s) for m, r in (("good", 0.8), ("bad", 0.3)) for s in range(3)))
     (ax,) = figures.difference_figure(Results("r", (group,), {})).axes
     assert f"{side} of 0 the first is better" in ax.get_xlabel()
     dots = ax.lines[0].get_xdata()

@@ -248,9 +248,7 @@ def reckon(service: Service, load: Load) -> dict[str, int]:
     store = open_store(service.url, readonly=True)
     load.decided[last.id] = last
     counts = audit(store, load)
-    assert (state["observations"], state["not_learned"]) == (counts["rewards"], 0), (
-        "not each reward was learned once"
-    )
+    assert (state["observations"], state["not_learned"]) == (counts["rewards"], 0), "not each reward was learned once"
     policy = replay(store, Settings.model_validate(service.settings)).policy
     mean = policy.predict([0.3] * load.features, [last.arm]).mean
     assert last.mean is not None

@@ -135,9 +135,7 @@ def test_no_route_but_health_without_a_token(client: TestClient) -> None:
                 assert response.headers["www-authenticate"].startswith("Basic" if method == "GET" else "Bearer")
 
 
-@pytest.mark.parametrize(
-    "given", [b"Bearer wrong", b"Bearer ", b"Basic abc", b"Basic eDp5", b"kb_", b"Bearer \xff"]
-)
+@pytest.mark.parametrize("given", [b"Bearer wrong", b"Bearer ", b"Basic abc", b"Basic eDp5", b"kb_", b"Bearer \xff"])
 def test_wrong_tokens(client: TestClient, given: bytes) -> None:
     del client.headers["Authorization"]
     assert client.get("/v1/policy", headers=[(b"authorization", given)]).status_code == 401

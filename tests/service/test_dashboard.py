@@ -23,9 +23,7 @@ from kinbandits.service.stats import Bucket, Stats, score_interval
 ARMS = [f"arm-{i:03}" for i in range(1000)]
 
 
-def logged(
-    n: int, seed: int, good: float, epsilon: float = 0.05, k: int = 10, start: float = 0.0
-) -> tuple[Stats, Any]:
+def logged(n: int, seed: int, good: float, epsilon: float = 0.05, k: int = 10, start: float = 0.0) -> tuple[Stats, Any]:
     """Decisions that play one arm but for the floor; it pays ``good``, the others 0.1; and the same as arrays."""
     rng = np.random.default_rng(seed)
     stats = Stats(list(range(k)))

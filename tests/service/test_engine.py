@@ -55,9 +55,7 @@ def test_decide_then_reward(engine: Engine) -> None:
     assert refused(engine, Reward("00000000ffff", 1.0)) == (404, "unknown_decision")
     assert learned(engine) == 1
     assert (
-        engine.store.counters()
-        == engine.writer.position.counters
-        == {"duplicate": 1, "conflicting": 1, "dangling": 1}
+        engine.store.counters() == engine.writer.position.counters == {"duplicate": 1, "conflicting": 1, "dangling": 1}
     )
     assert engine.serving.stats.states["rewarded"] == 1
 
@@ -312,13 +310,9 @@ def everything(engine: Engine) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.numerical
-def test_stopped_at_any_point_it_continues_as_if_it_had_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_at_any_point_it_continues_as_if_it_had_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At 50 random points the files are copied as they are, as a crash leaves them, and continued from there."""
-    monkeypatch.setattr(
-        "kinbandits.service.writer.Writer._sweep", lambda self: None
-    )  # defaults come with late rewards
+    monkeypatch.setattr("kinbandits.service.writer.Writer._sweep", lambda self: None)  # defaults come with late rewards
     length, points = 150, sorted(random.Random(1).sample(range(4, 150), 50))
     steps, clock = script(length, seed=7), Clock()
     options = settings(reward_wait=60.0, default_reward=-0.5, snapshot_every=17)

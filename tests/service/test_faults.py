@@ -97,9 +97,7 @@ def test_a_start_that_fails_ends_the_process_and_says_nothing_of_serving(tmp_pat
 
 
 def test_a_dead_thread_ends_the_process(tmp_path: Path) -> None:
-    broken = (
-        "import kinbandits.service.stats as s\ndef no(self, e): raise MemoryError('no room')\ns.Stats.apply = no"
-    )
+    broken = "import kinbandits.service.stats as s\ndef no(self, e): raise MemoryError('no room')\ns.Stats.apply = no"
     process, port, token = serve(tmp_path, str(tmp_path / "log.sqlite3"), broken)
     try:
         until(lambda: call(port, token, "GET", "/readyz") == 200, 60.0)
@@ -179,9 +177,7 @@ def test_the_service_survives_any_row(tmp_path: Path, monkeypatch: pytest.Monkey
         assert (engine.serving.policy.n_observations, engine.serving.stats.refused) == (19, 1)
 
 
-def test_a_model_that_cannot_be_copied_leaves_the_one_before(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_cannot_be_copied_leaves_the_one_before(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def no(self: KMTLUCB) -> KMTLUCB:
         raise ArithmeticError("singular")
 
@@ -290,9 +286,7 @@ def test_rows_learned_one_by_one_in_slices_and_in_bulk_are_learned_alike(tmp_pat
 
 def test_the_log_does_not_follow_a_clock_that_is_set_back(tmp_path: Path) -> None:
     clock = Clock()
-    with running(
-        str(tmp_path / "log.sqlite3"), settings(reward_wait=0.5, default_reward=0.0), clock=clock
-    ) as engine:
+    with running(str(tmp_path / "log.sqlite3"), settings(reward_wait=0.5, default_reward=0.0), clock=clock) as engine:
         engine.ask(Decide([0.1]))
         clock.now -= 0.25  # NTP; then it goes on
         engine.ask(Decide([0.1]))
@@ -329,9 +323,7 @@ def test_a_full_disk_is_not_ready_until_it_can_be_written(engine: Engine) -> Non
     assert engine.ask(Decide([0.1]))["id"] == f"{acknowledged + 1:012x}"
 
 
-def test_what_cannot_be_right_is_refused_while_the_log_is_away(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_right_is_refused_while_the_log_is_away(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that cannot be right is told so; only the others may try again."""
     engine.ask(Decide([0.1]))
 
@@ -445,9 +437,7 @@ def test_a_read_only_episode_passes(postgres_server: Server, postgres_url: str) 
     with running(postgres_url, settings(reward_wait=60.0)) as engine:
         kept = engine.ask(Decide([0.1], key="k"))
         try:
-            statement(
-                postgres_server, "ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"
-            )
+            statement(postgres_server, "ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
             time.sleep(0.5)
             for _ in range(3):
                 with pytest.raises(Problem) as caught:

@@ -167,9 +167,7 @@ def test_a_bad_import_changes_nothing(tmp_path: Path, config: Path, run: Run, co
     store.close()
 
 
-def test_what_cannot_be_done_is_said(
-    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_done_is_said(tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "there is no file of tokens tokens.toml" in run("serve", config, code=1)
     auth.new_token(tmp_path / "tokens.toml", "test", ["admin"])
@@ -408,18 +406,14 @@ def test_archive_by_command(tmp_path: Path, config: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize("engine_named", [{}, {"engine": "exact"}, {"engine": kb.Budgeted(points=50, after=60)}])
-def test_a_fitted_policy_is_served_whatever_its_engine_and_kept_by_the_log(
-    tmp_path: Path, engine_named: Any
-) -> None:
+def test_a_fitted_policy_is_served_whatever_its_engine_and_kept_by_the_log(tmp_path: Path, engine_named: Any) -> None:
     policy = kb.KMTLUCB(["a", "b"], **engine_named)
     rng = random.Random(0)
     rows = [(rng.choice("ab"), [rng.gauss(0, 1)], rng.random()) for _ in range(80)]
     policy.observe(*map(list, zip(*rows, strict=True)))  # type: ignore[arg-type]
     policy.save(tmp_path / "start.policy")
     plain = Settings(policy={"arms": ["a", "b"]}, service=settings(features=1).service)
-    started = plain.model_copy(
-        update={"service": settings(features=1, start=str(tmp_path / "start.policy")).service}
-    )
+    started = plain.model_copy(update={"service": settings(features=1, start=str(tmp_path / "start.policy")).service})
     store = open_store(str(tmp_path / "log.sqlite3"))
     assert "begins with" in str(engine.begin_with(store, started))
     assert engine.begin_with(store, started) is None  # the same again changes nothing

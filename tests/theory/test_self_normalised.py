@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kinbandits.exploration import ConfidenceExploration
 from scipy import stats
 
 import kinbandits as kb
 from kinbandits import theory
 from kinbandits.environments import RKHSProblem
-from kinbandits.exploration import ConfidenceExploration
 from kinbandits.theory import equicorrelated
 
 DELTA, RIDGE = 0.1, 0.25
@@ -134,9 +134,7 @@ def test_norm_inflation_of_equicorrelated_arms():
     for mu, nu in ((0.0, 0.5), (0.3, 0.9), (0.8, 0.2)):
         N = 4
         by_hand = max((1 - mu) / (1 - nu), (1 + (N - 1) * mu) / (1 + (N - 1) * nu))
-        assert theory.norm_inflation(equicorrelated(mu, N), equicorrelated(nu, N)) == pytest.approx(
-            math.sqrt(by_hand)
-        )
+        assert theory.norm_inflation(equicorrelated(mu, N), equicorrelated(nu, N)) == pytest.approx(math.sqrt(by_hand))
     assert theory.norm_inflation(equicorrelated(0.5, 3), equicorrelated(1.0, 3)) == math.inf  # pooled
     assert theory.norm_inflation(equicorrelated(1.0, 3), equicorrelated(1.0, 3)) == pytest.approx(1.0)
     with pytest.raises(ValueError, match="one shape"):

@@ -47,9 +47,7 @@ def _start(
 
 def make_app() -> typer.Typer:
     """The application with all commands."""
-    app = typer.Typer(
-        name="kinbandits", rich_markup_mode=None, no_args_is_help=True, pretty_exceptions_enable=False
-    )
+    app = typer.Typer(name="kinbandits", rich_markup_mode=None, no_args_is_help=True, pretty_exceptions_enable=False)
     app.callback()(_start)
     for module in MODULES:
         importlib.import_module(f"kinbandits.cli.{module}").register(app)

@@ -55,6 +55,4 @@ def data(
     print_table("Data sets", [*columns[:4], "where", "what"], rows, right=(1, 2, 3))
     missing = [f["name"] for f in found if f["path"] is None]
     if missing:
-        print(
-            f"To have the others: kinbandits data {' '.join(missing)}, or set KINBANDITS_DATA to their directory."
-        )
+        print(f"To have the others: kinbandits data {' '.join(missing)}, or set KINBANDITS_DATA to their directory.")

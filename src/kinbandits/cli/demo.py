@@ -80,12 +80,11 @@ def demo(
 def _policies() -> dict[str, Any]:
     import kinbandits as kb
 
-    lin_ucb = getattr(kb.baselines, "lin_ucb", None) or kb.baselines.LinUCB
     return {
         "with descriptors": lambda shop: kb.KMTLUCB(shop.arms, similarity=kb.Known(descriptors=shop.descriptors)),
         "default": kb.KMTLUCB,
         "independent arms": lambda shop: kb.KMTLUCB(shop.arms, similarity=kb.Independent()),
-        "Lin-UCB": lambda shop: lin_ucb(shop.arms, exploration=0.3),  # better here than 0.1 and 1
+        "Lin-UCB": lambda shop: kb.baselines.lin_ucb(shop.arms, exploration=0.3),  # better here than 0.1 and 1
     }
 
 

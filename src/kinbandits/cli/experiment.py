@@ -95,9 +95,7 @@ def paper(
         str | None,
         typer.Option(help="Data sets, separated by commas (default: all).", autocompletion=_complete_data),
     ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Runs of each method (default: 10, synthetic 50).", min=1)
-    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each method (default: 10, synthetic 50).", min=1)] = None,
     settings: Annotated[str, typer.Option(help="paper: as published; cv: cross-validated first.")] = "paper",
     streams: Annotated[
         Path | None, typer.Option(help="A file of row numbers (.npz), to compare run by run with others.")
@@ -136,9 +134,7 @@ def paper(
         folder = directory / "settings"
         chosen = protocol.choose_settings(names, streams=streams, jobs=jobs, folder=folder, stream=sys.stderr)
         for name, method, setting, found, published in protocol.chosen_beside_published(chosen):
-            print(
-                f"{name:<10} {method:<12} {setting:<21} {found:<12.6g} published {published:.6g}", file=sys.stderr
-            )
+            print(f"{name:<10} {method:<12} {setting:<21} {found:<12.6g} published {published:.6g}", file=sys.stderr)
     count = seeds or (3 if quick else None)
     experiment = protocol.paper_experiment(names, seeds=count, settings=settings, streams=streams, chosen=chosen)
     _run(experiment, directory, jobs)

@@ -113,9 +113,7 @@ def replay(
 def shadow(
     log: Log,
     config: Annotated[Path, typer.Argument(help="TOML file with the [policy] of the shadow.")],
-    every: Annotated[
-        float, typer.Option(help="Go on for ever, and print again after so many seconds; 0: once.")
-    ] = 0.0,
+    every: Annotated[float, typer.Option(help="Go on for ever, and print again after so many seconds; 0: once.")] = 0.0,
 ) -> None:
     """Say what another policy would have earned that learns from the log and decides beside the served one.
 

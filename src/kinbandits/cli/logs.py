@@ -13,9 +13,7 @@ import typer
 from kinbandits.cli.output import Json, need, print_json
 from kinbandits.errors import InvalidInputError
 
-Logs = Annotated[
-    list[str], typer.Argument(help="Parquet or CSV files, folders of them; or the store of a service.")
-]
+Logs = Annotated[list[str], typer.Argument(help="Parquet or CSV files, folders of them; or the store of a service.")]
 Jobs = Annotated[int, typer.Option(help="Processes; -1 is all processors.")]
 Bad = Annotated[str, typer.Option(help="What to do with bad rows: refuse or skip.")]
 Arm = Annotated[str, typer.Option(help="Column of the arm.")]
@@ -154,7 +152,7 @@ def _read_policy(path: Path) -> Any:
     from kinbandits.policy import load
     from kinbandits.service.config import load_settings
 
-    return load_settings(path).untaught() if path.suffix == ".toml" else load(path)
+    return load_settings(path).new_policy() if path.suffix == ".toml" else load(path)
 
 
 @contextlib.contextmanager
@@ -166,9 +164,9 @@ def _files(logs: list[str]) -> Iterator[list[str]]:
         return
     if len(stores) < len(logs):
         raise InvalidInputError("give either files or stores of services, not both")
-    need("the log of a service", "dask", "pyarrow")
-    from kinbandits.service.exchange import export_log
+    need("the log of a service", "serve", "pyarrow", "sqlalchemy")
     from kinbandits.service.store import open_store
+    from kinbandits.service.transfer import export_log
 
     with tempfile.TemporaryDirectory(prefix="kinbandits-") as folder:
         for i, url in enumerate(stores):

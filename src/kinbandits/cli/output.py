@@ -23,9 +23,7 @@ def print_json(data: Any) -> None:
     print(json.dumps(_finite(data), indent=2, allow_nan=False))
 
 
-def print_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()
-) -> None:
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
     """A table with a title; ``right`` are the numbers of the columns that are set flush right."""
     if sys.stdout.isatty():
         from rich.console import Console

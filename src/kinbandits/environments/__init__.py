@@ -50,9 +50,7 @@ def make_environment(kind: str, **options: Any) -> Environment:
     SyntheticNews(seed=2, n_arms=3)
     """
     if kind not in KINDS:
-        raise InvalidInputError(
-            f"there is no environment {kind!r}; there are {', '.join(KINDS)}{suggest(kind, KINDS)}"
-        )
+        raise InvalidInputError(f"there is no environment {kind!r}; there are {', '.join(KINDS)}{suggest(kind, KINDS)}")
     known = inspect.signature(KINDS[kind]).parameters
     for name in options:
         if name not in known:

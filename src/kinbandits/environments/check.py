@@ -53,9 +53,7 @@ def _check_round(round: Any, which: str, arms: list[Any], d: int | None) -> int:
     require(isinstance(round, Round), f"{which} is a {type(round).__name__}, not a Round")
     names, what = round.candidates, "arms" if round.candidates is None else "candidates"
     if names is not None:
-        require(
-            isinstance(names, list) and names, f"{which}: candidates must be a list of at least one arm, or None"
-        )
+        require(isinstance(names, list) and names, f"{which}: candidates must be a list of at least one arm, or None")
         _check_known(names, arms, f"{which}: candidates name")
     k, shape, r = len(arms if names is None else names), np.shape(round.context), np.asarray(round.rewards)
     fits = len(shape) in (1, 2) and 0 not in shape and (len(shape) == 1 or shape[0] == k)
@@ -89,15 +87,9 @@ def _check_start(environment: Environment, d: int | None) -> None:
 def _check_repeats(environment: Environment, first: list[Round]) -> None:
     again = list(islice(environment.rounds(), len(first)))
     for t, (a, b) in enumerate(zip(first, again, strict=False)):
-        same = a.candidates == b.candidates and _same(
-            (a.context, a.rewards, a.means), (b.context, b.rewards, b.means)
-        )
-        require(
-            same, f"round {t} differs when rounds() is called again; draw everything from a seed, anew in rounds()"
-        )
-    require(
-        len(again) == len(first), "rounds() is shorter when it is called again; make a new iterator at every call"
-    )
+        same = a.candidates == b.candidates and _same((a.context, a.rewards, a.means), (b.context, b.rewards, b.means))
+        require(same, f"round {t} differs when rounds() is called again; draw everything from a seed, anew in rounds()")
+    require(len(again) == len(first), "rounds() is shorter when it is called again; make a new iterator at every call")
     one, two = environment.start_rows(), environment.start_rows()
     same = list(one[0]) == list(two[0]) and _same(one[1:], two[1:])
     require(same, "start_rows() differs when it is called again; make everything random from a seed")

@@ -176,9 +176,7 @@ class Experiment(BaseModel):
         return self
 
     def cells(self) -> list[Cell]:
-        return [
-            Cell(e, m, seed) for e in self.environments for m in self.methods_on(e) for seed in self.seeds_of(e)
-        ]
+        return [Cell(e, m, seed) for e in self.environments for m in self.methods_on(e) for seed in self.seeds_of(e)]
 
     def methods_on(self, e: EnvironmentConfig) -> list[MethodConfig]:
         return [m for m in self.methods if m.environments is None or e.name in m.environments]

@@ -158,9 +158,7 @@ def cross_validate(
     key = repr((method, axes, weighting, folds, seed, log.stamp))
     squared = _kept(place, key, len(grid.context))
     left = [i for i in range(len(grid.context)) if i not in squared]
-    tasks = (
-        delayed(_squared_errors)(log, fold, similarities, grid.context[i], grid.ridge, weighting) for i in left
-    )
+    tasks = (delayed(_squared_errors)(log, fold, similarities, grid.context[i], grid.ridge, weighting) for i in left)
     for i, found in zip(left, Parallel(n_jobs=jobs, return_as="generator")(tasks), strict=True):
         squared[i] = found
         _keep(place, key, i, found)

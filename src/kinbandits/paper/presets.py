@@ -32,9 +32,7 @@ __all__ = [
 ]  # fmt: skip
 
 MULTIPLIER = 0.1
-Method = Literal[
-    "KMTL-UCB", "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool", "Kernel-UCB-Ind at Est's settings"
-]
+Method = Literal["KMTL-UCB", "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool", "Kernel-UCB-Ind at Est's settings"]
 METHODS: tuple[Method, ...] = get_args(Method)
 SHARED = {"rewards": "raw", "weighting": "per_arm", "cold_start": "explore", "tie_break": "first"}  # by all methods
 

@@ -97,9 +97,7 @@ def _reference(results: Results) -> Section:
     text = "± is half the 95 % interval of our mean. The reference is of ten runs; on its streams (--streams) ours "
     text += f"are the same runs. The last columns count runs in which the set's first method is better than {IND}."
     columns = ("Data", "Method", "Mean regret", "Runs", "Reference", "Better in", "Reference better in")
-    return Section(
-        "reference", "Beside the reference numbers", text, columns, rows, (2, 3, 4, 5, 6), records=records
-    )
+    return Section("reference", "Beside the reference numbers", text, columns, rows, (2, 3, 4, 5, 6), records=records)
 
 
 def _claims(claims: Sequence[Claim]) -> Section:

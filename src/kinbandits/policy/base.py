@@ -319,7 +319,7 @@ class Policy(ABC):
         return self._estimate(query)
 
     def _decide(self, rounds: Matrix, candidates: Candidates, scores: bool) -> Batch:
-        state = self.rng.bit_generator.state if scores else None
+        state: Any = self.rng.bit_generator.state if scores else None
         batch = self._batch(rounds, candidates, self._ledger.next_id, None)
         if scores:
             try:

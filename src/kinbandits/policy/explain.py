@@ -81,7 +81,9 @@ class Explanation:
 
     def plot(self) -> Any:
         """A matplotlib figure: what each arm's rows add to the mean."""
-        return plotting.lent_figure(self.parts(), f"What makes the estimate {self.mean:.3g} of {self.arm!r}"[:70])
+        return plotting.contributions_figure(
+            self.parts(), f"What makes the estimate {self.mean:.3g} of {self.arm!r}"[:70]
+        )
 
     def __str__(self) -> str:
         lines = [f"  {value:+9.4f}  {name}" for name, value in self.parts()]

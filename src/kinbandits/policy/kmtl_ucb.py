@@ -34,6 +34,7 @@ from kinbandits.policy.explain import Explanation, explain, html_repr, text_repr
 from kinbandits.policy.knowledge import Knowledge
 from kinbandits.policy.ledger import Ledger
 from kinbandits.regression.contract import Common, Prediction, Product, Query, Regression, Settings
+from kinbandits.regression.dictionary import Dictionary
 from kinbandits.rules import Exploration, State, as_rule, symmetric_root
 from kinbandits.similarity import Estimated, Learned, Similarity
 from kinbandits.terms import Term, Terms, as_terms
@@ -122,7 +123,9 @@ class KMTLUCB(Policy):
         super().__init__(arms, epsilon=epsilon, tie_break=tie_break, seed=seed, most_pending=most_pending)
         if kernel is not None and (context_kernel is not None or similarity is not None):
             raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
-        terms = as_terms(Term(Learned() if similarity is None else similarity, context_kernel) if kernel is None else kernel)
+        terms = as_terms(
+            Term(Learned() if similarity is None else similarity, context_kernel) if kernel is None else kernel
+        )
         self.kernel = Terms(tuple(t.replace(similarity=t.similarity.for_arms(self.arms)) for t in terms))
         self.ridge = None if ridge is None else positive("ridge", ridge)
         self.rewards, self._limits, scale = rewards_of(rewards)
@@ -202,6 +205,11 @@ class KMTLUCB(Policy):
         self._check_rewards(rewards)
         self._knowledge.learn((arms, contexts, rewards), _merged(self._knowledge.kind, notes))
 
+    @property
+    def reward_range(self) -> tuple[float, float] | None:
+        """The lowest and the highest reward that are taken; None if any is."""
+        return self._limits
+
     def _check_rewards(self, rewards: Vector) -> None:
         if self._limits is None:
             return
@@ -212,6 +220,12 @@ class KMTLUCB(Policy):
                 f"reward is {float(rewards[outside][0]):g}, but rewards=({low:g}, {high:g}) was stated; correct the "
                 "reward, or state a wider range"
             )
+
+    @one_thread
+    def adopt(self, dictionary: Dictionary, rows: History, numbers: Indices, n: int) -> None:
+        """Know what a dictionary of n rows knows (`kinbandits.fit`); ``rows`` of these numbers are there for fits."""
+        self._knowledge.adopt(dictionary, rows, numbers, n)
+        self.version += 1
 
     # -- arms that come and go ------------------------------------------------------------------
 

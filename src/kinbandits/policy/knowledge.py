@@ -23,8 +23,9 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import ChangeWarning
 from kinbandits.history import History
 from kinbandits.model import Kind, Model, Spec, broken, fit, following, kept, next_check, start
-from kinbandits.regression import Engine, make, restore
+from kinbandits.regression import Engine, holding, make, restore
 from kinbandits.regression.contract import Regression, Settings
+from kinbandits.regression.dictionary import Dictionary
 
 Rows = tuple[Indices, Matrix, Vector]
 MakeSettings = Callable[[Spec, Model, Kind], Settings]
@@ -160,6 +161,12 @@ class Knowledge:
     def _watches(self) -> bool:
         """Whether recent rows are compared with earlier ones: where level and unit are learned from all rows."""
         return self.spec.scale is None and self.window is None
+
+    def adopt(self, dictionary: Dictionary, rows: History, numbers: Indices, n: int) -> None:
+        """Know what a dictionary of n rows knows; ``rows`` of these numbers are there for fits."""
+        self.engine, self.n, self.since = holding(self.name, dictionary), n, 0
+        self.first, self.n_features = float(rows.rewards[0]), rows.contexts.shape[1]
+        self._kept = Kept.of(rows, numbers, n)
 
     def rows(self) -> tuple[History, Indices]:
         """The rows that are still there, and their numbers."""

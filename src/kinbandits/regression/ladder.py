@@ -248,9 +248,7 @@ class Ladder(Factored):
         if lo > 0.0:
             error = self._residual()
             res = self._res[: self._strips.size] / error.scale
-            total = float(self._blocks.forms(res).sum()) + self._blocks.error(self._scalars.kernel) * float(
-                res @ res
-            )
+            total = float(self._blocks.forms(res).sum()) + self._blocks.error(self._scalars.kernel) * float(res @ res)
             eta = error.scale * math.sqrt(max(total, 0.0) / lo) * (1.0 + 1e-6)
             eta += error.rounding * self._scalars.inverse_noise
             self._error = error._replace(eta=min(error.eta, eta))
@@ -358,8 +356,7 @@ class Ladder(Factored):
         f, q_low, q_high = f.copy(), q_low.copy(), q_high.copy()
         start, mean_error, done = f.copy(), np.sqrt(q_high) * error.eta + floor, np.array(scores.cold)
         last, budget = False, max(2, t // _CG_ROWS)
-        while not last and budget > 0 and len(left := np.flatnonzero((scores.high >= scores.low.max()) &
-        ~scores.cold)):
+        while not last and budget > 0 and len(left := np.flatnonzero((scores.high >= scores.low.max()) & ~scores.cold)):
             ids = left[~done[left]][np.argsort(-scores.high[left[~done[left]]], kind="stable")[:2]]
             if last := not len(ids):  # all were apart in pairs, not among each other
                 ids = left

@@ -111,9 +111,7 @@ def routes(engine: Engine) -> APIRouter:
         for name in sent:
             if name not in known:
                 shown = (
-                    f"{name!r} is no parameter"
-                    if name.isidentifier() and len(name) < 40
-                    else "a parameter is unknown"
+                    f"{name!r} is no parameter" if name.isidentifier() and len(name) < 40 else "a parameter is unknown"
                 )
                 raise Problem(422, "invalid", f"{shown}; there are {', '.join(sorted(known))}")
             if sent.count(name) > 1:  # of which the last would count
@@ -122,9 +120,7 @@ def routes(engine: Engine) -> APIRouter:
             return send({"decisions": [], "next": None})
         filters = {"state": state, "arm": arm, "since": since, "until": until, "before": before}
         found = await reading(engine.store.find_records, **filters, limit=limit)
-        return send(
-            {"decisions": [_shown(r) for r in found], "next": found[-1].id if len(found) == limit else None}
-        )
+        return send({"decisions": [_shown(r) for r in found], "next": found[-1].id if len(found) == limit else None})
 
     @router.get("/v1/decisions/{id}", response_model=m.DecisionRecord)
     async def decision(id: ID, _: CanRead) -> Response:

@@ -58,9 +58,7 @@ class Tokens:
 
     def _read(self) -> None:
         about = self.path.stat()
-        self._by_hash = {
-            str(t["sha256"]): Token(name, frozenset(t["roles"])) for name, t in read(self.path).items()
-        }
+        self._by_hash = {str(t["sha256"]): Token(name, frozenset(t["roles"])) for name, t in read(self.path).items()}
         self._seen = about.st_mtime_ns, about.st_size
 
     def refresh(self) -> None:
@@ -107,9 +105,7 @@ def read(path: Path) -> dict[str, Any]:
     for name, table in tables.items():
         fits = isinstance(table, dict) and table.keys() == {"sha256", "roles"} and isinstance(table["roles"], list)
         if not fits or not re.fullmatch("[0-9a-f]{64}", str(table["sha256"])) or set(table["roles"]) - set(ROLES):
-            raise InvalidInputError(
-                f"{path}: [{name}] needs sha256 (64 hexadecimal digits) and roles of {list(ROLES)}"
-            )
+            raise InvalidInputError(f"{path}: [{name}] needs sha256 (64 hexadecimal digits) and roles of {list(ROLES)}")
     return tables
 
 

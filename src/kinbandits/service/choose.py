@@ -133,7 +133,7 @@ def explain(serving: Serving, record: Record) -> dict[str, Any] | None:
         return None
     found = serving.policy.explain_arm(arm, chosen_context(record.body))
     fields = {name: getattr(found, name) for name in ("arm", "mean", "width", "n_own", "n_all")}
-    return {**fields, "lent": list(found.lent.items())}
+    return {**fields, "contributions": list(found.contributions.items())}
 
 
 def similarity(serving: Serving) -> tuple[list[ArmName], list[list[float]]]:
@@ -145,10 +145,4 @@ def similarity(serving: Serving) -> tuple[list[ArmName], list[list[float]]]:
 def describe(policy: kb.KMTLUCB) -> list[tuple[str, str]]:
     """What is in force, in words, for the dashboard."""
     rows = [("Policy", repr(policy).partition("  #")[0]), ("Rows learned", f"{policy.n_observations:,}")]
-    model = getattr(policy, "model", None)
-    if model is not None:
-        return [*rows, ("Model", str(model))]
-    return [
-        *rows,
-        *((str(k), str(v)) for k, v in policy.engine_report().items() if isinstance(v, str | int | float)),
-    ]
+    return [*rows, ("Model", str(policy.model))]

@@ -27,7 +27,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 import kinbandits as kb
-from kinbandits._value import from_toml
+from kinbandits._settings import read_value
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.service.events import ArmName
 
@@ -170,19 +170,19 @@ class Settings(BaseModel):
         if not isinstance(policy, kb.KMTLUCB):
             raise InvalidInputError(f"{path} holds a {type(policy).__name__}; only KMTLUCB is served")
         check_arms(policy.arms)
-        fitted = policy.get_params()
-        for name, value in _values(self.policy).items():
+        wanted = self.new_policy()
+        for name, value in self.policy.items():
             if name == "arms":
-                missing = set(kb.KMTLUCB(value).arms) - set(policy.arms)
+                missing = set(wanted.arms) - set(policy.arms)
                 if missing:
                     raise InvalidInputError(
                         f"{path} was fitted without the arms {sorted(map(str, missing))} of [policy]; fit it "
                         f"again with "
                         "them, or add them once the service runs"
                     )
-            elif name in fitted and fitted[name] != value:
+            elif getattr(policy, name) != getattr(wanted, name):
                 raise InvalidInputError(
-                    f"{path} was fitted with {name} = {fitted[name]!r}, but [policy] says {value!r}; fit it "
+                    f"{path} was fitted with {name} = {getattr(policy, name)!r}, but [policy] says {value!r}; fit it "
                     f"again, or "
                     f"take {name} out of [policy]"
                 )
@@ -195,7 +195,7 @@ class Settings(BaseModel):
 
 
 def _values(table: dict[str, Any]) -> dict[str, Any]:
-    return {name: value if name == "arms" else from_toml(value, where=name) for name, value in table.items()}
+    return {name: value if name == "arms" else read_value(value, name) for name, value in table.items()}
 
 
 def load_settings(path: str | Path, start: str | Path | None = None) -> Settings:

@@ -70,8 +70,7 @@ class SQLite:
         except OSError:
             stream.close()
             raise StoreLockedError(
-                f"{self.name} is in use by another process; stop that service first, or use PostgreSQL for a "
-                f"standby"
+                f"{self.name} is in use by another process; stop that service first, or use PostgreSQL for a standby"
             ) from None
         self._lock = stream
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # it holds contexts: for its owner alone
@@ -232,9 +231,7 @@ class Postgres:
         """What an error means: lost, read-only, too slow."""
         text = f"{self.name} cannot be {what} now ({str(error.orig).strip().partition(chr(10))[0]})"
         return (
-            StoreLostError(text)
-            if writer is not None and error.connection_invalidated
-            else StoreUnavailableError(text)
+            StoreLostError(text) if writer is not None and error.connection_invalidated else StoreUnavailableError(text)
         )
 
     def check(self, connection: sa.Connection) -> list[str]:

@@ -153,9 +153,7 @@ class Fold:
                 self._learn(rows[half:])
                 return
             self.stats.refuse(rows[0].seq, f"{type(error).__name__}: {error}")
-            log.warning(
-                "event not learned", extra={"seq": rows[0].seq, "reason": f"{type(error).__name__}: {error}"}
-            )
+            log.warning("event not learned", extra={"seq": rows[0].seq, "reason": f"{type(error).__name__}: {error}"})
 
     def _change_arms(self, event: Event) -> None:
         try:
@@ -301,9 +299,7 @@ class Learner:
             self._news.wait(1.0)
             return
         waited, took = time.monotonic() - self._published, self.publish_seconds
-        if self.fold.stats.seq != self._engine.serving.seq and waited > max(
-            _PUBLISH, took, min(_SHARE * took, 1.0)
-        ):
+        if self.fold.stats.seq != self._engine.serving.seq and waited > max(_PUBLISH, took, min(_SHARE * took, 1.0)):
             self._publish()
         if not events:
             self._save_if_due()

@@ -176,9 +176,7 @@ class Ledger:
         if not candidates:
             raise Problem(422, "no_candidates", "arms is empty; leave it out to choose among all")
         if candidates > self.settings.max_candidates:
-            raise Problem(
-                409, "too_many_candidates", f"there are more than {self.settings.max_candidates} candidates"
-            )
+            raise Problem(409, "too_many_candidates", f"there are more than {self.settings.max_candidates} candidates")
         context = command.context
         rows = context if isinstance(context[0], list) else [context]
         if len(rows) not in (1, candidates):
@@ -289,8 +287,7 @@ class Ledger:
             raise Problem(
                 409,
                 "no_such_event",
-                f"the log has events {self.position.archived + 1} to {self.position.seq}; name an earlier one "
-                f"of them",
+                f"the log has events {self.position.archived + 1} to {self.position.seq}; name an earlier one of them",
             )
         return {"to": command.to, "seq": self._add("rolled_back", {"to": command.to, "by": command.by}).seq}
 
@@ -302,9 +299,7 @@ class Ledger:
             raise Problem(409, "arm_exists", "there is an active arm of this name; choose another")
         if arm in active:
             if not choose.can_return(self.serving, arm):
-                raise Problem(
-                    409, "arm_gone", "this arm was retired before the policy was fitted; choose another name"
-                )
+                raise Problem(409, "arm_gone", "this arm was retired before the policy was fitted; choose another name")
             active[arm] = True
             return {
                 "arm": arm,

@@ -25,8 +25,7 @@ def _whole(value: object) -> object:
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Vector = Annotated[list[Number], Field(min_length=1, max_length=MOST_FEATURES)]
 Arm = (
-    Annotated[str, Field(pattern=ARM)]
-    | Annotated[int, Field(ge=-LARGEST_ARM, le=LARGEST_ARM), BeforeValidator(_whole)]
+    Annotated[str, Field(pattern=ARM)] | Annotated[int, Field(ge=-LARGEST_ARM, le=LARGEST_ARM), BeforeValidator(_whole)]
 )
 Named = Annotated[dict[str, Number | Annotated[str, Field(max_length=200)]], Field(min_length=1, max_length=1000)]
 Key = Annotated[str, Field(pattern=r"^[!-~]{1,200}$")]
@@ -105,9 +104,7 @@ class CorrectionBody(Strict):
 class RollBackBody(Strict):
     """Forget what was learned after this event."""
 
-    to: Annotated[int, Field(ge=0, le=2**53), BeforeValidator(_whole)] = Field(
-        description="The number of an event."
-    )
+    to: Annotated[int, Field(ge=0, le=2**53), BeforeValidator(_whole)] = Field(description="The number of an event.")
 
 
 class ArmBody(Strict):
@@ -182,7 +179,7 @@ class Explanation(BaseModel):
 
     arm: Arm
     mean: float
-    lent: list[tuple[Arm, float]]
+    contributions: list[tuple[Arm, float]]
     width: float
     n_own: int
     n_all: int

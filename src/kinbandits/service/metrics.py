@@ -59,9 +59,7 @@ class Metrics(Collector):
         for state, n in serving.stats.states.items():
             decisions.add_metric([state], n)
         yield decisions
-        why = CounterMetricFamily(
-            "kinbandits_rewards_refused", "Rewards that changed nothing, by why.", labels=["why"]
-        )
+        why = CounterMetricFamily("kinbandits_rewards_refused", "Rewards that changed nothing, by why.", labels=["why"])
         for name, n in (getattr(engine.writer, "position", None) and engine.writer.position.counters.items()) or ():
             why.add_metric([name], n)
         yield why

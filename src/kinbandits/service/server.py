@@ -178,9 +178,7 @@ def _invalid(error: RequestValidationError) -> Problem:
         rest = [x for x in rest if isinstance(x, int) or place in ("path", "query") or known.fullmatch(str(x))]
         errors.append({"where": [place, *rest], "rule": e["type"]})
     where = ".".join(map(str, errors[0]["where"]))
-    return Problem(
-        422, "invalid", f"{where} does not fit ({errors[0]['rule']}); see errors and /openapi.json", errors
-    )
+    return Problem(422, "invalid", f"{where} does not fit ({errors[0]['rule']}); see errors and /openapi.json", errors)
 
 
 def create_app(engine: Engine, tokens: Tokens, on_end: Callable[[], None] = lambda: None) -> ASGIApp:

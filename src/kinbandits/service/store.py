@@ -84,8 +84,7 @@ class Store:
         version = self.meta("format")
         if version != str(FORMAT):
             raise FormatError(
-                f"{self.name} has format {version}; this release reads format {FORMAT}. Upgrade kinbandits to "
-                f"open it"
+                f"{self.name} has format {version}; this release reads format {FORMAT}. Upgrade kinbandits to open it"
             )
         self.id = self.meta("id") or ""
         self.secret = bytes.fromhex(self.meta("secret") or "")
@@ -97,9 +96,7 @@ class Store:
             names = set(sa.inspect(writer).get_table_names())
             if names & set(TABLES.tables):
                 if "beginnings" not in names:
-                    raise FormatError(
-                        f"{self.name} is a log of another release, or not a log; this one cannot open it"
-                    )
+                    raise FormatError(f"{self.name} is a log of another release, or not a log; this one cannot open it")
                 return
             TABLES.create_all(writer)
             self.database.guard(writer, True)
@@ -153,9 +150,7 @@ class Store:
 
     def close(self) -> None:
         """Let go of connections and lock."""
-        for (
-            engine
-        ) in self._engines:  # readers first: SQLite's last connection tidies up, and must be one that writes
+        for engine in self._engines:  # readers first: SQLite's last connection tidies up, and must be one that writes
             engine.dispose()
         if self._writer is not None:
             self._writer.close()

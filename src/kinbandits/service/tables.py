@@ -62,8 +62,7 @@ RECORD = sa.select(
     *(DECISIONS.c[name] for name in ("state", "reward", "learned", "key", "request")),
 ).join_from(DECISIONS, EVENTS, DECISIONS.c.seq == EVENTS.c.seq)
 FIND = {
-    c.name: RECORD.where(c.in_(sa.bindparam("wanted", expanding=True)))
-    for c in (DECISIONS.c.number, DECISIONS.c.key)
+    c.name: RECORD.where(c.in_(sa.bindparam("wanted", expanding=True))) for c in (DECISIONS.c.number, DECISIONS.c.key)
 }
 SET_OUTCOME = (
     DECISIONS.update()
@@ -71,7 +70,5 @@ SET_OUTCOME = (
     .values({name: sa.bindparam(name) for name in ("state", "reward", "learned")})
 )
 COUNT = (
-    COUNTERS.update()
-    .where(COUNTERS.c.name == sa.bindparam("of"))
-    .values(value=COUNTERS.c.value + sa.bindparam("more"))
+    COUNTERS.update().where(COUNTERS.c.name == sa.bindparam("of")).values(value=COUNTERS.c.value + sa.bindparam("more"))
 )

@@ -21,7 +21,7 @@ import numpy as np
 import kinbandits as kb
 from kinbandits._files import replacing
 from kinbandits.errors import InvalidInputError, KinbanditsError, package
-from kinbandits.ope import LoggedRounds
+from kinbandits.logs import Log
 from kinbandits.service.choose import learned_row, reward_range, shared_context
 from kinbandits.service.config import LARGEST, MOST_FEATURES, Settings, encode
 from kinbandits.service.events import Edits, Event, Record, decision_id
@@ -51,9 +51,7 @@ def decisions_with_rewards(store: Store, upto: int | None = None) -> Iterator[tu
     edits = Edits(store.edits())
     back = any(e.kind == "rolled_back" for e in edits.events)
     undone = (
-        {e.decision for e in store.read_all() if "own_contexts" in e.body and edits.reward(e) is None}
-        if back
-        else ()
+        {e.decision for e in store.read_all() if "own_contexts" in e.body and edits.reward(e) is None} if back else ()
     )
     for record in store.all_records(upto):
         yield record, None if record.id in undone else record.learned
@@ -119,9 +117,7 @@ def _parquet(rows: Iterator[dict[str, Any]], path: Path, about: dict[str, Any], 
         path.mkdir()
     writer = None if parts else pq.ParquetWriter(path, schema)
     for i in itertools.count():
-        some = [
-            {k: str(v) if k == "arm" else _text(v) for k, v in r.items()} for r in itertools.islice(rows, _PART)
-        ]
+        some = [{k: str(v) if k == "arm" else _text(v) for k, v in r.items()} for r in itertools.islice(rows, _PART)]
         if not some and (i or not parts):
             break
         table = pa.Table.from_pylist(some, schema=schema)
@@ -240,7 +236,7 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
 class Logged:
     """Rounds for off-policy evaluation, and how many decisions were left out of them, by why."""
 
-    rounds: LoggedRounds
+    rounds: Log
     left_out: dict[str, int]
 
     @property
@@ -283,24 +279,15 @@ def logged_rounds(store: Store) -> Logged:
     return Logged(_rounds([record for record, _ in used], [reward for _, reward in used]), dict(left_out))
 
 
-def _rounds(records: Sequence[Any], rewards: Sequence[float]) -> LoggedRounds:
+def _rounds(records: Sequence[Any], rewards: Sequence[float]) -> Log:
     bodies = [r.body for r in records]
-    return LoggedRounds(
+    return Log.of_rounds(
         contexts=[shared_context(b) for b in bodies],
         candidates=[b["candidates"] for b in bodies],
         chosen=[b["index"] for b in bodies],
         rewards=list(rewards),
         propensities=[b["propensity"] for b in bodies],
     )
-
-
-def policy_for(settings: Settings, log: LoggedRounds) -> kb.KMTLUCB:
-    """A new policy, with the log's arms that the settings do not name."""
-    policy = settings.new_policy()
-    for arm in dict.fromkeys(a for names in log.candidates for a in names):
-        if arm not in policy.arms:
-            policy.add_arm(arm)
-    return policy
 
 
 class Shadow:
@@ -310,9 +297,7 @@ class Shadow:
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store, self._fold = store, Fold(store, settings, Edits(store.edits(), store.last_seq()))
         self._asked: dict[str, tuple[float, float, float, float]] = {}  # by decision
-        self._rows: list[
-            tuple[float, ...]
-        ] = []  # reward, propensity, target of the chosen, its mean, that of others
+        self._rows: list[tuple[float, ...]] = []  # reward, propensity, target of the chosen, its mean, that of others
 
     def follow(self) -> kb.ope.Evaluation | None:
         """Take in what is new; what it would have earned a round, and ``logged``, what was. None without rounds."""
@@ -336,10 +321,9 @@ class Shadow:
         if not events:
             return
         rounds, policy = _rounds(events, [0.0] * len(events)), self._fold.policy
-        predict = getattr(policy, "predict_many", policy.predict)
         try:
-            target = rounds.table(policy.probabilities)
-            means = rounds.table(lambda contexts, names: predict(contexts, names).mean)
+            target = rounds.table(policy.probabilities_many)
+            means = rounds.table(lambda contexts, names: policy.predict_many(contexts, names).mean)
         except KinbanditsError:
             half = len(events) // 2
             for part in (events[:half], events[half:]) if half else ():

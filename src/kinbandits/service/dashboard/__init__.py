@@ -144,12 +144,16 @@ def _arms(stats: Stats, find: str, sort: str) -> list[dict[str, Any]]:
 def _explained(engine: Engine, identifier: str) -> dict[str, Any]:
     """One decision, taken apart."""
     if not identifier:
-        return {"explained": None, "lent": [], "record": None}
+        return {"explained": None, "contributions": [], "record": None}
     record = engine.store.record(identifier) if re.fullmatch(ID[1:-1], identifier) else None
     found = None if record is None else choose.explain(serving(engine), record)
-    lent = found["lent"][:10] if found else []
-    largest = max([1e-12, *(abs(v) for _, v in lent)])
-    return {"explained": found, "record": record, "lent": [(arm, v, abs(v) / largest) for arm, v in lent]}
+    contributions = found["contributions"][:10] if found else []
+    largest = max([1e-12, *(abs(v) for _, v in contributions)])
+    return {
+        "explained": found,
+        "record": record,
+        "contributions": [(arm, v, abs(v) / largest) for arm, v in contributions],
+    }
 
 
 def _engine(engine: Engine) -> list[tuple[str, str]]:
@@ -166,9 +170,7 @@ def _engine(engine: Engine) -> list[tuple[str, str]]:
     ]
     sizes = engine.store.database.sizes()
     return (
-        [*rows, ("Size, and free space", "{:,.1f} MB, {:,.0f} MB".format(*(s / 1e6 for s in sizes)))]
-        if sizes
-        else rows
+        [*rows, ("Size, and free space", "{:,.1f} MB, {:,.0f} MB".format(*(s / 1e6 for s in sizes)))] if sizes else rows
     )
 
 
