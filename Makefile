@@ -21,7 +21,7 @@ define install
 	@test -x $(BIN)/pip && $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[$(1)]' \
 	  || $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install -q -c constraints.txt -e '.[$(1)]'
 endef
-BUILT_FROM := pyproject.toml constraints.txt setup.py $(wildcard src/kinbandits/regression/core/*)
+BUILT_FROM := pyproject.toml constraints.txt
 
 $(STAMP): $(BUILT_FROM)
 	$(call install,test)
@@ -49,14 +49,13 @@ test-oldest: $(STAMP)  ## quick tests with the least versions that pyproject.tom
 test-pythons: $(STAMP)  ## quick tests with every other supported Python found here
 	$(BIN)/python tools/versions.py pythons
 
-test-package: $(STAMP)  ## wheel and sdist: built, checked, tried without extras, and without a compiler
+test-package: $(STAMP)  ## wheel and sdist: built, checked, tried without extras
 	$(BIN)/python tools/package.py
 
-test-extras: $(STAMP)  ## the tests that need PyTorch or Ray, which `make test` leaves out; both go to .venvs/extras (5 GB, where pip takes PyTorch with CUDA)
-	@test -d .venvs/extras/torch && test -d .venvs/extras/ray \
-	  || $(BIN)/python -m pip install --disable-pip-version-check -q --target .venvs/extras 'torch>=2.4' 'ray>=2.30'
-	PYTHONPATH=.venvs/extras $(BIN)/python -m pytest -n 0 benchmarks/compare/test_neural.py \
-	  tests/experiments/test_experiment_runs.py -k 'neural or ray'
+test-extras: $(STAMP)  ## the tests that need PyTorch, which `make test` leaves out; it goes to .venvs/extras
+	@test -d .venvs/extras/torch \
+	  || $(BIN)/python -m pip install --disable-pip-version-check -q --target .venvs/extras 'torch>=2.4'
+	PYTHONPATH=.venvs/extras $(BIN)/python -m pytest -n 0 benchmarks/compare/test_neural.py -k neural
 
 lint: $(STAMP)  ## style, formatting, and the direction of imports
 	$(BIN)/ruff check .
@@ -67,36 +66,36 @@ types: $(STAMP)  ## mypy, strict
 	$(BIN)/mypy
 
 bench: $(STAMP)  ## speed against named baselines, as ratios
-	$(BIN)/python benchmarks/policy_layer.py
 	$(BIN)/python benchmarks/engine.py
 
 paper: $(STAMP)  ## the whole paper on the reference streams; tables and figures go to docs/paper (stop and go on as you like)
 	$(BIN)/kinbandits paper --streams docs/paper/streams.npz --out runs/paper-reference
+	$(BIN)/python -m reproduce.controls --streams docs/paper/streams.npz --out runs/controls
+	$(BIN)/python -m reproduce.theory --out runs/theory
+	mkdir -p docs/paper/report/figures docs/paper/theory/figures
 	cp runs/paper-reference/results.csv docs/paper
-	for part in report theory; do \
-	  cp runs/paper-reference/$$part/*.html runs/paper-reference/$$part/*.csv docs/paper/$$part && \
-	  cp runs/paper-reference/$$part/figures/*.png docs/paper/$$part/figures; done
-	$(BIN)/python tools/paper_tables.py
-	$(BIN)/python benchmarks/paper_time.py runs/paper-reference | tee docs/paper/time.txt
+	cp runs/paper-reference/report/*.html runs/paper-reference/report/*.csv runs/controls/report/*.csv docs/paper/report
+	cp runs/paper-reference/report/figures/*.png runs/controls/report/figures/*.png docs/paper/report/figures
+	cp runs/theory/*.html runs/theory/*.csv docs/paper/theory && cp runs/theory/figures/*.png docs/paper/theory/figures
+	$(BIN)/python -m reproduce.tables
 
 compare: $(STAMP)  ## other libraries on the same streams; benchmarks/results/comparison.csv (stop and go on as you like)
 	@$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[compare-build]' \
 	  || echo "contextualbandits could not be built (it needs a C compiler): it will be left out"
-	$(BIN)/python benchmarks/linucb.py | tee docs/linucb.txt
 	$(BIN)/python benchmarks/compare --streams docs/paper/streams.npz --horizon 2000 \
 	  --chosen benchmarks/compare/chosen.json --recorded benchmarks/compare/recorded.json --csv benchmarks/results/comparison.csv
 	$(BIN)/python tools/tables.py
 
-soak: soak-service  ## all of it: the service (docs/soak-service.txt), a sweep killed at 10 random moments (docs/paper/soak.txt), a million rounds (docs/soak-budgeted.txt)
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dask,ray]'
-	$(BIN)/python benchmarks/soak.py | tee docs/paper/soak.txt
+soak: soak-service  ## all of it: the service (docs/soak-service.txt), a million rounds (docs/soak-budgeted.txt)
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dask]'
 	$(BIN)/python benchmarks/budgeted.py million | tee docs/soak-budgeted.txt
 
-soak-service: $(STAMP)  ## half an hour of steady load, 430 kills, 100,000 deliveries, 20,000 malformed requests; the account goes to docs/soak-service.txt
-	$(BIN)/python tests/service/soak.py --figure docs/soak-service.png | tee docs/soak-service.txt
+soak-service: $(STAMP)  ## the service killed 262 times, 50,000 deliveries, 10,000 malformed requests, half an hour of steady load
+	$(BIN)/python -m pytest tests/service -m slow -n 0 -s
+	$(BIN)/python tests/service/steady.py --figure docs/soak-service.png
 
-bench-service: $(STAMP)  ## the service against a POST that does nothing, as ratios (needs wrk)
-	{ $(BIN)/python benchmarks/service.py && $(BIN)/python benchmarks/service.py --postgres; } | tee docs/bench-service.txt
+bench-service: $(STAMP)  ## the service beside a FastAPI no-op of the same shape
+	$(BIN)/python benchmarks/service.py | tee docs/bench-service.txt
 
 browser:  ## Chromium for the browser tests, from apt, where it is missing and we may
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || test -n "$$KINBANDITS_CHROMIUM" || { \

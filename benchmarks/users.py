@@ -9,13 +9,96 @@ from whom; CLUB and COFIBA at several confidences. Only GOBLin looks at the grap
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 import kinbandits as kb
-from kinbandits.environments import Users
+from kinbandits._types import Indices, Matrix
+from kinbandits._value import Count, Natural, NotNegative, Part, Value
+from kinbandits.environments import Round
+from kinbandits.environments.base import Drawn, seeded
+from kinbandits.errors import InvalidInputError
+
+
+class Users(Drawn, Value):
+    """A user comes, and one of some items on offer is to be chosen: the game of Gang of Bandits, CLUB and COFIBA.
+
+    The arms are the users; the candidates of a round are one user with several items (`Round.candidates`). Users of
+    one cluster have one linear model; models and items are of norm 1.
+
+    Args:
+        n_items: size of the catalogue. on_offer: k, items on offer in a round.
+        graph_noise: the graph links users of one cluster; each pair is drawn wrong with this probability.
+
+    >>> environment = Users(seed=0, n_users=4, n_clusters=2, on_offer=3, horizon=2)
+    >>> [(round.candidates, round.context.shape) for round in environment.rounds()]
+    [([3, 3, 3], (3, 5)), ([3, 3, 3], (3, 5))]
+    """
+
+    seed: Natural = 0
+    n_users: Count = 20
+    n_clusters: Count = 4
+    n_items: Count = 30
+    on_offer: Count = 10
+    n_features: Count = 5
+    noise: NotNegative = 0.1
+    graph_noise: Part = 0.0
+    horizon: Count = 1000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.on_offer > self.n_items:
+            raise InvalidInputError(f"on_offer is {self.on_offer}, but the catalogue has n_items={self.n_items}")
+
+    @property
+    def name(self) -> str:
+        return f"users in {self.n_clusters} clusters"
+
+    @property
+    def n_arms(self) -> int:  # type: ignore[override]
+        return self.n_users
+
+    @property
+    def clusters(self) -> Indices:
+        """The planted cluster of each user, (N,)."""
+        return np.arange(self.n_users) % self.n_clusters
+
+    @property
+    def items(self) -> Matrix:
+        """The catalogue, (m, d)."""
+        return _unit(seeded(self.seed, 4)[0], self.n_items, self.n_features)
+
+    @property
+    def theta(self) -> Matrix:
+        """The model of each cluster, (C, d)."""
+        return _unit(seeded(self.seed, 4)[1], self.n_clusters, self.n_features)
+
+    @property
+    def graph(self) -> Matrix:
+        """Who is linked to whom, (N, N)."""
+        alike = self.clusters[:, None] == self.clusters[None, :]
+        wrong = np.triu(seeded(self.seed, 4)[2].random(alike.shape) < self.graph_noise, 1)
+        linked = (alike ^ (wrong | wrong.T)).astype(np.float64)
+        np.fill_diagonal(linked, 0.0)
+        return np.asarray(linked)
+
+    def rounds(self) -> Iterator[Round]:
+        rng = seeded(self.seed, 4)[3]
+        items, likes = self.items, self.items @ self.theta[self.clusters].T  # (m, N)
+        for _ in range(self.horizon):
+            user = int(rng.integers(self.n_users))
+            offer = rng.permutation(self.n_items)[: self.on_offer]
+            means = likes[offer, user]
+            candidates: list[Any] = [user] * self.on_offer
+            yield Round(items[offer], means + self.noise * rng.standard_normal(len(offer)), means, candidates)
+
+
+def _unit(rng: np.random.Generator, rows: int, d: int) -> Matrix:
+    X = rng.standard_normal((rows, d))
+    return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
+
 
 BETA = kb.exploration.LogExploration(0.3)
 METHODS: dict[str, Callable[[Users], Any]] = {

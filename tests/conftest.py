@@ -41,9 +41,7 @@ LEFT_OUT = {  # part of the reason: what is missing, and the command that runs t
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line at the end: how many tests were left out for want of something, and how to run them."""
-    reasons = [
-        str(r.longrepr[2]) for r in terminalreporter.stats.get("skipped", []) if isinstance(r.longrepr, tuple)
-    ]
+    reasons = [str(r.longrepr[2]) for r in terminalreporter.stats.get("skipped", []) if isinstance(r.longrepr, tuple)]
     counts = {how: sum(part in reason for reason in reasons) for part, how in LEFT_OUT.items()}
     if any(counts.values()):
         said = ", ".join(f"{n} need {how}" for how, n in counts.items() if n)

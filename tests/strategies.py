@@ -1,4 +1,4 @@
-"""Hypothesis strategies, and the tables of kernels and similarities that parametrised tests cross.
+"""What tests share: tables of kernels, similarities and policies, streams of rows, Hypothesis strategies.
 
 Included on purpose: coinciding contexts, one arm, one round, length scales from 1e-3 to 1e3.
 All arrays handed to the library are read-only.
@@ -7,8 +7,7 @@ All arrays handed to the library are read-only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
@@ -16,14 +15,12 @@ from numpy.typing import NDArray
 
 import kinbandits as kb
 from kinbandits.history import History
-from kinbandits.regression import ENGINES, Query, Regression, RegressionSettings
-from kinbandits.terms import Terms, as_terms
 
 Array = NDArray[np.float64]
+D = 3  # features of a context in the tables below
+PROBE = np.random.default_rng(99).uniform(-1.0, 1.0, (5, D))
 
 # -- tables ---------------------------------------------------------------------------------------
-
-D = 3  # features of a context in the tables below
 
 
 def laplacian_of_differences(A: Array, B: Array) -> Array:
@@ -39,9 +36,8 @@ KERNELS: dict[str, object] = {
     "matern52": kb.Matern(nu=2.5, length_scale=2.0),
     "rational": kb.RationalQuadratic(length_scale=0.8),
     "rational-2": kb.RationalQuadratic(length_scale=0.8, alpha=2.5),
-    "tangent": kb.kernels.ArcCosine(length_scale=0.8, depth=2, tangent=True),
     "linear": kb.Linear(),
-    "polynomial": (kb.Linear() + kb.kernels.Constant(1.0)) ** 2,
+    "polynomial": (kb.Linear() + kb.Constant(1.0)) ** 2,
     "mixture": 0.5 * kb.RBF() + 0.2 * kb.Linear((0.1, -0.2, 0.3), 1.5) * kb.Matern(nu=1.5),
     "callable": laplacian_of_differences,
 }
@@ -63,61 +59,49 @@ def ring(n_arms: int) -> Array:
     return A
 
 
-SIMILARITIES: dict[str, Callable[[int], kb.similarity.Similarity]] = {
+Maker = Callable[[int], kb.similarity.Similarity]
+SIMILARITIES: dict[str, Maker] = {
     "independent": lambda n: kb.Independent(),
     "pooled": lambda n: kb.Pooled(),
     "mixed": lambda n: kb.Mixed(mu=0.6),
     "mixed-negative": lambda n: kb.Mixed(mu=-0.9 / (n - 1) if n > 1 else 0.0),
     "known": lambda n: kb.Known(negative_similarity(n)),
-    "descriptors": lambda n: kb.Known(kb.RBF(length_scale=0.4), np.linspace(0.0, 1.0, n)),
+    "descriptors": lambda n: kb.Known(descriptors=np.linspace(0.0, 1.0, n), kernel=kb.RBF(0.4)),
     "graph": lambda n: kb.Graph(ring(n)),
     "graph-normalised": lambda n: kb.Graph(ring(n), normalise=True),
     "estimated": lambda n: kb.Estimated(length_scale=0.4, embedding_kernel=kb.RBF(length_scale=0.7)),
-    "estimated-rewards": lambda n: kb.Estimated(
-        length_scale=0.4, embedding_kernel=kb.RBF(length_scale=0.7), embed="context_reward"
-    ),
+}
+LEARNED: dict[str, Maker] = {
+    "learned": lambda n: kb.Learned(),
+    "learned from descriptors": lambda n: kb.Learned(kb.Known(descriptors=np.linspace(0.0, 1.0, n))),
+}
+NEW_ARM: dict[str, dict[str, Any]] = {  # what add_arm needs besides a name, where there are four arms
+    "known": {"similarity": [0.2, 0.0, 0.1, -0.1]},
+    "descriptors": {"descriptor": 0.4},
+    "graph": {"neighbours": [0, 2]},
+    "graph-normalised": {"neighbours": [3]},
+    "learned from descriptors": {"descriptor": [0.4]},
 }
 
-EXACT_ENGINES = [name for name in ENGINES if name == "exact"]  # those that must agree with "naive"
+
+# -- streams of rows ------------------------------------------------------------------------------
 
 
-def engine_of(name: str, points: int = 256) -> Any:
-    """An engine by the name under which tests speak of it."""
-    return kb.Budgeted(points) if name == "budgeted" else name
-
-
-WEIGHTINGS = ["uniform", "per_arm"]
-COLD_STARTS = ["explore", "borrow"]
-
-
-def two_terms(similarity: kb.similarity.Similarity, kernel: object) -> Terms:
-    """The pair under test on some columns, and a second product on others."""
-    return kb.Term(similarity, kernel) + kb.Term(kb.Pooled(), kb.Linear(), columns=[2, 0])
-
-
-# -- a stream of rows -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """Rows to learn from: arms (t,), contexts (t, d), rewards (t,)."""
 
-    n_arms: int
     arms: NDArray[np.intp]
     contexts: Array
     rewards: Array
 
-    def __len__(self) -> int:
-        return len(self.arms)
+    def part(self, low: int, high: int) -> Rows:
+        return Rows(self.arms[low:high], self.contexts[low:high], self.rewards[low:high])
 
-    def __getitem__(self, part: slice | NDArray[np.intp]) -> Rows:
-        return Rows(self.n_arms, self.arms[part], self.contexts[part], self.rewards[part])
-
-    def history(self) -> History:
-        return History.of(self.n_arms, self.arms, self.contexts, self.rewards)
+    def history(self, n_arms: int) -> History:
+        return History.of(n_arms, *self)
 
 
-def read_only(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
     array.setflags(write=False)
     return array
 
@@ -131,40 +115,58 @@ def random_rows(seed: int, n_arms: int, t: int, d: int = D, repeats: float = 0.2
             contexts[i] = contexts[rng.integers(i)]
     arms = rng.integers(max(n_arms - 1, 1), size=t)
     rewards = np.sin(3.0 * contexts[:, 0] + arms) + 0.1 * rng.standard_normal(t)
-    return Rows(n_arms, read_only(arms), read_only(contexts), read_only(rewards))
+    return Rows(read_only(arms), read_only(contexts), read_only(rewards))
 
 
-def regression(
-    engine: str,
-    rows: Rows,
-    kernel: object,
-    ridge: float = 0.1,
-    weighting: str = "uniform",
-    cold_start: str = "explore",
-) -> Regression:
-    """An engine that has learned these rows."""
-    terms = as_terms(kernel)
-    settings = RegressionSettings(terms, ridge, weighting, cold_start)  # type: ignore[arg-type]
-    return ENGINES[engine](settings, rows.history())
+# -- policies in the middle of a game ---------------------------------------------------------------
 
 
-def queries(rng: np.random.Generator, n_arms: int, d: int = D, rounds: int = 2) -> list[Query]:
-    """All arms with one shared context a round; all with their own; some arms, one of them twice."""
-    everyone = np.arange(n_arms)
-    some = np.array([n_arms - 1, 0, n_arms - 1])
-    return [
-        Query(everyone, rng.uniform(-1.0, 1.0, (rounds, 1, d))),
-        Query(everyone, rng.uniform(-1.0, 1.0, (rounds, n_arms, d))),
-        Query(some, rng.uniform(-1.0, 1.0, (rounds, 3, d))),
-    ]
+def played(similarity: Any = "mixed", rounds: int = 15, n_arms: int = 4, **settings: Any) -> kb.KMTLUCB:
+    """A policy of fixed values that has logged rows, decided, learned some rewards and waits for three."""
+    value = (SIMILARITIES | LEARNED)[similarity](n_arms) if isinstance(similarity, str) else similarity
+    fixed: dict[str, Any] = {"context_kernel": kb.RBF(0.8), "similarity": value, "ridge": 0.1, "rewards": None}
+    policy = kb.KMTLUCB(n_arms, **(fixed | settings))
+    play(policy, rounds)
+    return policy
 
 
-# -- strategies ---------------------------------------------------------------------------------------
+def play(policy: Any, rounds: int = 15) -> None:
+    """Six logged rows and some decisions, of which every fifth is left open."""
+    rows = random_rows(seed=21, n_arms=len(policy.arms), t=rounds + 6)
+    policy.observe([policy.arms[a] for a in rows.arms[:6]], rows.contexts[:6], np.clip(rows.rewards[:6], 0.0, 1.0))
+    for t in range(6, rounds + 6):
+        decision = policy.choose(rows.contexts[t])
+        if t % 5:
+            policy.update(decision, float(0.5 + 0.1 * np.sin(t) + 0.1 * decision.index))
+
+
+def picture(policy: Any) -> dict[str, Any]:
+    """All that must not change when a call fails."""
+    mean, width = policy.predict_many(PROBE)
+    shown = {
+        "mean": mean.tolist(),
+        "width": width.tolist(),
+        "pending": policy.pending(),
+        "rng": str(policy.rng.bit_generator.state),
+        "arms": policy.arms,
+        "retired": policy.retired,
+        "decisions": policy.n_decisions,
+        "rows": policy.n_observations,
+        "names": policy.feature_names,
+    }
+    if isinstance(policy, kb.KMTLUCB):
+        shown |= {"model": str(policy.model), "counts": policy.counts, "kernel": policy.kernel}
+    return shown
+
+
+def same_numbers(a: Any, b: Any, tolerance: float = 1e-9) -> None:
+    for one, two in zip(a.predict_many(PROBE), b.predict_many(PROBE), strict=True):
+        np.testing.assert_allclose(one, two, rtol=tolerance, atol=tolerance)
+
+
+# -- strategies -----------------------------------------------------------------------------------
 
 length_scales = st.floats(-3.0, 3.0).map(lambda power: float(10.0**power))
-ridges = st.floats(-3.0, 1.0).map(lambda power: float(10.0**power))
-weightings = st.sampled_from(WEIGHTINGS)
-cold_starts = st.sampled_from(COLD_STARTS)
 
 
 @st.composite
@@ -175,33 +177,17 @@ def contexts(draw: st.DrawFn, n: int | None = None, d: int | None = None) -> Arr
     entry = st.floats(-3.0, 3.0, allow_nan=False, width=32)
     pool = draw(st.lists(st.lists(entry, min_size=d, max_size=d), min_size=1, max_size=max(n, 1)))
     picks = draw(st.lists(st.integers(0, len(pool) - 1), min_size=n, max_size=n))
-    return read_only(np.array([pool[i] for i in picks], dtype=np.float64).reshape(n, d))  # type: ignore[return-value]
-
-
-@st.composite
-def simple_kernels(draw: st.DrawFn, d: int) -> kb.kernels.Kernel:
-    scale = draw(st.one_of(length_scales, st.tuples(*[length_scales] * d)))
-    return draw(
-        st.sampled_from(
-            [
-                kb.RBF(length_scale=scale),
-                kb.Matern(length_scale=scale, nu=0.5),
-                kb.Matern(length_scale=scale, nu=1.5),
-                kb.Matern(length_scale=scale, nu=2.5),
-                kb.Linear(),
-                kb.kernels.Constant(draw(st.floats(0.0, 5.0))),
-            ]
-        )
-    )
+    return read_only(np.array([pool[i] for i in picks], dtype=np.float64).reshape(n, d))
 
 
 @st.composite
 def kernels(draw: st.DrawFn, d: int, depth: int = 2) -> kb.kernels.Kernel:
     """Kernels of ours: simple ones, and sums, products and multiples of them."""
     if depth == 0 or draw(st.booleans()):
-        return draw(simple_kernels(d))
-    first = draw(kernels(d, depth - 1))
-    how = draw(st.sampled_from(["sum", "product", "scaled"]))
+        scale = draw(st.one_of(length_scales, st.tuples(*[length_scales] * d)))
+        simple = [kb.RBF(scale), *(kb.Matern(scale, nu) for nu in (0.5, 1.5, 2.5)), kb.RationalQuadratic(scale)]
+        return draw(st.sampled_from([*simple, kb.Linear(), kb.Constant(draw(st.floats(0.0, 5.0)))]))
+    first, how = draw(kernels(d, depth - 1)), draw(st.sampled_from(["sum", "product", "scaled"]))
     if how == "scaled":
         return draw(st.floats(0.0, 10.0)) * first
     second = draw(kernels(d, depth - 1))
@@ -220,17 +206,11 @@ def similarities(draw: st.DrawFn, n_arms: int) -> kb.similarity.Similarity:
 
 
 @st.composite
-def rows(draw: st.DrawFn, min_size: int = 1, max_size: int = 10, d: int | None = None) -> Rows:
-    """One to four arms, one to a few rounds, coinciding contexts."""
-    n_arms = draw(st.integers(1, 4))
-    t = draw(st.integers(min_size, max_size))
-    X = draw(contexts(n=t, d=d))
+def rows(draw: st.DrawFn, n_arms: int, max_size: int = 10) -> Rows:
+    """One to a few rounds, coinciding contexts."""
+    t = draw(st.integers(1, max_size))
+    X = draw(contexts(n=t))
     arms = draw(st.lists(st.integers(0, n_arms - 1), min_size=t, max_size=t))
     entry = st.floats(-2.0, 2.0, allow_nan=False, width=32)
     rewards = draw(st.lists(entry, min_size=t, max_size=t))
-    return Rows(
-        n_arms,
-        read_only(np.array(arms, dtype=np.intp)),  # type: ignore[arg-type]
-        X,
-        read_only(np.array(rewards, dtype=np.float64)),  # type: ignore[arg-type]
-    )
+    return Rows(read_only(np.array(arms, dtype=np.intp)), X, read_only(np.array(rewards, dtype=np.float64)))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kinbandits import datasets
-from kinbandits.errors import DatasetError, MissingPackageError
+from kinbandits.errors import DatasetError, InvalidInputError, MissingPackageError
 
 GIVEN = os.environ.get("KINBANDITS_DATA")
 PAPER = ("digits", "letter", "mnist", "pendigits", "segment", "usps")
@@ -62,7 +62,7 @@ def test_a_missing_set_says_all_three_ways(nowhere):
     with pytest.raises(DatasetError) as caught:
         datasets.load("letter", download=False)
     text = str(caught.value)
-    for way in ("KINBANDITS_DATA", str(nowhere.cache), "kinbandits data fetch letter", "OpenML data set 6"):
+    for way in ("KINBANDITS_DATA", str(nowhere.cache), "kinbandits data letter", "OpenML data set 6"):
         assert way in text
 
 
@@ -91,7 +91,7 @@ def test_what_does_not_fit_is_refused(nowhere, damage, message):
         datasets.load("segment")
     assert str(nowhere.given / "segment.npz") in str(caught.value)
     assert "not used" in str(caught.value)
-    assert "kinbandits data fetch segment" in str(caught.value)
+    assert "kinbandits data segment" in str(caught.value)
 
 
 @pytest.mark.parametrize("keep", [0, 10, 5000, -1])
@@ -128,7 +128,7 @@ def openml(name: str) -> SimpleNamespace:
     label = {
         "usps": lambda c: str(c + 1),
         "letter": lambda c: chr(65 + c),
-        "segment": lambda c: datasets.files._SEGMENT[c],
+        "segment": lambda c: datasets._SEGMENT[c],
     }.get(name, str)
     return SimpleNamespace(
         data=rows["X"].astype(np.float64),
@@ -209,6 +209,22 @@ def test_labels_of_any_kind():
     assert datasets.Dataset.of([[0.0], [1.0]], ["b", "a"]).y.tolist() == [1, 0]
 
 
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float64("nan")])
+def test_a_missing_label_is_no_class(missing):
+    with pytest.raises(InvalidInputError, match=r"y\[1\] is missing"):
+        datasets.Dataset.of([[0.0], [1.0], [2.0]], ["a", missing, "b"])
+
+
+def test_the_labels_1_and_the_text_are_two_classes():
+    assert datasets.Dataset.of([[0.0], [1.0]], [1, "1"]).class_names == (1, "1")
+
+
+@pytest.mark.parametrize("name", ["letter", "mnist", "segment"])
+def test_a_name_does_not_rescale_your_rows(name):
+    X = np.array([[0.0, 100.0], [5.0, 200.0], [255.0, 300.0]])
+    assert datasets.Dataset.of(X, [0, 1, 0], name).features().tolist() == X.tolist()
+
+
 @pytest.mark.data
 @pytest.mark.skipif(GIVEN is None, reason="KINBANDITS_DATA is not set")
 @pytest.mark.parametrize("name", [*PAPER, "optdigits"])
@@ -232,34 +248,3 @@ def test_the_real_sets(name):
 
         assert np.array_equal(d.paper, load_digits().data)
         assert np.array_equal(d.y, load_digits().target)
-
-
-def test_peptides_are_read_from_a_copy_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KINBANDITS_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(DatasetError, match=r"there is no mhc1_binding\.npz"):
-        datasets.peptides()
-    file = tmp_path / "mhc1_binding.npz"
-    file.write_bytes(b"not a file of arrays")
-    with pytest.raises(DatasetError, match="damaged"):
-        datasets.peptides()
-    columns = {
-        "peptide": np.array([b"AAAAAAAAA", b"CCCCCCCCC", b"AAAAAAAAA"]),
-        "task": np.array([0, 0, 1]),
-        "affinity_nM": np.array([1.0, 5e4, 1e9], dtype=np.float32),
-        "allele": np.array(["HLA-X", "HLA-Y"]),
-        "pseudosequence": np.array([b"AC", b"CA"]),
-    }
-    np.savez(file, **columns)
-    found = datasets.peptides()
-    assert found.reward.round(6).tolist() == [1.0, 0.0, 0.0]
-    assert found.most_measured(1) == ["HLA-X"]
-    names, X, rewards = found.of("X")
-    assert (names, X.shape, len(rewards)) == (["HLA-X"] * 2, (2, 180), 2)
-    X, rewards = found.block("X", "Y")
-    assert (X.shape, rewards.tolist()) == ((1, 180), [[1.0, 0.0]])
-    with pytest.raises(DatasetError, match="there is no allele 'Z'"):
-        found.of("Z")
-    np.savez(file, **{**columns, "task": np.array([0, 0, 2])})
-    with pytest.raises(DatasetError, match="do not fit together"):
-        datasets.peptides()

@@ -34,4 +34,3 @@ def test_coba_plays_our_policy():
 @pytest.mark.filterwarnings("ignore")
 def test_river_plays_our_policy():
     assert load("river_policy").main(rounds=150) > 0.8
-

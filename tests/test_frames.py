@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import kinbandits as kb
-from kinbandits.environments import Classification, Log, Replay
 
 LIBRARIES = ["pandas", "polars", "pyarrow"]
 X = np.array([[0.1, 1.0], [0.4, 0.0], [0.9, 1.0], [0.3, 0.5], [0.7, 0.2], [0.2, 0.8]])
@@ -50,11 +49,11 @@ def test_learning_and_asking_with_tables_is_learning_and_asking_with_arrays(libr
         for found, wanted in zip(policy.predict(ask), twin.predict(X[:3]), strict=True):
             np.testing.assert_array_equal(found, wanted)
         many = contexts(library, X, order)  # a round in each row
-        assert policy.choose_many(many).arm == twin.choose_many(X[:, None, :]).arm
-        np.testing.assert_array_equal(policy.probabilities(many), twin.probabilities(X[:, None, :]))
+        assert policy.choose_many(many).arm == twin.choose_many(X).arm
+        np.testing.assert_array_equal(policy.probabilities_many(many), twin.probabilities_many(X))
         uniform = np.full((6, 2), 0.3)
-        assert policy.propose(many, uniform=uniform).arm == twin.propose(X[:, None, :], uniform=uniform).arm
-    one, two = policy.choose(contexts(library, X[:1])), twin.choose(X[0])
+        assert policy.propose(many, uniform=uniform).arm == twin.propose(X, uniform=uniform).arm
+    one, two = policy.choose_many(contexts(library, X[:1]))[0], twin.choose(X[0])
     assert one.arm == two.arm
     policy.update(one, 1.0)
     twin.update(two, 1.0)
@@ -67,7 +66,7 @@ def test_learning_and_asking_with_tables_is_learning_and_asking_with_arrays(libr
 def test_arms_are_the_categories(library: str) -> None:
     arms = column(library, ARMS, ["green", "never", "red", "blue"])
     policy = kb.KMTLUCB(arms)
-    assert policy.arms == ["green", "never", "red", "blue"]
+    assert policy.arms == ("green", "never", "red", "blue")
     policy.observe(arms, X, REWARDS)
     assert policy.counts == {"green": 2, "never": 0, "red": 2, "blue": 2}
     with pytest.raises(LookupError, match="unknown arm 'mauve'"):
@@ -96,7 +95,7 @@ def test_columns_that_do_not_fit_are_named_and_nothing_changes(library: str) -> 
     ]
     for columns, words in cases:
         with pytest.raises(ValueError, match=words):
-            policy.choose(table(library, columns))
+            policy.choose_many(table(library, columns))
         with pytest.raises(ValueError, match=words):
             policy.observe(["red"], table(library, columns), [1.0])
     assert policy.n_observations == 6
@@ -108,10 +107,10 @@ def test_columns_that_do_not_fit_are_named_and_nothing_changes(library: str) -> 
 def test_a_first_table_that_is_refused_settles_no_names() -> None:
     policy = kb.KMTLUCB(2)
     with pytest.raises(ValueError, match="must be finite"):
-        policy.choose(table("pandas", {"wrong": [float("inf")]}))
+        policy.choose_many(table("pandas", {"wrong": [float("inf")]}))
     with pytest.raises(LookupError, match="unknown arm"):
         policy.observe(["nobody"], table("pandas", {"wrong": [1.0]}), [1.0])
-    policy.predict(table("pandas", {"asked": [1.0]}))  # reads only
+    policy.predict_many(table("pandas", {"asked": [1.0]}))  # reads only
     assert policy.feature_names is None
 
 
@@ -122,39 +121,6 @@ def test_names_are_saved_and_copied(tmp_path) -> None:
     again = kb.load(tmp_path / "p.kb")
     assert again.feature_names == policy.copy().feature_names == ("age", "hour")
     other = contexts("pandas", X[:1], ("hour", "age"))
-    np.testing.assert_array_equal(again.predict(other).mean, policy.predict(X[:1]).mean)
+    np.testing.assert_array_equal(again.predict_many(other).mean, policy.predict_many(X[:1]).mean)
     taught().save(tmp_path / "q.kb")
     assert kb.load(tmp_path / "q.kb").feature_names is None
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_environments_keep_the_order_of_categories(library: str) -> None:
-    order = ["red", "never", "green", "blue"]
-    frame = table(library, {"age": X[:, 0].tolist(), "hour": X[:, 1].tolist(), "arm": column(library, ARMS, order)})
-    environment = Classification.from_frame(frame, target="arm", seed=2)
-    assert environment.arms == ["red", "green", "blue"]  # a class without rows cannot be right
-    for one, label in zip(environment.rounds(), np.array(ARMS)[environment.split().test], strict=True):
-        assert environment.arms[int(one.rewards.argmax())] == label
-    if library == "pandas":
-        frame["reward"] = REWARDS
-    else:
-        frame = frame.with_columns(reward=column(library, REWARDS))
-    log = Log.from_frame(frame)
-    assert log.arms == tuple(order)  # an arm that was never played could have been
-    assert [log.arms[i] for i in log.choices] == ARMS
-    np.testing.assert_array_equal(log.contexts, X)
-    trace = kb.simulate(kb.KMTLUCB(list(log.arms)), Replay(log))
-    assert len(trace) <= 6
-    by_column = Log.of(column(library, ARMS, order), X, REWARDS)
-    assert by_column.arms == log.arms
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_tuning_with_tables(library: str) -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(30, 2))
-    labels = np.where(rows[:, 0] > 0, "up", "down").tolist()
-    options: dict = {"ridges": [0.01], "widths": [0.1, 1.0], "length_scales": [1.0], "orders": 1}
-    assert kb.tune(contexts(library, rows), labels=column(library, labels), **options) == kb.tune(
-        rows, labels=labels, **options
-    )

@@ -28,28 +28,14 @@ ENVIRONMENTS: dict[str, Callable[[int], Any]] = {
     "hidden": lambda seed: HiddenDescriptors(seed=seed, n_arms=8),
     "digits": lambda seed: Classification("digits", seed=10 + seed),
 }
-KERNEL = kb.Median(kernel=kb.RationalQuadratic(alpha=2.0))
 POLICIES: dict[str, Callable[[int], kb.KMTLUCB]] = {
     "default": lambda n: kb.KMTLUCB(n),
-    "estimated": lambda n: kb.KMTLUCB(
-        n,
-        context_kernel=KERNEL,
-        similarity=kb.Estimated(0.3, kb.RBF(2.0)),
-        weighting="per_arm",
-        ridge=0.03,
+    "pooled": lambda n: kb.baselines.kernel_ucb(
+        n, sharing="pooled", context_kernel=kb.Matern(length_scale=2.0), ridge=0.1, exploration=0.1, rewards=None
     ),
-    "known": lambda n: kb.KMTLUCB(
-        n, context_kernel=KERNEL, similarity=kb.Known(kb.RBF(0.3), np.linspace(0, 1, n)), ridge=0.01, epsilon=0.05
-    ),
-    "pooled": lambda n: kb.baselines.KernelUCB(
-        n, sharing="pooled", context_kernel=kb.Matern(length_scale=2.0), ridge=0.1
-    ),
-    "mixed": lambda n: kb.KMTLUCB(
-        n, context_kernel=KERNEL, similarity=kb.Mixed(0.5), exploration=lambda t: 0.3 / np.sqrt(t)
-    ),
-    "linucb": lambda n: kb.baselines.LinUCB(n, exploration=0.5),
+    "linucb": lambda n: kb.baselines.lin_ucb(n, exploration=0.5),
 }
-CASES = [(p, e) for p in POLICIES for e in ENVIRONMENTS if (p, e) != ("pooled", "digits")]
+CASES = [(p, e) for p in POLICIES for e in ENVIRONMENTS if (p, e) not in (("pooled", "digits"), ("default", "digits"))]
 
 
 def play(policy_name: str, environment_name: str, seed: int) -> dict[str, Any]:
@@ -69,9 +55,7 @@ def play(policy_name: str, environment_name: str, seed: int) -> dict[str, Any]:
         total += float(np.max(round.rewards)) - reward
         policy.update(decision, reward)
         best = np.sort(decision.scores)[::-1]
-        behind = best[
-            best < best[0] - 1e-11 * max(1.0, abs(best[0]))
-        ]  # equal scores are a tie, drawn from the seed
+        behind = best[best < best[0] - 1e-11 * max(1.0, abs(best[0]))]  # equal scores are a tie, drawn from the seed
         trace["gaps"].append(float(best[0] - behind[0]) if len(behind) else 1.0)
         trace["arms"].append(decision.arm)
         trace["rewards"].append(reward)
@@ -86,9 +70,7 @@ def test_golden(policy: str, environment: str, update_golden: bool) -> None:
     if update_golden:
         for seed, trace in traces.items():
             closest = int(np.argmin(trace["gaps"]))
-            assert trace["gaps"][closest] >= 1e-8, (
-                f"seed {seed}, round {closest}: the two best scores are too close"
-            )
+            assert trace["gaps"][closest] >= 1e-8, f"seed {seed}, round {closest}: the two best scores are too close"
         recorded = {
             seed: {
                 "arms": " ".join(map(str, t["arms"])),

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import kinbandits as kb
-from kinbandits.ope import LoggedRounds, estimate, evaluate_policy
+from coverage_difference import measured
+from kinbandits import ope
+from kinbandits.errors import InvalidInputError
+from kinbandits.log_files import LogFiles
+from kinbandits.logs import Columns, Log
+from kinbandits.ope import estimate, evaluate
 
 TYPES, ARMS = 5, 4
 WORLD = np.random.default_rng(42)
@@ -206,7 +216,7 @@ def test_missing_support_is_said() -> None:
     assert any("mean is 0.50" in w for w in found.warnings)
     never = estimate(rng.random(n), np.full(n, 0.5), first, np.tile([0.0, 1.0], (n, 1)))
     assert "snips" not in never.estimates
-    assert any("only 0 of 1000" in w for w in never.warnings)
+    assert any("effective sample size is 0 of 1000" in w for w in never.warnings)
 
 
 @pytest.mark.parametrize(
@@ -232,174 +242,212 @@ def test_bad_input(change: dict[str, object], match: str) -> None:
         estimate(**{**good, **change})  # type: ignore[arg-type]
 
 
+# -- evaluate ---------------------------------------------------------------------------------------
+
+
+def made(n: int = 2000, seed: int = 0, arms: tuple[str, ...] = ("a", "b", "c")) -> Log:
+    """Clicks: an arm is liked on one side of x[0], so there is something to learn."""
+    rng = np.random.default_rng(seed)
+    x, played = rng.random((n, 2)), rng.integers(len(arms), size=n)
+    liked = (x[:, 0] * len(arms)).astype(int)
+    rewards = (rng.random(n) < np.where(played == liked, 0.7, 0.2)).astype(float)
+    return Log.of([arms[a] for a in played], x, rewards, propensities=np.full(n, 1 / len(arms)), arms=arms)
+
+
+def written(log: Log, path: Path, group: int) -> Path:
+    table = {
+        "arm": log.played_arms, "x0": log.contexts[:, 0], "x1": log.contexts[:, 1], "reward": log.rewards,
+        "propensity": log.propensities,
+    }  # fmt: skip
+    pq.write_table(pa.table(table), path, row_group_size=group)
+    return path
+
+
+def pair(**settings: object) -> dict[str, kb.KMTLUCB]:
+    return {
+        "alone": kb.KMTLUCB(["a", "b", "c"], similarity=kb.Independent(), epsilon=0.1, **settings),
+        "pooled": kb.KMTLUCB(["a", "b", "c"], similarity=kb.Pooled(), epsilon=0.1, **settings),
+    }
+
+
 def test_a_policy_is_evaluated_as_it_would_have_fared() -> None:
     """Against the truth: the taught policy is played on fresh rounds."""
-    rng = np.random.default_rng(3)
-    places = rng.normal(size=(TYPES, 2)) * 2.0
-    names = ["a", "b", "c", "d"]
-    types, chosen, rewards = simulated(1500, rng)
-    log = LoggedRounds(
-        contexts=places[types].tolist(),
-        candidates=[names] * 1500,
-        chosen=chosen.tolist(),
-        rewards=rewards.tolist(),
-        propensities=LOGGING[types, chosen].tolist(),
-    )
-
-    def make() -> kb.KMTLUCB:
-        return kb.KMTLUCB(names, context_kernel=kb.RBF(0.5), exploration=0.01, epsilon=0.1)
-
-    found = evaluate_policy(log, make, train=0.3)
-    policy = make()
-    log[:450].teach(policy)
-    fresh = rng.choice(TYPES, 4000, p=SHARES)
-    truth = float((policy.probabilities(places[fresh][:, None, :]) * MEANS[fresh]).sum(axis=1).mean())
+    log = made(2000)
+    policy = kb.fit(log[:1000], kb.KMTLUCB(["a", "b", "c"], epsilon=0.1))
+    found = evaluate(log.between(1000, 2000), {"taught": policy})["taught"]
+    x = np.random.default_rng(9).random((4000, 2))
+    means = np.where((x[:, :1] * 3).astype(int) == np.arange(3), 0.7, 0.2)
+    truth = float((policy.probabilities(x[:, None, :]) * means).sum(axis=1).mean())
     assert truth > found.logged + 0.1  # it has learned
     for name in ("ips", "snips", "dr"):
-        e = found.estimates[name]
-        assert e.low - 0.02 <= truth <= e.high + 0.02, name
+        assert found.estimates[name].low <= truth <= found.estimates[name].high, name
     assert found.estimates["dr"].standard_error < found.estimates["ips"].standard_error
-    with pytest.raises(ValueError, match="too few"):
-        evaluate_policy(log[:6], make)
+    assert evaluate(log, kb.KMTLUCB(["a", "b", "c"], epsilon=0.1), train=0.5)["policy"].n == 1000
 
 
-def test_rounds_with_candidates_of_their_own() -> None:
+def test_in_memory_and_file_by_file_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same log and policies, to the last digits that sums allow, whatever the parts and the processes."""
+    log = made(1500)
+    monkeypatch.setattr("kinbandits.log_files.PART_ROWS", 200)
+    path = written(log, tmp_path / "log.parquet", 100)
+    whole = evaluate(log, pair())
+    for jobs in (1, 2):
+        parts = evaluate(path, pair(), jobs=jobs)
+        for name, one in whole.evaluations.items():
+            other = parts[name]
+            assert other.n == one.n == 750
+            found = [*one.estimates.values(), *([one.difference] if one.difference else [])]
+            again = [*other.estimates.values(), *([other.difference] if other.difference else [])]
+            for a, b in zip(found, again, strict=True):
+                assert (a.value, a.low, a.high) == pytest.approx((b.value, b.low, b.high), abs=1e-13), (
+                    name,
+                    a.name,
+                )
+
+
+def test_the_gate_opens_for_what_is_better_alone() -> None:
+    log, arms = made(3000), ["a", "b", "c"]
+    good = kb.fit(log[:1000], kb.KMTLUCB(arms, epsilon=0.1))
+    bad = kb.fit(Log.of(arms * 20, np.zeros((60, 2)), [0.0, 0.0, 1.0] * 20), kb.KMTLUCB(arms, epsilon=0.1))
+    rest = log.between(1000, 3000)
+    assert evaluate(rest, {"bad": bad, "good": good}).better
+    assert not evaluate(rest, {"good": good, "bad": bad}).better
+    same = evaluate(rest, {"good": good, "again": good})
+    assert not same.better
+    assert same["again"].difference is not None
+    assert same["again"].difference.value == 0.0
+    text = str(evaluate(rest, {"bad": bad, "good": good}, clip=2.0))
+    for part in ("95 % interval", "minus bad", "minus the log", "weights were clipped"):
+        assert part in text
+
+
+def test_the_first_policy_is_compared_with_the_log() -> None:
+    log = made(2000)
+    uniform = kb.KMTLUCB(["a", "b", "c"], epsilon=1.0)
+    uniform.observe(["a"], [[0.0, 0.0]], [0.0])
+    found = evaluate(log, uniform)["policy"]  # the logger itself
+    assert found.difference is not None
+    assert found.difference.low < 0.0 < found.difference.high
+    assert found.difference.value == pytest.approx(found.estimates["dr"].value - found.logged)
+    good = kb.fit(log[:1000], kb.KMTLUCB(["a", "b", "c"], epsilon=0.1))
+    assert evaluate(log[1000:], good).better
+
+
+def test_rewards_without_a_range_are_not_limited_to_those_seen() -> None:
+    """Sales of 0 to 20 so far; the truth may be above. Clicks that are all 0 may be clicks yet."""
     rng = np.random.default_rng(0)
-    contexts = [[0.0, 1.0], [[0.0, 0.0], [1.0, 1.0]], [0.5, 0.5], [[0.0, 0.0], [1.0, 0.0]]] * 10
-    candidates = [["a", "b", "c"], ["a", "b"], ["a", "b", "c"], ["c", "a"]] * 10
-    log = LoggedRounds(contexts, candidates, [2, 1, 0, 0] * 10, rng.random(40).tolist(), [0.5] * 40)
-    assert log.arms()[:4] == ["c", "b", "a", "c"]
-    assert log.played_contexts()[:2].tolist() == [[0.0, 1.0], [1.0, 1.0]]
-    found = evaluate_policy(log, lambda: kb.KMTLUCB(["a", "b", "c"], context_kernel=kb.RBF(), epsilon=0.2))
-    assert found.n == 20
-    assert str(found).startswith("estimator")
+    n, target = 40, np.tile([0.9, 0.1], (40, 1))
+    sales = rng.choice([0.0, 20.0], n)
+    chosen = np.where(np.arange(n) < 4, 0, 1)
+    sales[:4] = 20.0
+    free = estimate(sales, np.where(chosen == 0, 0.1, 0.9), chosen, target)
+    held = estimate(sales, np.where(chosen == 0, 0.1, 0.9), chosen, target, reward_range=(0.0, 20.0))
+    for name in ("ips", "snips"):
+        assert held.estimates[name].high <= 20.0 < free.estimates[name].high, name
+    none = estimate(np.zeros(n), np.full(n, 0.5), [0] * n, np.tile([0.5, 0.5], (n, 1))).estimates
+    assert 0.0 < none["ips"].high <= 1.0
+    equal = estimate(np.full(n, 5.0), np.full(n, 0.5), [0] * n, np.tile([0.5, 0.5], (n, 1)))
+    assert any("all rewards are the same" in w for w in equal.warnings)
 
 
-# -- tables -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", ["fixed", "drifting", "learning"])
+def test_the_difference_that_the_gate_trusts_covers_the_truth(kind: str) -> None:
+    """Against loggers that stay, drift and learn: 95 % intervals cover 92 % at least, and few are wrongly above."""
+    covered, above = measured(kind, n=400, floor=0.05, effect=0.0, logs=80, seed=3)
+    assert covered >= 0.88
+    assert above <= 0.07
 
 
-def frame(library: str, n: int = 60, **columns: object) -> object:
-    rng = np.random.default_rng(3)
-    arms = rng.choice(["a", "b", "c"], n)
-    data = {
-        "item": arms.tolist(),
-        "clicked": (rng.random(n) < 0.3 + 0.4 * (arms == "b")).astype(float),
-        "p": np.full(n, 1 / 3),
-        "age": rng.random(n),
-        "hour": rng.integers(24, size=n),
-    } | columns
-    if library == "pyarrow":
-        return pytest.importorskip("pyarrow").table(data)
-    return pytest.importorskip(library).DataFrame(data)
-
-
-NAMED = {"arm": "item", "reward": "clicked", "propensity": "p"}
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
-def test_a_table_is_a_log(library: str) -> None:
-    log = LoggedRounds.from_frame(frame(library), **NAMED)
-    assert log.arms() == list(frame("pandas")["item"])
-    assert log.played_contexts().shape == (60, 2)
-    assert log.candidates[0] == ["a", "b", "c"]
-    found = evaluate_policy(log, lambda: kb.KMTLUCB(["a", "b", "c"], ridge=0.3))
-    by_hand = LoggedRounds(log.contexts, log.candidates, log.chosen, log.rewards, [1 / 3] * 60)
-    assert found == evaluate_policy(by_hand, lambda: kb.KMTLUCB(["a", "b", "c"], ridge=0.3))
-
-
-def test_a_table_may_leave_things_out() -> None:
-    import pandas as pd
-
-    table = frame("pandas").drop(columns="p")
-    log = LoggedRounds.from_frame(table, arm="item", reward="clicked", propensity=None, contexts=["age"])
-    assert log.propensities == [1 / 3] * 60
-    assert log.played_contexts().shape == (60, 1)
-    more = table.assign(item=pd.Categorical(table["item"], categories=["c", "b", "a", "new"]))
-    log = LoggedRounds.from_frame(more, arm="item", reward="clicked", propensity=None)
-    assert log.candidates[0] == ["c", "b", "a", "new"]
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["fixed", "drifting", "learning"])
+@pytest.mark.parametrize("floor", [0.0125, 0.05])
+def test_the_difference_covers_the_truth_in_the_long_run(kind: str, floor: float) -> None:
+    covered, above = measured(kind, n=2000, floor=floor, effect=0.05, logs=500, seed=5)
+    assert 0.92 <= covered <= 0.98
+    assert above <= 0.045  # 2.5 % are allowed; three standard errors
 
 
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda f: LoggedRounds.from_frame(f.to_numpy(), **NAMED), "frame must be a table"),
-        (lambda f: LoggedRounds.from_frame(f.head(0), **NAMED), "no rows"),
-        (
-            lambda f: LoggedRounds.from_frame(f, **{**NAMED, "arm": "article"}),
-            "arm is 'article', but the columns are",
-        ),
-        (lambda f: LoggedRounds.from_frame(f, **{**NAMED, "reward": "p", "propensity": "clicked"}), "swapped"),
-        (lambda f: LoggedRounds.from_frame(f, **NAMED, arms=["a", "b"]), "holds arm 'c', which is not among"),
-        (lambda f: evaluate_policy(f, lambda: kb.KMTLUCB(3)), "from_frame"),
-        (lambda f: evaluate_policy(lambda: kb.KMTLUCB(3), LoggedRounds.from_frame(f, **NAMED)), "are swapped"),
-        (lambda f: evaluate_policy(LoggedRounds.from_frame(f, **NAMED), kb.KMTLUCB(3)), "makes a new policy"),
-        (lambda f: estimate(f["p"], f["clicked"], [0] * 60, [[1.0]] * 60), "are the two swapped"),
+        (lambda log: evaluate(log, {}), "policies is empty"),
+        (lambda log: evaluate(log, {"a": kb.KMTLUCB}), "policies must be policies; a is a"),
+        (lambda log: evaluate(log, {"a": kb.KMTLUCB(3)}), "the log has an arm 'a', but the policy's are 0, 1, 2"),
+        (lambda log: evaluate(log, {**pair(), "x": kb.KMTLUCB(2)}), "policies must have the same arms"),
+        (lambda log: evaluate(log, pair(), train=0.5, since=1.0), "since or train, not both"),
+        (lambda log: evaluate(log, pair(), train=1.0), "leaves none"),
+        (lambda log: evaluate(log, pair(), since=1.0), "no times"),
+        (lambda log: evaluate(pd.DataFrame({"arm": ["a"]}), pair()), "log must be kb.Log.from_frame"),
+        (lambda log: evaluate(log, pair(), level=2.0), "level must be"),
+        (lambda log: evaluate(log, pair(), clip=-1.0), "clip must be"),
+        (lambda log: evaluate(log, pair(), reward_range=(0.0, 0.5)), "the reward is outside"),
     ],
 )
-def test_wrong_tables_and_swapped_arguments_are_named(call, match) -> None:
+def test_what_cannot_be_evaluated_is_said(call, match) -> None:
     with pytest.raises((TypeError, ValueError), match=match):
-        call(frame("pandas"))
+        call(made(60))
 
 
-def test_means_are_those_of_predict() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(5, 1, 2))
-    for engine in ("exact", "naive", kb.Budgeted(points=20)):
-        policy = kb.KMTLUCB(4, engine=engine)
-        np.testing.assert_allclose(policy.means(X), policy.predict(X).mean)
-        policy.observe(rng.integers(3, size=40), rng.normal(size=(40, 2)), rng.random(40))
-        np.testing.assert_allclose(policy.means(X), policy.predict(X).mean, atol=1e-7)
-
-
-def test_the_model_of_a_fold_is_the_policy_with_other_rows() -> None:
-    rng = np.random.default_rng(0)
-    arms, X, r = rng.integers(3, size=60), rng.normal(size=(60, 2)), rng.random(60)
-    policy = kb.KMTLUCB(3, ridge=0.2, similarity=kb.Mixed(0.4), context_kernel=kb.RBF())
-    policy.observe(arms[:30], X[:30], r[:30])
-    other = kb.KMTLUCB(3, ridge=0.2, similarity=kb.Mixed(0.4), context_kernel=kb.RBF())
-    other.observe(arms[10:], X[10:], r[10:])
-    found = policy.relearned(arms[10:].tolist(), X[10:], r[10:])
-    np.testing.assert_allclose(found.means(X[:5, None]), other.means(X[:5, None]), atol=1e-9)
-    with pytest.raises(TypeError, match="frozen"):
-        found.observe([0], [[0.0, 0.0]], [1.0])
-    assert policy.n_observations == 30
-
-
-def test_given_tasks_are_logged_taught_and_evaluated_as_such() -> None:
-    """A policy that knows the tasks are alike is told so by the log, and found better than chance."""
+def test_rounds_with_candidates_and_tasks_are_evaluated() -> None:
     environment = kb.environments.Tasks(mu=0.9, n_tasks=3, n_candidates=5, horizon=240)
     rng = np.random.default_rng(0)
     rounds = list(environment.rounds())
     chosen = rng.integers(5, size=len(rounds)).tolist()
-    log = LoggedRounds.of_tasks(
+    log = Log.of_tasks(
         [round.candidates[0] for round in rounds],
         [round.context for round in rounds],
         chosen,
         [float(round.rewards[i]) for round, i in zip(rounds, chosen, strict=True)],
         [0.2] * len(rounds),
     )
-    policy = kb.KMTLUCB(environment.arms)
-    log.teach(policy)
-    assert policy.similarity_report(complete=False).reason.startswith("averaged")
-    found = evaluate_policy(log, lambda: kb.KMTLUCB(environment.arms))
+    found = evaluate(log, kb.KMTLUCB(environment.arms))["policy"]
     assert found.estimates["dr"].low > found.logged
 
 
-def test_a_log_of_both_kinds_of_rounds_is_taught_in_order() -> None:
-    log = LoggedRounds(
-        contexts=[[0.1], [[0.2], [0.3]], [[0.4]], [0.5]],
-        candidates=[["a", "b"]] * 4,
-        chosen=[0, 1, 1, 0],
-        rewards=[0.0, 1.0, 2.0, 3.0],
-        propensities=[0.5] * 4,
-    )
-    policy = kb.KMTLUCB(["a", "b"], ridge=0.1)
-    log.teach(policy)
-    history = policy.regression.history
-    assert history.contexts.ravel().tolist() == [0.1, 0.3, 0.4, 0.5]
-    assert history.own_contexts_from == 1
-    assert len(log[:0].played_contexts()) == 0
-    log[:0].teach(policy)
+def test_a_log_with_some_of_the_arms() -> None:
+    log = made(400, arms=("a", "b"))
+    policy = kb.fit(log[:200], kb.KMTLUCB(["c", "b", "a"], epsilon=0.1))
+    assert policy.counts["c"] == 0
+    assert evaluate(log[200:], policy)["policy"].mean_weight == pytest.approx(1.0, abs=0.2)
+
+
+def test_open_decisions_end_what_is_evaluated(tmp_path: Path) -> None:
+    """Where decisions are defaulted, everything after the oldest open one is left out."""
+    log = made(40)
+    states = ["rewarded"] * 20 + ["defaulted"] * 10 + ["open"] + ["rewarded"] * 9
+    table = pq.read_table(written(log, tmp_path / "x.parquet", 10)).append_column("state", pa.array(states))
+    pq.write_table(table, tmp_path / "x.parquet")
+    source = LogFiles.of(tmp_path / "x.parquet", Columns(context=("x0", "x1")))
+    found = evaluate(source, kb.fit(log, kb.KMTLUCB(["a", "b", "c"], epsilon=0.1)))
+    assert found["policy"].n == 30
+    assert found.left_out == {"younger than the oldest open decision": 10}
+
+
+def test_a_kill_costs_what_was_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same call goes on: parts that are done are not done again, and the answer is that of one start."""
+    monkeypatch.setattr("kinbandits.log_files.PART_ROWS", 100)
+    monkeypatch.setattr("time.monotonic", iter(np.arange(1e6) * 10.0).__next__)
+    path = written(made(800), tmp_path / "log.parquet", 100)
+    policies = {name: kb.fit(made(200, 1), p) for name, p in pair().items()}
+    whole, calls, real = evaluate(path, policies), [], ope._tallies
+
+    def dies(part, **options):
+        calls.append(part.place)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return real(part, **options)
+
+    monkeypatch.setattr(ope, "_tallies", dies)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(path, policies, work=tmp_path / "work", jobs=1)
+    assert (tmp_path / "work" / "evaluate.npz").exists()
+    assert evaluate(path, policies, work=tmp_path / "work", jobs=1) == whole
+    assert len(calls) == 5 + 4
+    assert not (tmp_path / "work").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with pytest.raises(InvalidInputError, match="holds other files"):
+        evaluate(path, policies, work=tmp_path / "mine")
 
 
 def test_numbers_that_no_interval_can_be_made_of_are_refused() -> None:

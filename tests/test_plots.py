@@ -26,9 +26,7 @@ def compared():
 
 def taught(n_arms: int = 12) -> kb.KMTLUCB:
     names = [f"a rather long name of product {i}" for i in range(n_arms)]
-    policy = kb.KMTLUCB(
-        names, similarity=kb.Known(descriptors=np.linspace(0, 1, n_arms)), rewards=kb.Range(-1.0, 2.0)
-    )
+    policy = kb.KMTLUCB(names, similarity=kb.Known(descriptors=np.linspace(0, 1, n_arms)), rewards=kb.Range(-1.0, 2.0))
     rng = np.random.default_rng(0)
     policy.observe(rng.choice(names, 30), rng.normal(size=(30, 2)), rng.random(30))
     return policy
@@ -40,6 +38,7 @@ def outside(figure) -> float:
     return max(-drawn.x0, -drawn.y0, drawn.x1 - figure.bbox.width, drawn.y1 - figure.bbox.height)
 
 
+@pytest.mark.slow
 def test_every_figure_fits_and_is_shown_by_a_notebook(compared):
     policy = taught()
     figures = [
@@ -62,20 +61,6 @@ def test_traces_share_a_figure(compared):
     for name in POLICIES:
         assert compared.trace(name, 0).plot(axes[0, 0], label=name) is figure
     assert len(axes[0, 0].lines) == 2
-
-
-def test_compare_pairs_the_streams(compared):
-    alone = kb.simulate(POLICIES["with descriptors"](ENVIRONMENT.replace(seed=2)), ENVIRONMENT.replace(seed=2))
-    assert compared.trace("with descriptors", 2).final_regret == alone.final_regret
-    (paired,) = compared.differences
-    finals = {s.method: np.array(s.finals) for s in compared.summaries}
-    assert paired.difference == pytest.approx((finals["with descriptors"] - finals["Lin-UCB"]).mean())
-    frame = compared.to_pandas()
-    assert len(frame) == 6
-    assert frame.groupby("policy")["regret"].mean()["Lin-UCB"] == pytest.approx(finals["Lin-UCB"].mean())
-    assert compared.to_polars().columns == list(frame.columns)
-    assert "Lin-UCB" in str(compared)
-    assert "Lin-UCB" in repr(compared)
 
 
 @pytest.mark.parametrize(
@@ -106,24 +91,11 @@ def test_an_explanation_adds_up_and_is_a_sentence():
     told = policy.explain(policy.choose([0.0, 1.0]))
     assert sum(value for _, value in told.parts(3)) == pytest.approx(told.mean)
     assert told.level == -1.0
-    assert told.parts(3)[-1][0] == f"and {sum(v != 0 for v in told.lent.values()) - 3} more"
+    assert told.parts(3)[-1][0] == f"and {sum(v != 0 for v in told.contributions.values()) - 3} more"
     assert str(told).startswith(f"Arm {told.arm!r} is estimated at {told.mean:.3g}: -1 is where every arm starts, ")
     assert "The others' rows narrow its width" in told.sentence
     alone = kb.KMTLUCB(2, similarity=kb.Independent())
     assert "it has no rows of its own, nothing comes from other arms." in alone.explain_arm(0, [1.0]).sentence
-
-
-def test_tables_for_notebooks_are_escaped(compared):
-    names = ["<b>", "&"]
-    policy = kb.KMTLUCB(names)
-    policy.observe(names, [[0.0], [1.0]], [1.0, 0.0])
-    tuned = kb.tune(np.arange(8.0)[:, None], labels=np.arange(8) > 3, ridges=[0.1], widths=[0.1], orders=1)
-    found = kb.ope.estimate([1.0, 0.0], [0.5, 0.5], [0, 1], [[1.0, 0.0]] * 2)
-    shown = [policy.explain_arm("<b>", [0.0]), tuned, found, compared, compared.trace("Lin-UCB", 0)]
-    for thing in shown:
-        html = thing._repr_html_()
-        assert html.count("<table>") == html.count("</table>") == 1
-        assert "<b>'" not in html
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
@@ -149,7 +121,5 @@ def test_progress_true_shows_a_bar(monkeypatch):
     assert "runs: 2 of 2" in out.getvalue()
     assert "rounds: 5 of 5" in out.getvalue()
     seen = []
-    kb.compare(
-        {"Lin-UCB": kb.baselines.LinUCB}, ENVIRONMENT, seeds=2, horizon=5, progress=lambda *s: seen.append(s)
-    )
+    kb.compare({"Lin-UCB": kb.baselines.LinUCB}, ENVIRONMENT, seeds=2, horizon=5, progress=lambda *s: seen.append(s))
     assert seen == [(1, 2), (2, 2)]

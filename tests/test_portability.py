@@ -104,9 +104,7 @@ def elsewhere(processor: Processor, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::kinbandits.errors.BudgetWarning")  # 64 points are few for digits
 @pytest.mark.parametrize("processor", PROCESSORS, ids=lambda p: p.name)
-def test_saved_elsewhere_it_decides_here_as_if_it_had_always_been_here(
-    processor: Processor, tmp_path: Path
-) -> None:
+def test_saved_elsewhere_it_decides_here_as_if_it_had_always_been_here(processor: Processor, tmp_path: Path) -> None:
     if reason := can_run(processor):
         pytest.skip(f"as on {processor.name}: {reason}")
     if processor == own():

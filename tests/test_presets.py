@@ -11,7 +11,7 @@ import pytest
 import kinbandits as kb
 from kinbandits.environments import Streams, SyntheticNews
 from kinbandits.errors import InvalidInputError
-from kinbandits.presets import METHODS, PAPER, grid, paper
+from kinbandits.paper.presets import METHODS, PAPER, grid, paper
 
 STREAMS = str(Path(__file__).parent / "golden" / "digits-streams.npz")
 

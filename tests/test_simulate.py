@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 
@@ -11,7 +10,7 @@ import pytest
 
 import kinbandits as kb
 from kinbandits.environments import Classification, HiddenDescriptors, Round, SyntheticNews
-from kinbandits.errors import FormatError, InvalidInputError, MissingPackageError, SimulationWarning
+from kinbandits.errors import FormatError, InvalidInputError, SimulationWarning
 from kinbandits.simulate import play
 from kinbandits.trace import COLUMNS, Trace
 
@@ -145,46 +144,6 @@ def test_metadata_says_what_was_played(trace):
 
 
 # -- export ---------------------------------------------------------------------------------------
-
-
-def test_csv_reads_back_exactly(trace, tmp_path):
-    path = tmp_path / "trace.csv"
-    trace.to_csv(path)
-    with path.open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    assert list(rows[0]) == list(COLUMNS)
-    for name, kind in COLUMNS.items():
-        read = [row[name] if kind is object else kind(row[name]) for row in rows]
-        assert read == trace[name].tolist()
-
-
-def test_frames(trace, tmp_path):
-    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    for frame in (trace.to_pandas(), trace.to_polars()):
-        assert list(frame.columns) == list(COLUMNS)
-        for name in COLUMNS:
-            assert list(frame[name]) == trace[name].tolist()
-    path = tmp_path / "trace.parquet"
-    trace.to_parquet(path)
-    for frame in (pandas.read_parquet(path), polars.read_parquet(path)):
-        for name in COLUMNS:
-            assert list(frame[name]) == trace[name].tolist()
-    assert [p.name for p in tmp_path.iterdir()] == ["trace.parquet"]
-
-
-def test_parquet_without_polars(trace, tmp_path, monkeypatch):
-    import sys
-
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    monkeypatch.setitem(sys.modules, "polars", None)
-    trace.to_parquet(tmp_path / "trace.parquet")
-    assert list(pandas.read_parquet(tmp_path / "trace.parquet")["arm"]) == trace["arm"].tolist()
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingPackageError, match="pip install pandas"):
-        trace.to_parquet(tmp_path / "other.parquet")
-    with pytest.raises(ImportError, match="needs polars"):
-        trace.to_polars()
 
 
 def test_arm_names_keep_their_type(tmp_path):

@@ -35,9 +35,9 @@ def test_what_was_left_out_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 def test_tables_on_pages_are_those_of_the_committed_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python tools/paper_tables.py` after a new run of `make paper`."""
+    """`python reproduce/tables.py` after a new run of `make paper`."""
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import paper_tables
+    from reproduce import tables as paper_tables
 
     for page in paper_tables.PAGES:
         text = page.read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def test_tables_on_pages_are_those_of_the_committed_report(monkeypatch: pytest.M
 
 def test_the_reference_runs_and_what_is_said_of_a_sweep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import paper_tables
+    from reproduce import tables as paper_tables
 
     runs = {key: [int(v) for v in text.split()] for key, text in paper_tables.REFERENCE.items()}
     assert {len(v) for (where, _), v in runs.items() if where != "Letter"} == {10}
@@ -67,9 +67,7 @@ def test_the_reference_runs_and_what_is_said_of_a_sweep(monkeypatch: pytest.Monk
         "where,second,multiplier,first_mean,second_mean,equal,low,high\n"
         f"Digits,counts only,0.1,1000,1001,0.01,-3,1\nDigits,{ind},0.1,1000,1100,0.9,-120,-80\n"
     )
-    monkeypatch.setattr(
-        paper_tables, "_rows", lambda name, place=tmp_path, read=paper_tables._rows: read(name, place)
-    )
+    monkeypatch.setattr(paper_tables, "_rows", lambda name, place=tmp_path, read=paper_tables._rows: read(name, place))
     counts, at_01, at_1, pairs, falls = paper_tables._findings()
     assert "on Digits (1,000 and 1,001)." in counts
     assert "on Digits (1,000 and 1,100), and more on none" in at_01

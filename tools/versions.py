@@ -21,7 +21,7 @@ from environments import new_environment
 ROOT = Path(__file__).parents[1]
 EXTRAS = ".[experiments,plot,serve]"
 TOOLS = ["pytest", "pytest-xdist", "hypothesis", "pandas"]
-TESTS = ["cli", "policies/test_persist.py", "service/test_app.py", "service/test_store.py", "test_golden.py"]
+TESTS = ["cli", "policies/test_persist.py", "service/test_app.py", "service/test_log.py", "test_golden.py"]
 TESTS += ["experiments/test_experiment_config.py", "test_import.py", "test_values.py", "test_frames.py"]
 TESTS += ["test_kernels.py", "test_similarity.py"]
 

@@ -112,9 +112,7 @@ PEERS: dict[str, PeerEntry] = {
         "bayesianbandits Thompson",
         "bayesianbandits",
         _HERE + "BayesianBandits",
-        _scalings(
-            {"prior": 100.0, "noise": 1000.0}, {"prior": 20.0, "noise": 100.0}, {"prior": 5.0, "noise": 20.0}
-        ),
+        _scalings({"prior": 100.0, "noise": 1000.0}, {"prior": 20.0, "noise": 100.0}, {"prior": 5.0, "noise": 20.0}),
     ),
     **{
         f"bayesianbandits-logistic-{name}": PeerEntry(
@@ -173,9 +171,7 @@ PEERS: dict[str, PeerEntry] = {
         only="clicks",
     ),
     **{
-        name: PeerEntry(
-            title, "scipy", f"compare.projected:{policy}", _kernels(**knobs), family="kernel", slow=slow
-        )
+        name: PeerEntry(title, "scipy", f"compare.projected:{policy}", _kernels(**knobs), family="kernel", slow=slow)
         for name, title, policy, knobs, slow in (
             ("ek-ucb", "EK-UCB", "EKUCB", {"mu": 0.1}, False),
             ("batch-bkb", "batch BKB", "BatchBKB", {"C": 1000.0}, False),
@@ -198,9 +194,7 @@ PEERS: dict[str, PeerEntry] = {
 
 def installed(names: Sequence[str] | None = None) -> list[str]:
     """The peers whose package is here."""
-    return [
-        n for n in (PEERS if names is None else names) if importlib.util.find_spec(PEERS[n].package) is not None
-    ]
+    return [n for n in (PEERS if names is None else names) if importlib.util.find_spec(PEERS[n].package) is not None]
 
 
 def version(package: str) -> str:

@@ -15,17 +15,13 @@ from kinbandits.cli.output import print_json, print_table
 
 
 def compare(
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Digits and one hidden problem, 100 rounds, 2 seeds.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Digits and one hidden problem, 100 rounds, 2 seeds.")] = False,
     data: Annotated[str | None, typer.Option(help="Problems, separated by commas (default: all).")] = None,
     peers: Annotated[str | None, typer.Option(help="Peers, separated by commas (default: all installed).")] = None,
     ours: Annotated[str | None, typer.Option(help="Our rows: any policy, separated by commas.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs of each method (default: 10).", min=1)] = None,
     grid_seeds: Annotated[int, typer.Option(help="Runs on which settings of peers are chosen.", min=1)] = 2,
-    grid_size: Annotated[
-        int | None, typer.Option(help="Settings of each peer tried (default: all).", min=1)
-    ] = None,
+    grid_size: Annotated[int | None, typer.Option(help="Settings of each peer tried (default: all).", min=1)] = None,
     chosen: Annotated[
         Path | None, typer.Option(help="Settings chosen before (chosen.json): for these no grid is run.")
     ] = None,
@@ -80,9 +76,7 @@ def compare(
     )
     directory = out or Path("runs") / ("compare-quick" if quick else "compare")
     if todo:
-        print_table(
-            "To run", ("problem", "method", "seeds"), [[p, m, str(n)] for p, m, n in missing(plan, directory)]
-        )
+        print_table("To run", ("problem", "method", "seeds"), [[p, m, str(n)] for p, m, n in missing(plan, directory)])
         return
     if not page_only:
         run(plan, directory, jobs=jobs, costs=costs, first=first)

@@ -43,9 +43,7 @@ class _Rows:
 
     def add(self, arm: int, x: Tensor, y: float) -> None:
         if self.n == len(self._y):
-            self._x, self._arms, self._y = (
-                torch.cat([a, torch.zeros_like(a)]) for a in (self._x, self._arms, self._y)
-            )
+            self._x, self._arms, self._y = (torch.cat([a, torch.zeros_like(a)]) for a in (self._x, self._arms, self._y))
         self._x[self.n], self._arms[self.n], self._y[self.n] = x, arm, y
         self.n += 1
 
@@ -220,9 +218,7 @@ class NeuralLinear(Peer):
             mean, P, shape, b = self.posterior(a)
             noise = b / self.rng.gamma(shape)
             # the weights' draw along phi is normal with variance noise * phi' P^-1 phi
-            draws.append(
-                phi @ mean + math.sqrt(noise * (phi @ np.linalg.solve(P, phi))) * self.rng.standard_normal()
-            )
+            draws.append(phi @ mean + math.sqrt(noise * (phi @ np.linalg.solve(P, phi))) * self.rng.standard_normal())
         return self.arms[int(np.argmax(draws))], 1.0
 
     def _learn(self, arm: Any, z: Vector, reward: float, propensity: float) -> None:

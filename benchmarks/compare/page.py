@@ -13,7 +13,7 @@ import numpy as np
 from compare.catalogue import PEERS, version
 from compare.edges import Edges
 from compare.figure import FAMILIES
-from compare.plan import DEFAULT, INVERSE, TUNED, Plan
+from compare.plan import DEFAULT, INVERSE, Plan
 from compare.run import MethodRow, Standings
 from kinbandits._version import __version__
 
@@ -54,7 +54,7 @@ def _wins(ours: MethodRow | None, other: MethodRow) -> str:
 
 def verdicts(problem: Standings) -> Iterator[str]:
     """For each of our two: the best peer beside it, and which peers beat it in the mean."""
-    for name in (DEFAULT, TUNED):
+    for name in (DEFAULT,):
         ours = problem.row(name)
         if ours is None:
             continue
@@ -147,9 +147,7 @@ def propensities(problems: Sequence[Standings]) -> list[str]:
         both = ~np.isnan(ours.regret + rule.regret)
         default, inverse = float(ours.regret[both].mean()), float(rule.regret[both].mean())
         won, of = rule.wins_against(ours)
-        lines.append(
-            [problem.title, f"{default:.0f}", f"{inverse:.0f}", f"{inverse / default:.2f}", f"{won} of {of}"]
-        )
+        lines.append([problem.title, f"{default:.0f}", f"{inverse:.0f}", f"{inverse / default:.2f}", f"{won} of {of}"])
         over += [problem.title] * (inverse > 1.15 * default)
     if not lines:
         return []
@@ -283,7 +281,6 @@ def _head(plan: Plan, problems: Sequence[Standings], nowhere: Sequence[str], com
     versions = {PEERS[p].package: version(PEERS[p].package) for p in plan.here() if PEERS[p].library}
     absent = sorted({PEERS[p].package for p in plan.peers if PEERS[p].library} - set(versions))
     listed = ", ".join(f"{name} {v}" for name, v in versions.items()) or "none"
-    tuned = f"; *{TUNED}* has what `kb.tune` finds on rows never played" if TUNED in plan.ours else ""
     return [
         "## How it was measured",
         "",
@@ -293,7 +290,7 @@ def _head(plan: Plan, problems: Sequence[Standings], nowhere: Sequence[str], com
         "  played; an intercept; the best of a small grid, chosen on one or two of the scored seeds. MABWiser",
         "  LinUCB, coba and *LinUCB of ours, features of peers* are contextualbandits' algorithm and take its",
         "  settings. bayesianbandits takes on MNIST those best on USPS, on clicks with 50 arms those best with 12.",
-        f"- **Ours get none of that**: *{DEFAULT}* is `kb.KMTLUCB(arms)`{tuned}. *Fixed",
+        f"- **Ours get none of that**: *{DEFAULT}* is `kb.KMTLUCB(arms)`. *Fixed",
         "  settings* is an earlier default, `kb.KMTLUCB(arms, ridge=0.01, exploration=0.1)`. EpsilonGreedy, UCB1",
         "  and Uniform are ours, at their defaults.",
         "- **Kernel and neural rivals** are written here from their papers (`projected.py`, `neural.py` in",

@@ -47,9 +47,7 @@ class Peer(ABC):
         self._centre, self._scale = centre, scale
 
     @classmethod
-    def for_environment(
-        cls, environment: Environment, *, seed: int, scaling: str = "standard", **knobs: Any
-    ) -> Peer:
+    def for_environment(cls, environment: Environment, *, seed: int, scaling: str = "standard", **knobs: Any) -> Peer:
         """A peer for this environment, with features scaled by rows that are never played."""
         centre, scale = standardisation(environment, scaling)
         return cls(environment.arms, seed=seed, centre=centre, scale=scale, **knobs)
@@ -146,9 +144,7 @@ class OursLinear(Peer):
 class MABWiser(Peer):
     """fidelity/mabwiser, LinUCB or LinTS. It does not choose before its first row: that is of the first arm."""
 
-    def __init__(
-        self, arms: Sequence[Any], *, rule: str = "LinUCB", alpha: float, ridge: float, **others: Any
-    ) -> None:
+    def __init__(self, arms: Sequence[Any], *, rule: str = "LinUCB", alpha: float, ridge: float, **others: Any) -> None:
         super().__init__(arms, **others)
         from mabwiser.mab import MAB, LearningPolicy
 
@@ -191,15 +187,11 @@ class ContextualBandits(Peer):
 class ContextualLogistic(Peer):
     """david-cortes/contextualbandits, LogisticUCB: it cannot learn row by row, so it is refitted now and then."""
 
-    def __init__(
-        self, arms: Sequence[Any], *, percentile: int, ridge: float, every: int = 20, **others: Any
-    ) -> None:
+    def __init__(self, arms: Sequence[Any], *, percentile: int, ridge: float, every: int = 20, **others: Any) -> None:
         super().__init__(arms, **others)
         from contextualbandits.online import LogisticUCB
 
-        self._model = LogisticUCB(
-            list(arms), percentile=percentile, lambda_=ridge, random_state=self.seed + 1, njobs=1
-        )
+        self._model = LogisticUCB(list(arms), percentile=percentile, lambda_=ridge, random_state=self.seed + 1, njobs=1)
         self._every, self._rows = every, list[tuple[Any, Vector, float]]()
 
     def _choose(self, z: Vector) -> tuple[Any, float]:

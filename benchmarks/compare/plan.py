@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from kinbandits.policy.defaults import defaults_as_data
 
 from compare.catalogue import PEERS, installed
-from kinbandits._files import atomic_write
-from kinbandits._spec import to_spec
 from kinbandits.environments import Environment
-from kinbandits.environments.labelled import LabelledRows
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.config import EnvironmentConfig, Experiment, experiment_of, policies
-from kinbandits.policies import KMTLUCB
-from kinbandits.policies.defaults import defaults_as_data
-from kinbandits.tuning import tune
+from kinbandits.policy import KMTLUCB
 
-__all__ = ["DATA", "DEFAULT", "INVERSE", "OURS", "TUNED", "Plan", "setting_name"]
+__all__ = ["DATA", "DEFAULT", "INVERSE", "OURS", "Plan", "setting_name"]
 
 DATA = ("digits", "segment", "hidden-0", "hidden-0.5", "hidden-0.9", "pendigits", "letter", "usps", "mnist")
 """The six sets, and the hidden-descriptor problem at three similarities."""
@@ -35,9 +30,9 @@ CLICKS = tuple(f"clicks-{arms}-{rate}" for arms in (12, 50) for rate in (3, 13, 
 """Arms and click rate in percent."""
 _TITLES = {"usps": "USPS", "mnist": "MNIST"}
 
-DEFAULT, TUNED, INVERSE = "kinbandits default", "kinbandits tuned", "kinbandits InverseGap"
-OURS = (DEFAULT, INVERSE, TUNED, "EpsilonGreedy", "UCB1", "Uniform")
-"""Rows of ours: out of the box, with propensities, tuned on the rows never played, and baselines; any policy may be
+DEFAULT, INVERSE = "kinbandits default", "kinbandits InverseGap"
+OURS = (DEFAULT, INVERSE, "EpsilonGreedy", "UCB1", "Uniform")
+"""Rows of ours: out of the box, with propensities, and baselines; any policy may be
 named."""
 
 
@@ -85,9 +80,7 @@ class Plan:
         ):
             for name in given:
                 if name not in known:
-                    raise InvalidInputError(
-                        f"there is no {what} {name!r}; there are {', '.join(dict.fromkeys(known))}"
-                    )
+                    raise InvalidInputError(f"there is no {what} {name!r}; there are {', '.join(dict.fromkeys(known))}")
         if not self.data or not self.ours:
             raise InvalidInputError("name at least one data set and one method of ours")
 
@@ -153,7 +146,7 @@ class Plan:
             return None
         return self._experiment(name, methods, min(self.grid_seeds, self.seeds))
 
-    def final(self, name: str, best: Mapping[str, dict[str, Any]], tuned: Mapping[str, Any] | None) -> Experiment:
+    def final(self, name: str, best: Mapping[str, dict[str, Any]]) -> Experiment:
         """The best settings of every peer, and our methods, on all seeds."""
         methods = [{"name": setting_name(p, s), "policy": PEERS[p].policy, **s} for p, s in best.items()]
         for ours in self.ours:
@@ -161,8 +154,6 @@ class Plan:
                 methods.append({"name": ours, **_defaults()})
             elif ours == INVERSE:
                 methods.append({"name": ours, **_defaults(), "exploration": {"type": "InverseGap"}})
-            elif ours == TUNED:
-                methods.append({"name": ours, **(tuned or {})})
             else:
                 methods.append({"name": ours, "policy": ours})
         return self._experiment(name, methods, self.seeds)
@@ -180,37 +171,12 @@ class Plan:
     def _make(self, name: str) -> Environment:
         return EnvironmentConfig.model_validate(self.environment(name)).make(0)
 
-    def tuned(self, name: str, directory: Path, say: Callable[[str], None]) -> dict[str, Any]:
-        """What `kinbandits.tune` finds on the rows never played, as settings of a method; kept in ``directory``.
-
-        The rows are those for validation; for the hidden-descriptor problem 250 rounds of one of another seed,
-        with the rewards of all arms, which is what labels are.
-        """
-        path = directory / f"{name}.json"
-        if not path.exists():
-            directory.mkdir(parents=True, exist_ok=True)
-            say(f"tuning on the rows of {title(name)} that are never played")
-            environment = self._make(name)
-            if isinstance(environment, LabelledRows):
-                X, y = environment.validation()
-                found = tune(X, labels=y)
-            else:
-                other = environment.replace(seed=10_000, horizon=250)  # type: ignore[attr-defined]
-                rounds = list(other.rounds())
-                found = tune(np.array([r.context for r in rounds]), rewards=np.array([r.rewards for r in rounds]))
-            settings = {argument: to_spec(value, {}) for argument, value in found.settings.items()}
-            atomic_write(path, json.dumps(settings).encode())
-        loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return loaded
-
 
 def _defaults() -> dict[str, Any]:
     """The defaults of our policy, written out: a release with other defaults then has other cells."""
     parameters = inspect.signature(KMTLUCB).parameters.values()
     plain = {
-        p.name: p.default
-        for p in parameters
-        if isinstance(p.default, bool | int | float | str) and p.name != "seed"
+        p.name: p.default for p in parameters if isinstance(p.default, bool | int | float | str) and p.name != "seed"
     }
     return plain | defaults_as_data()
 

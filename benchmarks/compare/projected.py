@@ -71,9 +71,7 @@ class ProjectedUCB(Peer):
         self._inverse, self._F, self._W, self._Fy = none, none, none, np.empty(0)  # of L; and F'y
 
     @classmethod
-    def for_environment(
-        cls, environment: Environment, *, seed: int, scaling: str = "standard", **knobs: Any
-    ) -> Peer:
+    def for_environment(cls, environment: Environment, *, seed: int, scaling: str = "standard", **knobs: Any) -> Peer:
         """With the arms' descriptors, where the environment has them; ``scaling="raw"`` leaves contexts alone."""
         knobs["descriptors"] = getattr(environment, "descriptors", None)
         if scaling == "raw":

@@ -17,12 +17,12 @@ import numpy as np
 from compare.catalogue import PEERS
 from compare.costs import cost_of
 from compare.edges import Edges, try_edges
-from compare.plan import DEFAULT, INVERSE, TUNED, Plan, setting_name, setting_text, title
+from compare.plan import DEFAULT, INVERSE, Plan, setting_name, setting_text, title
 from kinbandits._files import atomic_write
 from kinbandits._types import Vector
 from kinbandits.experiments import CellStore, Experiment, run_experiment
 from kinbandits.experiments.config import Cell, policy_named
-from kinbandits.experiments.storage import load_cell
+from kinbandits.experiments.store import load_cell
 
 __all__ = ["MethodRow", "Standings", "edges_of", "missing", "read", "record", "run"]
 
@@ -133,10 +133,10 @@ def run(
             say(f"   {PEERS[peer].title} is left out: {why}")
         grid = plan.grid(name)
         if grid is not None:
-            run_experiment(grid, directory, extend=True, jobs=jobs, stream=stream)
+            run_experiment(grid, directory, jobs=jobs, stream=stream)
         best = _best(plan, name, _grid_regrets(plan, name, directory))
-        final = plan.final(name, best, _tuned(plan, name, directory, say))
-        run_experiment(final, directory, extend=True, jobs=jobs, stream=stream)
+        final = plan.final(name, best)
+        run_experiment(final, directory, jobs=jobs, stream=stream)
         if costs:
             for cell in final.cells():
                 if cell.seed == 0:
@@ -147,7 +147,7 @@ def _first_rounds(plan: Plan, name: str) -> dict[str, Cell]:
     """A short game of every peer: what a decision costs where a whole game would take too long."""
     settings = {p: plan.tried(p, name)[0] for p in plan.here() if p not in plan.left_out(name)}
     names = {setting_name(p, s): p for p, s in settings.items()}
-    cells = replace(plan, horizon=FIRST, seeds=1).final(name, settings, None).cells()
+    cells = replace(plan, horizon=FIRST, seeds=1).final(name, settings).cells()
     return {names[c.method.name]: c for c in cells if c.method.name in names}
 
 
@@ -156,16 +156,10 @@ def missing(plan: Plan, directory: Path) -> Iterator[tuple[str, str, int]]:
     done = CellStore(directory).done()
     for name in plan.data:
         best = _best(plan, name, _grid_regrets(plan, name, directory))
-        tuned = directory / "tuned" / f"{name}.json"
-        known = json.loads(tuned.read_text(encoding="utf-8")) if tuned.exists() else None
-        parts = [plan.grid(name), plan.final(name, best, known)]
+        parts = [plan.grid(name), plan.final(name, best)]
         cells = {c.id: c for part in parts if part is not None for c in part.cells()}
         count = Counter(c.method.name for c in cells.values() if c.id not in done)
         yield from ((title(name), method, n) for method, n in count.items())
-
-
-def _tuned(plan: Plan, name: str, directory: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
-    return plan.tuned(name, directory / "tuned", say) if TUNED in plan.ours else None
 
 
 def _grid_regrets(plan: Plan, name: str, directory: Path) -> dict[str, Vector]:
@@ -214,16 +208,14 @@ def read(plan: Plan, directory: Path, recorded: Path | None = None) -> list[Stan
 def _problem(plan: Plan, name: str, directory: Path, recorded: Sequence[Mapping[str, Any]]) -> Standings:
     grid = _grid_regrets(plan, name, directory)
     best = _best(plan, name, grid)
-    tuned = directory / "tuned" / f"{name}.json"
-    known = plan.tuned(name, tuned.parent, lambda text: None) if tuned.exists() else None
-    final = plan.final(name, best, known)
+    final = plan.final(name, best)
     found = regrets(final, directory)
     titles = {
         setting_name(p, s): (PEERS[p].title, None if PEERS[p].own else p, setting_text(s)) for p, s in best.items()
     }
     lines, costs = [], {}
     for method in final.methods:
-        shown, peer, settings = titles.get(method.name, (method.name, None, _ours_text(method.name, known)))
+        shown, peer, settings = titles.get(method.name, (method.name, None, _ours_text(method.name)))
         cell = next(c for c in final.cells() if c.method.name == method.name)
         path = directory / "costs" / f"{cell.id}.json"
         cost = cost_of(cell, path.parent) if path.exists() else {}
@@ -282,7 +274,7 @@ def record(problems: Sequence[Standings], path: Path) -> None:
     for problem in problems:
         rows = {old["title"]: old for old in known.get(problem.name, [])}
         for x in problem.rows:
-            if not x.recorded and x.title not in (DEFAULT, INVERSE, TUNED):
+            if not x.recorded and x.title not in (DEFAULT, INVERSE):
                 regret = [None if math.isnan(r) else round(float(r), 2) for r in x.regret]
                 rows[x.title] = {"title": x.title, "peer": x.peer, "settings": x.settings, "regret": regret}
         known[problem.name] = list(rows.values())
@@ -293,12 +285,9 @@ def record(problems: Sequence[Standings], path: Path) -> None:
     atomic_write(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
-def _ours_text(name: str, tuned: dict[str, Any] | None) -> str:
+def _ours_text(name: str) -> str:
     if name in (DEFAULT, INVERSE):
         return "out of the box" if name == DEFAULT else "`exploration=kb.InverseGap()`"
-    if name == TUNED and tuned:
-        scale = tuned["context_kernel"]["length_scale"]
-        return f"length scale {scale:.3g}, ridge {tuned['ridge']:g}, exploration {tuned['exploration']:.2g}"
     return "its defaults"
 
 

@@ -116,9 +116,7 @@ def test_what_we_do_with_bad_input_and_that_it_is_tried() -> None:
             self.arms.append(arm)
 
     edges = try_edges(Careless)
-    assert edges.nan.startswith(
-        "choosing gives b; learning accepts it, then every later choice raises RuntimeError"
-    )
+    assert edges.nan.startswith("choosing gives b; learning accepts it, then every later choice raises RuntimeError")
     assert edges.unknown_arm == "accepted in silence"
     assert edges.new_arm == "new wins 40 of 40 contexts"
 
@@ -310,9 +308,7 @@ def test_a_peer_that_is_not_run_is_told_with_its_cost(tmp_path) -> None:
 def test_the_figure(tmp_path) -> None:
     write_figure(tmp_path / "none.png", [problem()])
     assert not (tmp_path / "none.png").exists(), "one cost only: there is nothing to compare"
-    priced = Standings(
-        *(list(vars(problem()).values())[:4]), tuple(replace(x, cpu_ms=0.3) for x in problem().rows), {}
-    )
+    priced = Standings(*(list(vars(problem()).values())[:4]), tuple(replace(x, cpu_ms=0.3) for x in problem().rows), {})
     write_figure(tmp_path / "f.png", [priced] * 3)
     assert (tmp_path / "f.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -324,9 +320,7 @@ def test_peers_too_large_are_left_out_with_a_reason() -> None:
     assert catalogue.PEERS["river"].too_large(10, 784) is None
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"data": ("nothing",)}, {"peers": ("nobody",)}, {"ours": ("nobody",)}, {"data": ()}]
-)
+@pytest.mark.parametrize("wrong", [{"data": ("nothing",)}, {"peers": ("nobody",)}, {"ours": ("nobody",)}, {"data": ()}])
 def test_plans_are_checked(wrong) -> None:
     with pytest.raises(ValueError, match=r"there is no|at least one"):
         Plan(**wrong)

@@ -49,9 +49,7 @@ def test_posterior_is_the_papers(name: str) -> None:
     assert 3 < sizes[-1] < 40
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: EKUCB(range(N), gamma=1e9, **COMMON), lambda: BKB(range(N), q=1e9, **COMMON)]
-)
+@pytest.mark.parametrize("make", [lambda: EKUCB(range(N), gamma=1e9, **COMMON), lambda: BKB(range(N), q=1e9, **COMMON)])
 def test_with_every_row_in_the_dictionary_it_is_kernel_ucb(make) -> None:
     peer, (arms, X, y) = make(), rows(25)
     settings = {"similarity": kb.Independent(), "context_kernel": kb.RBF(0.8), "engine": "naive"}

@@ -17,7 +17,9 @@ from typing import Any as _Any
 from kinbandits import baselines, errors, kernels, rules, similarity, theory
 from kinbandits._value import suggest as _suggest
 from kinbandits._version import __version__
+from kinbandits.fit import fit
 from kinbandits.kernels import RBF, Constant, Linear, Matern, RationalQuadratic
+from kinbandits.logs import Log
 from kinbandits.model import Model, Scale
 from kinbandits.policy import KMTLUCB, Budgeted, Decision, SupKMTLUCB, Window, load
 from kinbandits.rules import UCB, InverseGap, Thompson
@@ -26,16 +28,18 @@ from kinbandits.simulate import simulate
 from kinbandits.terms import Term
 
 if _TYPE_CHECKING:
-    from kinbandits import datasets, environments, ope, presets, testing
+    from kinbandits import datasets, environments, ope, testing
+    from kinbandits.paper import presets
 
 # Not needed to play: imported when they are asked for.
 _ROOMS = ("contrib", "datasets", "environments", "multitask", "ope", "plotting", "presets", "testing")
-_NAMES = {"compare": "report.comparing", "MultiTaskKernelRidge": "multitask"}
+_ELSEWHERE = {"presets": "paper.presets"}
+_NAMES = {"compare": "results", "MultiTaskKernelRidge": "multitask"}
 
 __all__ = [
     "KMTLUCB", "RBF", "UCB", "Budgeted", "Constant", "Decision", "Estimated", "Graph", "Independent", "InverseGap",
-    "Known", "Learned", "Linear", "Matern", "Mixed", "Model", "Pooled", "RationalQuadratic", "Scale", "SupKMTLUCB",
-    "Term", "Thompson", "Window", "compare", "load", "simulate",
+    "Known", "Learned", "Linear", "Log", "Matern", "Mixed", "Model", "Pooled", "RationalQuadratic", "Scale", "SupKMTLUCB",
+    "Term", "Thompson", "Window", "compare", "fit", "load", "simulate",
 ]  # fmt: skip
 
 
@@ -44,5 +48,5 @@ def __getattr__(name: str) -> _Any:
     if name in _NAMES:
         return getattr(_import_module(f"kinbandits.{_NAMES[name]}"), name)
     if name in _ROOMS:
-        return _import_module(f"kinbandits.{name}")
+        return _import_module(f"kinbandits.{_ELSEWHERE.get(name, name)}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_suggest(name, [*__all__, *_ROOMS])}")

@@ -27,9 +27,7 @@ def as_float64(name: str, values: Any) -> Matrix:
     except InvalidTypeError:
         raise
     except (TypeError, ValueError) as error:
-        raise InvalidTypeError(
-            f"{name} must be numbers in an array, got {type(values).__name__}: {error}"
-        ) from error
+        raise InvalidTypeError(f"{name} must be numbers in an array, got {type(values).__name__}: {error}") from error
     except OverflowError as error:
         raise InvalidInputError(f"{name} holds a number that is too large to compute with: {error}") from error
     if not array.size or np.abs(array).max() <= LARGEST:  # NaN is not
@@ -101,7 +99,7 @@ def rounds_of_contexts(values: Any, n_candidates: int, n_features: int | None, *
         rounds = contexts
     elif contexts.ndim == 1 and contexts.size:
         rounds = contexts[None, None, :]
-    elif contexts.ndim == 2 and contexts.size:
+    elif contexts.ndim == 2 and contexts.shape[1] and (batch or len(contexts)):
         rounds = contexts[:, None, :] if batch else contexts[None, :, :]
     elif contexts.ndim == 3:
         raise InvalidInputError(

@@ -27,9 +27,7 @@ def narwhals() -> Any:
 def as_table(frame: Any) -> Any:
     """A table of any library as a narwhals table; columns that are called by numbers, "0", "1" and so on."""
     pandas_like = hasattr(frame, "set_axis")
-    labels = [
-        str(name) for name in (frame.columns if pandas_like else getattr(frame, "column_names", frame.columns))
-    ]
+    labels = [str(name) for name in (frame.columns if pandas_like else getattr(frame, "column_names", frame.columns))]
     if len(set(labels)) < len(labels):
         raise InvalidInputError(
             f"two columns of the table are called {max(labels, key=labels.count)!r}; names must differ"
@@ -111,9 +109,7 @@ def _series(values: Any) -> Any:
     """A column of some library; None if it is none."""
     if not _from_library(values) or is_frame(values):
         return None
-    if hasattr(values, "to_pylist") and not hasattr(
-        values, "chunks"
-    ):  # an array of pyarrow is a column of one piece
+    if hasattr(values, "to_pylist") and not hasattr(values, "chunks"):  # an array of pyarrow is a column of one piece
         values = sys.modules["pyarrow"].chunked_array([values])
     return narwhals().from_native(values, series_only=True, strict=False)
 

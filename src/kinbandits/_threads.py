@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from functools import cache, wraps
+from itertools import product
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from kinbandits.errors import ConcurrentUseError
@@ -20,43 +21,44 @@ R = TypeVar("R")
 
 
 class _Library(NamedTuple):
-    """A BLAS library: how its number of threads is read and set, and whether each thread has its own."""
+    """A BLAS library: how its number of threads is read and set."""
 
     get: Callable[[], int]
     set: Callable[[int], object]
-    own: bool
 
 
 @cache
-def _libraries() -> list[_Library]:
-    """NumPy's and SciPy's, often two."""
+def _libraries() -> tuple[list[_Library], list[_Library]]:
+    """NumPy's and SciPy's: those with one number for all threads, and those where each thread has its own."""
     import scipy.linalg  # noqa: F401  (loads SciPy's)
     from threadpoolctl import ThreadpoolController
 
     found = [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
-    return [_Library(b.get_num_threads, _setter(b), getattr(b, "threading_layer", "") == "openmp") for b in found]
+    kinds: tuple[list[_Library], list[_Library]] = [], []
+    for library in found:
+        kinds[getattr(library, "threading_layer", "") == "openmp"].append(_functions(library))
+    return kinds
 
 
-def _setter(library: Any) -> Callable[[int], object]:
-    """OpenBLAS's own function: threadpoolctl ignores all threads but the one that first set a number."""
-    setter: Callable[[int], object] = library.set_num_threads
+def _functions(library: Any) -> _Library:
+    """OpenBLAS's own: threadpoolctl ignores all threads but the one that first set a number."""
+    found = _Library(library.get_num_threads, library.set_num_threads)
     if library.internal_api == "openblas":
-        for name in (f"{a}openblas_set_num_threads{z}" for a in ("", "scipy_") for z in ("", "64_", "_64")):
-            setter = getattr(library.dynlib, name, setter)
-    return setter
+        for before, after in product(("", "scipy_"), ("", "64_", "_64")):
+            get, set_ = (f"{before}openblas_{word}_num_threads{after}" for word in ("get", "set"))
+            if hasattr(library.dynlib, set_):
+                found = _Library(getattr(library.dynlib, get), getattr(library.dynlib, set_))
+    return found
 
 
 def _lowered(libraries: Iterable[_Library]) -> list[tuple[_Library, int]]:
     """Those that had more than one thread, with their number; now they have one."""
-    before = [(library, n) for library in libraries if (n := library.get()) != 1]
-    for library, _ in before:
-        library.set(1)
+    before = []
+    for library in libraries:
+        if (n := library.get()) != 1:
+            library.set(1)
+            before.append((library, n))
     return before
-
-
-def _restored(before: Iterable[tuple[_Library, int]]) -> None:
-    for library, n in before:
-        library.set(n)
 
 
 class _OneBlasThread:
@@ -69,25 +71,29 @@ class _OneBlasThread:
         self._local = threading.local()
 
     def __enter__(self) -> None:
-        depth = getattr(self._local, "depth", 0)
-        self._local.depth = depth + 1
-        if depth:
+        local = self._local.__dict__
+        local["depth"] = depth = local.get("depth", 0) + 1
+        if depth > 1:
             return
-        self._local.before = _lowered(library for library in _libraries() if library.own)
+        shared, own = _libraries()
+        local["before"] = _lowered(own) if own else ()
         with self._lock:
-            if not self._inside:
-                self._before = _lowered(library for library in _libraries() if not library.own)
             self._inside += 1
+            if self._inside == 1:
+                self._before = _lowered(shared)
 
     def __exit__(self, *error: object) -> None:
-        self._local.depth -= 1
-        if self._local.depth:
+        local = self._local.__dict__
+        local["depth"] -= 1
+        if local["depth"]:
             return
-        _restored(self._local.before)
+        for library, n in local["before"]:
+            library.set(n)
         with self._lock:
             self._inside -= 1
             if not self._inside:
-                _restored(self._before)
+                for library, n in self._before:
+                    library.set(n)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
@@ -108,34 +114,28 @@ class Turn:
     """Who is inside an object that one thread may use at a time. A copy of it, or an unpickled one, is free."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise ConcurrentUseError(
-                "another thread is inside this policy, which is for one thread at a time; share a lock, or read "
-                "from policy.frozen(). This call changed nothing"
-            )
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
+        lock = threading.RLock()
+        self.acquire: Callable[[bool], bool] = lock.acquire
+        self.release: Callable[[], object] = lock.release
 
     def __reduce__(self) -> tuple[type[Turn], tuple[()]]:
         return type(self), ()
 
 
+def _always(blocking: bool = True) -> bool:
+    return True
+
+
 class AnyTurn(Turn):
     """Of an object that does not change when it is read, such as a frozen policy: any number of threads."""
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        pass
+    def __init__(self) -> None:
+        self.acquire, self.release = _always, _always
 
 
 class _HasTurn(Protocol):
-    _turn: Turn
+    @property
+    def _turn(self) -> Turn: ...
 
 
 S = TypeVar("S", bound=_HasTurn)
@@ -146,7 +146,16 @@ def one_thread(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S
 
     @wraps(method)
     def alone(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with self._turn, one_blas_thread:
-            return method(self, *args, **kwargs)
+        turn = self._turn
+        if not turn.acquire(False):
+            raise ConcurrentUseError(
+                "another thread is inside this policy, which is for one thread at a time; share a lock, or read "
+                "from policy.frozen(). This call changed nothing"
+            )
+        try:
+            with one_blas_thread:
+                return method(self, *args, **kwargs)
+        finally:
+            turn.release()
 
     return alone

@@ -38,7 +38,7 @@ _REPR_LIMIT = 64  # arrays with more entries are abbreviated
 
 def real(name: str, value: Any) -> float:
     """``value`` as a finite float."""
-    if isinstance(value, bool | str | bytes) or value is None:
+    if isinstance(value, bool | str | bytes | complex | np.complexfloating | np.ma.MaskedArray) or value is None:
         raise InvalidTypeError(f"{name} must be a number, got {value!r}")
     try:
         number = float(value)

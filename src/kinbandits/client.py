@@ -11,9 +11,10 @@ the client tries again by itself when the service is away or busy, and nothing i
 
 from __future__ import annotations
 
+import random
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -50,15 +51,14 @@ class Choice:
     id: str
     arm: ArmName
     index: int
-    mean: float
-    width: float
-    score: float
+    mean: float | None
+    width: float | None
     propensity: float
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a decision: open, rewarded, defaulted, late or void."""
+    """What became of a decision: open, rewarded, defaulted, late, void or withdrawn."""
 
     id: str
     state: str
@@ -88,7 +88,7 @@ class Client:
         patience: seconds in all to try again while the service is away (503, 429, no connection).
     """
 
-    def __init__(self, url: str, token: str, *, timeout: float = 10.0, patience: float = 30.0) -> None:
+    def __init__(self, url: str, token: str, *, timeout: float = 15.0, patience: float = 30.0) -> None:
         import httpx
 
         if not url.startswith(("http://", "https://")):
@@ -123,9 +123,10 @@ class Client:
     ) -> Choice:
         """Choose an arm for a context (one for all candidates, or one row for each), or for named features.
 
-        With ``task``, an arm that is given, each row of the context is a candidate: ``choice.index`` says which.
+        With ``task``, an arm, each row of the context is a candidate for it: ``choice.index`` says which was
+        chosen.
         """
-        body: dict[str, Any] = {"context": _sent(context), "key": key or secrets.token_hex(16)}
+        body: dict[str, Any] = {"context": _plain(context), "key": key or secrets.token_hex(16)}
         if arms is not None:
             body["arms"] = list(arms)
         if task is not None:
@@ -138,17 +139,24 @@ class Client:
 
     def reward_by_key(self, key: str, reward: float) -> Outcome:
         """Deliver the reward of the decision that was asked for with this key."""
-        return Outcome(**self._results("/v1/rewards", {"rewards": [{"key": key, "reward": float(reward)}]})[0])
+        found = self._parts("/v1/rewards", {"rewards": [{"key": key, "reward": float(reward)}]}, Outcome)[0]
+        if not isinstance(found, Outcome):
+            raise found
+        return found
 
-    def decide_many(self, contexts: Sequence[Context]) -> list[Choice]:
-        """Choose for each of several contexts; up to 1,000."""
-        asked = [{"context": _sent(c), "key": secrets.token_hex(16)} for c in _plain(contexts)]
-        return [Choice(**found) for found in self._results("/v1/batch/decisions", {"decisions": asked})]
+    def decide_many(
+        self, contexts: Sequence[Context], keys: Sequence[str] | None = None
+    ) -> list[Choice | ServiceError]:
+        """Choose for each of several contexts, up to 1,000. One that is refused is an error in its place."""
+        plain = [_plain(c) for c in contexts]
+        keys = keys or [secrets.token_hex(16) for _ in plain]
+        asked = [{"context": c, "key": k} for c, k in zip(plain, keys, strict=True)]
+        return self._parts("/v1/batch/decisions", {"decisions": asked}, Choice)
 
-    def reward_many(self, rewards: Mapping[str, float]) -> list[Outcome]:
+    def reward_many(self, rewards: Mapping[str, float]) -> list[Outcome | ServiceError]:
         """Deliver the rewards of several decisions, by id; up to 1,000."""
         sent = [{"id": id, "reward": float(value)} for id, value in rewards.items()]
-        return [Outcome(**found) for found in self._results("/v1/rewards", {"rewards": sent})]
+        return self._parts("/v1/rewards", {"rewards": sent}, Outcome)
 
     def correct(self, decision: Choice | str, reward: float | None) -> Outcome:
         """Learn another reward than was delivered, or none (None)."""
@@ -178,7 +186,7 @@ class Client:
                 return
 
     def explain(self, decision: Choice | str) -> dict[str, Any]:
-        """Who lent what, by what the model knows now."""
+        """Which arms' rewards its estimate comes from, by what the model knows now."""
         return dict(self._call("GET", f"/v1/decisions/{_id(decision)}/explanation"))
 
     def policy(self) -> dict[str, Any]:
@@ -203,92 +211,69 @@ class Client:
 
     # -- administration -------------------------------------------------------------------------
 
-    def add_arm(
-        self,
-        arm: ArmName,
-        descriptor: Sequence[float] | None = None,
-        *,
-        similarity: Sequence[float] | None = None,
-        neighbours: Sequence[ArmName] | None = None,
-    ) -> None:
-        """Add an arm."""
-        details = {"descriptor": descriptor, "similarity": similarity, "neighbours": neighbours}
-        given = {name: list(value) for name, value in details.items() if value is not None}
-        self._call("POST", "/v1/arms", {"arm": arm, **given})
+    def add_arm(self, arm: ArmName, descriptor: Sequence[float] | None = None, **details: Sequence[Any]) -> None:
+        """Add an arm, or have a retired one return; ``similarity`` or ``neighbours`` where the policy needs
+        them."""
+        details |= {} if descriptor is None else {"descriptor": descriptor}
+        self._call("POST", "/v1/arms", {"arm": arm, **{name: list(value) for name, value in details.items()}})
 
     def retire_arm(self, arm: ArmName) -> None:
-        """Never choose this arm again."""
+        """Do not choose this arm any more; it may return."""
         self._call("DELETE", f"/v1/arms/{quote(str(arm), safe='')}")
-
-    def snapshots(self) -> list[int]:
-        """The events after which a snapshot of the model is kept, latest first."""
-        return [found["event"] for found in self._call("GET", "/v1/snapshots")]
-
-    def shadows(self) -> list[dict[str, Any]]:
-        """The shadow policies: what each would have earned, beside what was served."""
-        return list(self._call("GET", "/v1/shadows"))
 
     def roll_back(self, event: int) -> None:
         """Forget what was learned after an event; the log keeps it."""
         self._call("POST", "/v1/rollback", {"to": event})
 
-    def add_token(self, name: str, roles: Sequence[str]) -> str:
-        """A new token with these roles (decide, reward, read, admin); the secret is shown only here."""
-        return str(self._call("POST", "/v1/tokens", {"name": name, "roles": list(roles)})["token"])
-
-    def revoke_token(self, name: str) -> None:
-        """Refuse this token from now on."""
-        self._call("DELETE", f"/v1/tokens/{name}")
-
     # -- the machinery --------------------------------------------------------------------------
 
-    def _results(self, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
-        """The results of several requests in one; an error if one of them has none."""
+    def _parts(self, path: str, body: dict[str, Any], kind: Callable[..., Any]) -> list[Any]:
+        """The answers to several requests in one, in order."""
         answers = self._call("POST", path, body)["answers"]
-        for one in answers:
-            if one["status"] != 200:
-                raise ServiceError(one["status"], one["code"], one["detail"])
-        return [one["result"] for one in answers]
+        return [
+            kind(**a["result"]) if a["status"] == 200 else ServiceError(a["status"], a["code"], a["detail"])
+            for a in answers
+        ]
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        give_up = time.monotonic() + self._patience
-        pause = 0.05
+        give_up, pause = time.monotonic() + self._patience, 0.05
         while True:
-            error, wait = self._attempt(method, path, body)
-            if not isinstance(error, ServiceError):
-                return error
-            pause = min(1.0, 2 * pause)
-            if wait is None or time.monotonic() + pause > give_up:
-                raise error
-            time.sleep(min(wait or pause, pause))
+            answer, wait = self._attempt(method, path, body)
+            if not isinstance(answer, ServiceError):
+                return answer
+            pause = min(1.0, 2.0 * pause)
+            wait = None if wait is None else max(wait, pause) * random.uniform(0.5, 1.5)  # not all clients at once
+            if wait is None or time.monotonic() + wait > give_up:
+                raise answer
+            time.sleep(wait)
 
     def _attempt(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[Any, float | None]:
-        """The answer, or an error and how long to wait before trying again (None: do not)."""
+        """The answer, or an error and how long to wait at least before trying again (None: do not)."""
         try:
             response = self._http.request(method, path, json=body)
         except self._errors as error:
             return ServiceError(0, "unreachable", f"{self._http.base_url} cannot be reached: {error}"), 0.0
-        if response.status_code == 200:
-            return response.json(), None
         try:
-            problem = response.json()
-            code, detail = str(problem["code"]), str(problem["detail"])
+            data = response.json()
+            if response.status_code == 200:
+                return data, None
+            code, detail = str(data["code"]), str(data["detail"])
         except (ValueError, KeyError, TypeError):
             code, detail = "unknown", "the answer is not one of a kinbandits service"
-        again = response.status_code in (429, 502, 503, 504)
-        return ServiceError(response.status_code, code, detail), 0.0 if again else None
+        refusal = ServiceError(response.status_code, code, detail)
+        if response.status_code not in (429, 502, 503, 504):
+            return refusal, None
+        after = response.headers.get("retry-after", "")
+        return refusal, float(after) if after.isdecimal() else 0.0
 
 
 def _id(decision: Choice | str) -> str:
     return decision.id if isinstance(decision, Choice) else decision
 
 
-def _sent(context: Any) -> Any:
+def _plain(context: Any) -> Any:
     """A context as JSON takes it."""
+    context = context.tolist() if hasattr(context, "tolist") else context
     if isinstance(context, Mapping):
         return dict(context)
-    return [_sent(r) if isinstance(r, Sequence | Mapping) else float(r) for r in _plain(context)]
-
-
-def _plain(context: Any) -> Any:
-    return context.tolist() if hasattr(context, "tolist") else context
+    return [_plain(r) if isinstance(r, Sequence | Mapping) and not isinstance(r, str) else float(r) for r in context]

@@ -20,6 +20,10 @@ class UnknownArmError(KinbanditsError, LookupError):
     """An arm that this policy does not have (any more)."""
 
 
+class UnknownSettingError(KinbanditsError, LookupError, AttributeError):
+    """An attribute was set that the object does not have."""
+
+
 class UnknownDecisionError(KinbanditsError, LookupError):
     """A decision that this policy never made, has forgotten, or has declared void."""
 
@@ -76,6 +80,10 @@ class NumericalWarning(UserWarning):
 
 class SimulationWarning(UserWarning):
     """A run starts from what a policy has learned before."""
+
+
+class LogWarning(UserWarning):
+    """A log has a column, or a gap, that would mislead; the warning says which."""
 
 
 class ChangeWarning(UserWarning):

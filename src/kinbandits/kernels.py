@@ -325,7 +325,7 @@ class Matern(Stationary):
     array([[0.3679]])
     """
 
-    nu: float = 2.5
+    nu: Positive = 2.5
 
     def __post_init__(self) -> None:
         super().__post_init__()

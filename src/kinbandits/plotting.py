@@ -140,7 +140,7 @@ def matrix_figure(K: Matrix, names: Sequence[str], title: str) -> Any:
         return figure
 
 
-def lent_figure(parts: Sequence[tuple[str, float]], title: str) -> Any:
+def contributions_figure(parts: Sequence[tuple[str, float]], title: str) -> Any:
     """Bars: what each part adds to a sum, and under them the sum."""
     total = sum(value for _, value in parts)
     rows = [(_short(name), value) for name, value in parts] + [("together", total)]
@@ -203,7 +203,7 @@ def _settle(figure: Any) -> None:
         figure._settled = True
 
 
-def save_figure(figure: Any, stem: Path, formats: Sequence[str] = ("png", "svg", "pdf")) -> list[Path]:
+def save_figure(figure: Any, stem: Path, formats: Sequence[str] = ("png",)) -> list[Path]:
     """Write the figure in these formats, with nothing in the files that depends on the day."""
     dates: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     paths = []
@@ -216,15 +216,14 @@ def save_figure(figure: Any, stem: Path, formats: Sequence[str] = ("png", "svg",
     return paths
 
 
-def data_uri(figure: Any, saved: Path | None = None) -> str:
-    """The figure as an SVG image inside an HTML attribute; ``saved``: where it was saved as one already."""
-    image = _image(figure, "svg") if saved is None else saved.read_bytes()
-    return "data:image/svg+xml;base64," + base64.b64encode(image).decode()
+def data_uri(image: Path) -> str:
+    """A PNG file as the value of an HTML attribute."""
+    return "data:image/png;base64," + base64.b64encode(image.read_bytes()).decode()
 
 
 def _image(figure: Any, kind: str) -> bytes:
     buffer = io.BytesIO()
     with plot_style():
         _settle(figure)
-        figure.savefig(buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+        figure.savefig(buffer, format=kind, dpi=150)
     return buffer.getvalue()

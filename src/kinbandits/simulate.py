@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from kinbandits._threads import one_blas_thread
 from kinbandits._value import as_int
 from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError, SimulationWarning
@@ -64,7 +65,7 @@ def play(
             SimulationWarning,
             stacklevel=2,
         )
-    candidates = None if policy.active_arms == arms else arms
+    candidates = None if list(policy.active_arms) == arms else arms
     names, contexts, rewards = environment.start_rows()
     if len(names):
         policy.observe(names, contexts, rewards)
@@ -81,6 +82,7 @@ def play(
             progress(t + 1, horizon)
 
 
+@one_blas_thread
 def simulate(
     policy: Policy,
     environment: Environment,
@@ -173,7 +175,7 @@ def _horizon(environment: Environment, horizon: int | None) -> int:
 
 
 def _check_arms(policy: Policy, arms: list[Any]) -> None:
-    active = policy.active_arms
+    active = list(policy.active_arms)
     if active != arms and not set(arms) <= set(active):
         missing = next(a for a in arms if a not in active)
         raise InvalidInputError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -170,30 +169,6 @@ class Trace:
     def to_pandas(self) -> Any:
         """A pandas DataFrame."""
         return package("pandas", "to_pandas needs").DataFrame(self._tidy())
-
-    def to_polars(self) -> Any:
-        """A polars DataFrame."""
-        return package("polars", "to_polars needs").DataFrame(self._tidy())
-
-    def to_parquet(self, path: str | PathLike[str]) -> None:
-        """A Parquet file, written by polars, or by pandas where pyarrow is there too."""
-        try:
-            import polars
-        except ImportError:
-            frame = self.to_pandas()
-            package("pyarrow", "to_parquet needs")
-            with replacing(path) as part:
-                frame.to_parquet(part, index=False)
-            return
-        with replacing(path) as part:
-            polars.DataFrame(self._tidy()).write_parquet(part)
-
-    def to_csv(self, path: str | PathLike[str]) -> None:
-        """A CSV file with a header; numbers are written so that they read back exactly."""
-        with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(self.columns)
-            writer.writerows(row.values() for row in self.rows())
 
     def save(self, path: str | PathLike[str]) -> None:
         """A NumPy file (.npz) of columns and metadata, which `Trace.load` reads back exactly."""

@@ -12,7 +12,6 @@ import pytest
 
 from kinbandits.cli import main
 
-ALONE = ("--no-sweep", "--no-theory")
 NEWS = """
 seeds = 2
 [[environments]]
@@ -44,30 +43,25 @@ def undrawn(monkeypatch):
     """Reports without pictures, where these are not what is tested."""
 
     def empty(figure, stem, formats):
-        path = stem.with_suffix(".svg")
-        path.write_text("<svg/>")
+        path = stem.with_suffix(".png")
+        path.write_bytes(b"")
         return [path]
 
-    monkeypatch.setattr("kinbandits.report.html.save_figure", empty)
+    monkeypatch.setattr("kinbandits.report.save_figure", empty)
 
 
-def test_run_report_and_resume(call, tmp_path):
+def test_run_report_and_more_seeds(call, tmp_path):
     (tmp_path / "news.toml").write_text(NEWS)
     code, out, err = call("run", "news.toml", "--jobs", 1)
     assert code == 0, err
     assert "cells: 4 of 4" in err
     assert "pooled" in out
     assert (tmp_path / "runs" / "news" / "report" / "index.html").exists()
-    code, _, err = call("run", "news.toml", "--jobs", 1)
-    assert code == 1
-    assert "go on with it with --resume" in err
-    assert "Traceback" not in err
-    code, out, _ = call("run", "news.toml", "--resume", "--no-report")
+    (tmp_path / "news.toml").write_text(NEWS.replace("seeds = 2", "seeds = 3"))
+    code, out, err = call("run", "news.toml", "--jobs", 1, "--no-report")
     assert (code, out.strip()) == (0, "runs/news/results.csv")
-    (tmp_path / "news.toml").write_text(NEWS.replace("horizon = 8", "horizon = 9"))
-    code, _, err = call("run", "news.toml", "--resume")
-    assert code == 1
-    assert "environments.synthetic-news.horizon was 8, now 9" in err
+    assert "cells: 6 of 6" in err
+    assert len((tmp_path / "runs" / "news" / "results.csv").read_text().splitlines()) == 7
 
 
 def test_report_as_json(call, tmp_path, undrawn):
@@ -81,33 +75,48 @@ def test_report_as_json(call, tmp_path, undrawn):
     assert data["comparisons"][0]["wins"] + data["comparisons"][0]["losses"] <= 2
 
 
-def test_paper_says_how_long_and_goes_on(call, tmp_path, undrawn):
-    words = ["paper", "--data", "synthetic,digits", "--seeds", 1, "--horizon", 6, "--jobs", 1, "--out", "p", *ALONE]
+@pytest.fixture
+def short(monkeypatch):
+    """The paper's experiments, of six rounds."""
+    from kinbandits.paper import protocol
+
+    real = protocol.paper_experiment
+    monkeypatch.setattr(protocol, "paper_experiment", lambda *a, **k: real(*a, **k, horizon=6))
+
+
+def test_the_paper_goes_on_where_it_was(call, tmp_path, undrawn, short):
+    words = ["paper", "--data", "synthetic,digits", "--seeds", 1, "--jobs", 1, "--out", "p"]
     code, out, err = call(*words)
     assert code == 0, err
-    assert err.startswith("6 runs on synthetic, digits: about ")
     assert "KMTL-UCB-Est is better than Kernel-UCB-Ind" in out
+    assert "not enough runs" in out
     cells = {p: p.stat().st_mtime_ns for p in (tmp_path / "p" / "cells").iterdir()}
-    code, _, err = call(*words)
-    assert code == 0
+    assert call(*words)[0] == 0
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "p" / "cells").iterdir()} == cells
-    code, _, err = call("paper", "--data", "synthetic,digits", "--seeds", 2, "--horizon", 6, "--out", "p", *ALONE)
-    assert code == 1
-    assert "seeds was [0], now [0, 1]" in err
 
 
-def test_quick_runs_with_what_is_here(call, tmp_path, monkeypatch, undrawn):
+def test_quick_runs_with_what_is_here(call, tmp_path, monkeypatch, undrawn, short):
     monkeypatch.setenv("KINBANDITS_DATA", str(tmp_path / "nothing"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("kinbandits.datasets.fetch", lambda name: pytest.fail("the network was asked"))
-    code, _, err = call("paper", "--quick", "--horizon", 6, "--seeds", 1, "--jobs", 1, *ALONE)
+    code, _, err = call("paper", "--quick", "--seeds", 1, "--jobs", 1)
     assert code == 0, err
-    assert "Segment is left out" in err
-    assert "kinbandits data fetch segment" in err
-    assert "6 runs on synthetic, digits" in err
-    code, _, err = call("paper", "--quick", "--data", "synthetic", "--horizon", 6, "--jobs", 1, *ALONE)
+    assert "segment is left out: it is not on this machine; to have it: kinbandits data segment" in err
+    assert "cells: 6 of 6" in err
+
+
+@pytest.mark.slow
+def test_cross_validated_settings_by_command(call, tmp_path, monkeypatch, undrawn, short):
+    from kinbandits.paper import protocol
+    from kinbandits.paper.crossval import Grid
+
+    tiny, real = Grid([0.001, 0.01], [0.01], [10.0, 100.0], [0.001]), protocol.choose_settings
+    monkeypatch.setattr(protocol, "choose_settings", lambda *a, **k: real(*a, **k, grid=tiny))
+    words = ["paper", "--settings", "cv", "--data", "digits", "--seeds", 1, "--jobs", 1, "--out", "cv"]
+    code, _, err = call(*words)
     assert code == 0, err
-    assert "12 runs on synthetic" in err  # four methods, three seeds
+    assert "digits     estimated    ridge                 0.001        published 0.001" in err
+    assert len(list((tmp_path / "cv" / "settings").glob("digits-*.npz"))) == 4
 
 
 def test_missing_data_say_what_can_be_run_without(call, tmp_path, monkeypatch):
@@ -119,11 +128,11 @@ def test_missing_data_say_what_can_be_run_without(call, tmp_path, monkeypatch):
     monkeypatch.setenv("KINBANDITS_DATA", str(tmp_path / "nothing"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("kinbandits.datasets.fetch", offline)
-    code, _, err = call("paper", "--data", "digits,letter,synthetic", "--seeds", 1, "--horizon", 6)
+    code, _, err = call("paper", "--data", "digits,letter,synthetic", "--seeds", 1)
     assert code == 1
     assert "cannot load the letter data set" in err
     assert "--data synthetic,digits" in err
-    code, _, err = call("paper", "--data", "letter", "--seeds", 1, "--horizon", 6)
+    code, _, err = call("paper", "--data", "letter", "--seeds", 1)
     assert "--data synthetic" in err
 
 
@@ -132,9 +141,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on(tmp_path):
     """Ctrl-C, which a terminal sends to the driver and to its workers."""
     import kinbandits
 
-    (tmp_path / "news.toml").write_text(
-        NEWS.replace("seeds = 2", "seeds = 60").replace("horizon = 8", "horizon = 400")
-    )
+    (tmp_path / "news.toml").write_text(NEWS.replace("seeds = 2", "seeds = 60").replace("horizon = 8", "horizon = 400"))
     command = [sys.executable, "-m", "kinbandits", "run", "news.toml", "--jobs", "2"]
     source = str(Path(kinbandits.__file__).parent.parent)
     process = subprocess.Popen(
@@ -150,7 +157,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on(tmp_path):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "kept in runs/news" in err
-    assert "kinbandits run news.toml --jobs 2 --resume" in err
+    assert "kinbandits run news.toml --jobs 2" in err
     assert "Traceback" not in err
     assert out == ""
 

@@ -16,7 +16,6 @@ import kinbandits as kb
 from kinbandits.environments import (
     Classification,
     HiddenDescriptors,
-    Log,
     Replay,
     Streams,
     SyntheticNews,
@@ -25,6 +24,7 @@ from kinbandits.environments import (
     make_environment,
 )
 from kinbandits.errors import DatasetError, InvalidInputError, InvalidTypeError
+from kinbandits.logs import Log
 
 STREAMS = str(Path(__file__).parent.parent / "golden" / "digits-streams.npz")
 seeds = st.integers(0, 2**31)
@@ -117,6 +117,13 @@ def test_users_fill_the_ellipse_evenly():
     radius = (users[:, 0] / 0.5) ** 2 + users[:, 1] ** 2  # uniform on [0, 1] if the users are
     assert np.abs(np.sort(radius) - np.linspace(0, 1, 4000)).max() < 0.03  # Kolmogorov-Smirnov, p > 0.001
     assert np.abs(users.mean(axis=0)).max() < 0.03
+
+
+def test_half_axes_can_be_set_as_the_text_has_them():
+    """An ellipse with axes of length 0.5 and 1 is the scripts' at half the size."""
+    wide = np.array([r.context[0] for r in SyntheticNews(horizon=50).rounds()])
+    text = np.array([r.context[0] for r in SyntheticNews(horizon=50, half_axes=(0.25, 0.5)).rounds()])
+    np.testing.assert_allclose(text, wide / 2)
 
 
 def test_the_scripts_angles_are_the_default():
@@ -303,12 +310,8 @@ def test_replay_in_order_or_shuffled():
 
 
 def test_replay_complains():
-    with pytest.raises(InvalidInputError, match=r"propensities\[1\] is 0.9, not 1/2"):
-        Log.of(["a", "b"], [[0.0], [1.0]], [0, 1], propensities=[0.5, 0.9])
-    with pytest.raises(InvalidInputError, match="holds arm 'c'"):
-        Log.of(["a", "c"], [[0.0], [1.0]], [0, 1], arms=["a", "b"])
-    with pytest.raises(InvalidInputError, match="same number of rows"):
-        Log.of(["a"], [[0.0], [1.0]], [0, 1])
+    with pytest.raises(InvalidInputError, match=r"the propensity of row 2 is 0.9, not 1/2"):
+        Replay(Log.of(["a", "b"], [[0.0], [1.0]], [0, 1], propensities=[0.5, 0.9]))
     with pytest.raises(InvalidTypeError, match=r"Log\.of"):
         Replay([1, 2, 3])
     with pytest.raises(InvalidInputError, match="the log has 2 rows"):
@@ -336,6 +339,7 @@ def test_environments_by_name():
         (lambda: SyntheticNews(reward="paper"), 'reward must be "text" or "scripts"'),
         (lambda: SyntheticNews(angles=(1.0, 0.0)), "angles must be"),
         (lambda: SyntheticNews(angles=1.0), "angles must be"),
+        (lambda: SyntheticNews(half_axes=(0.0, 1.0)), "half_axes must be above 0"),
         (lambda: SyntheticNews(noise=-1), "noise must be at least 0"),
         (lambda: SyntheticNews(seed=-1), "seed must be at least 0"),
         (lambda: HiddenDescriptors(similarity=1.5), "similarity must be between 0"),
@@ -350,7 +354,7 @@ def test_environments_by_name():
         (lambda: Classification.from_arrays([[1.0], [np.nan]], ["a", "b"]), r"X\[1, 0\] is nan"),
         (lambda: Classification.from_arrays([["x"], ["y"]], ["a", "b"]), "X must hold numbers"),
         (lambda: Classification.from_arrays([[1.0], [2.0]], [0.5, 1.5]), "regression target"),
-        (lambda: Classification.from_arrays([[1.0], [2.0]], [1.0, np.nan]), "missing labels"),
+        (lambda: Classification.from_arrays([[1.0], [2.0]], [1.0, np.nan]), r"y\[1\] is missing"),
         (lambda: Classification.from_arrays([[1.0], [2.0]], [1]), "one label per row"),
         (lambda: Classification.from_arrays([1.0, 2.0], [1, 2]), "must be 2-D"),
         (lambda: toy().dataset.features(scaling="z"), "scaling must be"),

@@ -37,9 +37,7 @@ def test_alike_items_are_clicked_alike():
     assert clicks.mean() == pytest.approx(means.mean(), abs=0.02)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"new": 1.0}, {"new": -0.1}, {"n_arms": 0}, {"kinship": 0.0}, {"strength": -1.0}]
-)
+@pytest.mark.parametrize("wrong", [{"new": 1.0}, {"new": -0.1}, {"n_arms": 0}, {"kinship": 0.0}, {"strength": -1.0}])
 def test_wrong_fields_are_named(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Shop(**wrong)

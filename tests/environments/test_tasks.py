@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import kinbandits as kb
-from kinbandits.environments import Clicks, Delayed, MeasuredTasks, Misspecified, Rescaled, Tasks, check_environment
-from kinbandits.experiments import load_experiment
+from kinbandits.environments import Clicks, Tasks, check_environment
 
 SMALL = Tasks(n_tasks=3, n_candidates=12, horizon=30)
 
@@ -19,11 +20,6 @@ SMALL = Tasks(n_tasks=3, n_candidates=12, horizon=30)
         SMALL.replace(on_offer=5, descriptor_size=2, drift=1.0, start=False),
         Clicks(n_arms=4, horizon=30, drift=0.5),
         Clicks(n_arms=4, horizon=30, length_scale=1.5),
-        MeasuredTasks(["x", "y", "x"], np.arange(6.0).reshape(3, 2), [0.0, 1.0, 2.0], horizon=9),
-        Delayed(SMALL, mean=3.0),
-        Misspecified(SMALL),
-        Misspecified(Clicks(n_arms=4, horizon=30)),
-        Rescaled(SMALL, times=2.0, plus=-1.0),
     ],
     ids=lambda e: e.name,
 )
@@ -66,26 +62,15 @@ def test_a_late_reward_is_learned_after_its_delay() -> None:
             seen.append(self.n_observations)
             return super().choose(*args, **kwargs)
 
-    class TwoLate(Delayed):
+    class TwoLate(Tasks):
         def rounds(self):
-            for round in self.environment.rounds():
-                yield kb.environments.Round(round.context, round.rewards, round.means, round.candidates, delay=2)
+            for round in super().rounds():
+                yield dataclasses.replace(round, delay=2)
 
-    environment = TwoLate(SMALL.replace(start=False, horizon=6))
+    environment = TwoLate(n_tasks=2, n_candidates=5, start=False, horizon=6)
     trace = kb.simulate(Watched(environment.arms), environment)
     assert seen == [0, 0, 0, 1, 2, 3]
     assert len(trace) == 6
-
-
-def test_misspecified_means_are_off_by_the_amount_and_the_same_at_the_same_place() -> None:
-    wrong = Misspecified(SMALL, amount=0.3)
-    for a, b in zip(SMALL.rounds(), wrong.rounds(), strict=True):
-        assert np.abs(b.means - a.means) == pytest.approx(0.3)
-        assert b.rewards - a.rewards == pytest.approx(b.means - a.means)
-        assert len(set((b.means > a.means).tolist())) == 2  # up for some candidates, down for others
-    by_task: dict[int, list[float]] = {}
-    for round in wrong.rounds():
-        assert by_task.setdefault(round.candidates[0], round.means.tolist()) == round.means.tolist()
 
 
 def test_descriptors_say_which_tasks_are_alike() -> None:
@@ -102,26 +87,9 @@ def test_descriptors_say_which_tasks_are_alike() -> None:
         (lambda: Tasks(on_offer=500), "on_offer is 500, but a task has 400"),
         (lambda: Clicks(click_rate=0.0), "click_rate must be between 0 and 1"),
         (lambda: Clicks(length_scale=-1.0), "length_scale must be greater than 0"),
-        (lambda: Rescaled(SMALL, times=0.0), "times must be greater than 0"),
-        (lambda: Delayed("news"), "environment must be an environment"),
-        (lambda: MeasuredTasks(["a"], [[1.0], [2.0]], [1.0]), "one row for each of the 1 tasks"),
         (lambda: kb.environments.make_environment("tasks", nonsense=1), "no option 'nonsense'"),
     ],
 )
 def test_bad_options_are_refused(make, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         make()
-
-
-def test_an_experiment_file_names_given_tasks_and_variants(tmp_path) -> None:
-    path = tmp_path / "tasks.toml"
-    path.write_text(
-        'name = "tasks"\nseeds = 2\n[[environments]]\nkind = "rescaled"\ntimes = 2.0\n'
-        'environment = { kind = "tasks", n_tasks = 2, n_candidates = 5, horizon = 8 }\n'
-        '[[methods]]\nname = "default"\n'
-    )
-    experiment = load_experiment(path)
-    made = [experiment.environments[0].make(seed) for seed in (0, 1)]
-    assert made[1] == Rescaled(Tasks(seed=1, n_tasks=2, n_candidates=5, horizon=8), times=2.0)
-    trace = kb.simulate(kb.KMTLUCB(made[0].arms), made[0])
-    assert len(trace) == 8

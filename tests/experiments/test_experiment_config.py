@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from kinbandits._spec import from_spec
+from kinbandits._settings import read_value
+from kinbandits.environments import KINDS
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments import experiment_of, load_experiment
-from kinbandits.experiments.storage import changed_keys
 from kinbandits.kernels import RBF
-from kinbandits.similarity import Estimated, Known
+from kinbandits.similarity import Known
 
 
 def plain(**changes):
@@ -61,13 +61,6 @@ def test_a_method_may_be_for_some_environments_only():
     assert [(c.environment.name, c.method.name) for c in cells[::2]] == [("x", "a"), ("y", "a"), ("y", "b")]
 
 
-def test_presets_stand_for_the_published_settings():
-    data = plain(methods=[{"name": "est", "preset": "KMTL-UCB-Est", "ridge": 0.5}])
-    _, policy = experiment_of(data).cells()[0].make()
-    assert isinstance(policy.similarity, Estimated)
-    assert (policy.weighting, policy.ridge) == ("per_arm", 0.5)  # what the file says beside it wins
-
-
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -98,7 +91,6 @@ def test_a_wrong_file_is_told_which_key(change, text):
             "environments.synthetic-news: .*no option 'arms'",
         ),
         ({"methods": [{"name": "m", "ridge": -1.0}]}, r"methods.m: ridge must be greater than 0"),
-        ({"methods": [{"name": "m", "preset": "SVM"}]}, "methods.m: there is no method 'SVM'"),
         ({"methods": [{"name": "m", "context_kernel": {"type": "RFB"}}]}, "methods.m.context_kernel.type is 'RFB'"),
         (
             {"methods": [{"name": "m", "context_kernel": {"type": "RBF", "width": 1}}]},
@@ -131,7 +123,6 @@ def test_files_that_are_not_there_or_not_toml(tmp_path):
         {"environments": [{"kind": "synthetic-news", "horizon": 5, "noise": 0.1}]},
         {"methods": [{"name": "a", "ridge": 0.6}]},
         {"methods": [{"name": "a", "ridge": 0.5, "weighting": "per_arm"}]},
-        {"methods": [{"name": "a", "ridge": 0.5, "policy": "KernelUCB"}]},
         {"seeds": [1]},
     ],
 )
@@ -171,40 +162,29 @@ def test_relative_files_are_seen_from_the_toml_file(tmp_path, monkeypatch):
     assert environment.horizon == 3
 
 
-def test_changes_are_said_key_by_key():
-    old = experiment_of(plain()).record()
-    new = experiment_of(plain(seeds=3, methods=[{"name": "a", "ridge": 0.7}])).record()
-    ridge, gone, seeds = changed_keys(old, new)
-    assert ridge == "methods.a.ridge was 0.5, now 0.7"
-    assert gone.startswith('methods.b is gone: it was {"policy": "KMTLUCB"')
-    assert gone.endswith("...")
-    assert seeds == "seeds was [0, 1], now [0, 1, 2]"
-
-
 def test_values_from_tables():
-    assert from_spec({"type": "RBF", "precision": 0.125}, where="k") == RBF(length_scale=2.0)
-    known = from_spec({"type": "Known", "given": [[1.0, 0.5], [0.5, 1.0]]}, where="s")
+    assert read_value({"type": "RBF", "precision": 0.125}, "k") == RBF(length_scale=2.0)
+    known = read_value({"type": "Known", "given": [[1.0, 0.5], [0.5, 1.0]]}, "s")
     assert isinstance(known, Known)
     with pytest.raises(InvalidInputError, match="both precision and length_scale"):
-        from_spec({"type": "RBF", "precision": 1.0, "length_scale": 1.0}, where="k")
+        read_value({"type": "RBF", "precision": 1.0, "length_scale": 1.0}, "k")
     with pytest.raises(InvalidInputError, match="describes no arms"):
-        from_spec({"type": "Known", "kernel": {"type": "RBF"}, "descriptors": "environment"}, where="s")
+        read_value({"type": "Known", "kernel": {"type": "RBF"}, "descriptors": "environment"}, "s")
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ({"reward_range": [0, 1]}, r"reward_range is gone; write rewards=kb\.Range"),
-        ({"max_pending": 5}, r"pending=kb\.Pending"),
-        ({"settings": "paper/digits"}, r"kb\.presets\.paper"),
-    ],
-)
-def test_an_old_spelling_says_the_new_one(old, new):
-    data = {
-        "name": "old",
-        "seeds": 1,
-        "environments": [{"kind": "synthetic-news", "horizon": 5}],
-        "methods": [{"name": "m", **old}],
-    }
-    with pytest.raises(InvalidInputError, match=new):
-        experiment_of(data)
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_seed_and_horizon_of_every_environment(kind, tmp_path):
+    """A top-level horizon does what it says, whatever the environment; a seed in a table is refused in words."""
+    (tmp_path / "rows.csv").write_text("x,y\n" + "".join(f"0.{i},{'ab'[i % 2]}\n" for i in range(9)))
+    (tmp_path / "log.csv").write_text("arm,reward,x\n" + "".join(f"{'ab'[i % 2]},1,0.{i}\n" for i in range(9)))
+    np.savez(tmp_path / "s.npz", digits_validation=[0], digits_start=[range(10)], digits_test=[range(20, 60)])
+    options = {
+        "classification": {"data": str(tmp_path / "rows.csv"), "target": "y"},
+        "streams": {"data": "digits", "path": str(tmp_path / "s.npz")},
+        "replay": {"log": str(tmp_path / "log.csv")},
+    }.get(kind, {})
+    table = {"kind": kind, **options}
+    (cell,) = experiment_of(plain(environments=[table], horizon=4, seeds=1, methods=[{"name": "m"}])).cells()
+    assert cell.make()[0].horizon == 4
+    with pytest.raises(InvalidInputError, match=r"an environment has no seed of its own; write seeds = \[3\]"):
+        experiment_of(plain(environments=[table | {"seed": 3}]))

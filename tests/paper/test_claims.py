@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from kinbandits.paper.claims import MARGIN, check_claims, tost
-from kinbandits.report.results import Results, Run, RunGroup, holm
+from kinbandits.results import Results, Run, RunGroup, holm
 from kinbandits.trace import Trace
 
 EST, IND, POOL, KNOWN = "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool", "KMTL-UCB"
@@ -127,3 +127,35 @@ def test_tost_is_the_interval_of_90_percent_within_the_margin():
 def test_our_check_on_segment_is_marked_as_ours():
     claims = check_claims(results(group("Segment", est=TEN, ind=TEN + 1, same=TEN - 1)))
     assert [(c.source, c.verdict) for c in claims] == [("paper", "reproduced"), ("ours", "contradicted")]
+
+
+@pytest.mark.parametrize("runs", [1, 3, 9])
+def test_fewer_runs_than_the_papers_decide_nothing(runs):
+    """Of one run in which it is worse "all but one" holds in words; of two that are better "all runs"."""
+    for data, sign in (("MNIST", 1.0), ("Digits", -1.0)):
+        (claim,) = check_claims(results(group(data, est=TEN[:runs] + sign, ind=TEN[:runs])))
+        assert (claim.runs, claim.verdict) == (runs, "not enough runs")
+
+
+def similar(name, values):
+    """Runs of the estimate that end with this mean similarity of two arms."""
+
+    def trace(value):
+        columns = {"t": [0], "reward": [0.0], "regret": [1.0]}
+        return Trace.of(columns, {"arms": ["a", "b"], "policy": "p", "similarity": [[1.0, value], [value, 1.0]]})
+
+    return RunGroup(name, tuple(Run(name, EST, seed, trace(v)) for seed, v in enumerate(values)))
+
+
+@pytest.mark.parametrize(
+    ("digits", "usps", "verdict"),
+    [(0.6, 0.1, "reproduced"), (0.2, 0.6, "contradicted"), (0.205, 0.2, "undecided")],
+)
+def test_significant_similarity_on_three_sets_is_judged_on_six(digits, usps, verdict):
+    spread = np.linspace(-0.05, 0.05, 10)
+    means = {"Digits": digits, "Segment": 0.7, "MNIST": 0.7, "Letter": 0.1, "Pendigits": 0.1, "USPS": usps}
+    groups = [similar(name, mean + spread) for name, mean in means.items()]
+    (claim,) = [c for c in check_claims(results(*groups)) if "inter-task" in c.says]
+    assert (claim.verdict, claim.runs) == (verdict, 10)
+    assert all(f"{name} " in claim.details for name in means)
+    assert not check_claims(results(*groups[:5]))  # the figures of all six, or none

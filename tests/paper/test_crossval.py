@@ -8,15 +8,16 @@ import pytest
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import RBF
+from kinbandits.logs import Log
 from kinbandits.paper.crossval import (
     Grid,
     cross_validate,
     deal_rows,
     shifted_solutions,
-    similarity_of,
 )
 from kinbandits.paper.crossval import _folds as folds_of
 from kinbandits.regression import Query, RegressionSettings, make_regression
+from kinbandits.similarity import Estimated, Independent, Known, Pooled
 from kinbandits.terms import Term, Terms
 
 N = 3
@@ -35,9 +36,18 @@ def points(grid, method):
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
+def similarity_of(method, point, descriptors):
+    if method in ("independent", "pooled"):
+        return Independent() if method == "independent" else Pooled()
+    arm = RBF.from_precision(point["similarity_precision"])
+    if method == "known":
+        return Known(arm, descriptors)
+    return Estimated(arm.length_scale, RBF.from_precision(point["embedding_precision"]))
+
+
 def oracle_errors(method, rows, grid, weighting, descriptors=None):
     """Every setting fitted and judged by itself, with the naive engine."""
-    fold = folds_of(rows.arms, 5, 0)
+    fold = folds_of(rows.played, 5, 0)
     errors = []
     for point in points(grid, method):
         similarity = similarity_of(method, point, descriptors)
@@ -45,13 +55,13 @@ def oracle_errors(method, rows, grid, weighting, descriptors=None):
         squared = np.zeros(N)
         for held in range(5):
             train, test = fold != held, np.flatnonzero(fold == held)
-            history = History.of(N, rows.arms[train], rows.contexts[train], rows.rewards[train])
+            history = History.of(N, rows.played[train], rows.contexts[train], rows.rewards[train])
             ridge = RegressionSettings(Terms((term,)), point["ridge"], weighting, "explore")
             engine = make_regression("naive", ridge, history)
             for i in test:
-                query = Query(rows.arms[i : i + 1], rows.contexts[None, i : i + 1])
-                squared[rows.arms[i]] += (engine.predict(query).mean[0, 0] - rows.rewards[i]) ** 2
-        errors.append((squared / np.bincount(rows.arms)).mean())
+                query = Query(rows.played[i : i + 1], rows.contexts[None, i : i + 1])
+                squared[rows.played[i]] += (engine.predict(query).mean[0, 0] - rows.rewards[i]) ** 2
+        errors.append((squared / np.bincount(rows.played)).mean())
     return np.array(errors)
 
 
@@ -60,7 +70,7 @@ def oracle_errors(method, rows, grid, weighting, descriptors=None):
 def test_every_point_of_the_grid_equals_the_dense_oracle(method, weighting):
     rows = example_rows()
     descriptors = [0.0, 0.4, 1.0] if method == "known" else None
-    found = cross_validate(method, rows, N, grid=SMALL, weighting=weighting, descriptors=descriptors)
+    found = cross_validate(method, rows, grid=SMALL, weighting=weighting, descriptors=descriptors)
     expected = oracle_errors(method, rows, SMALL, weighting, descriptors)
     np.testing.assert_allclose(found.errors.ravel(), expected, rtol=1e-9)
     assert found.best == points(SMALL, method)[int(np.argmin(expected))]
@@ -68,9 +78,9 @@ def test_every_point_of_the_grid_equals_the_dense_oracle(method, weighting):
 
 def test_an_arm_without_training_rows_has_mean_zero():
     arms = np.array([0] * 10 + [1] * 10 + [2])  # arm 2's only row is held out once
-    rows = example_rows(21)._replace(arms=arms, rewards=np.ones(21))
+    rows = Log.of(arms.tolist(), example_rows(21).contexts, np.ones(21), arms=range(N))
     grid = Grid(context=[1.0], ridge=[0.1])
-    found = cross_validate("pooled", rows, N, grid=grid)
+    found = cross_validate("pooled", rows, grid=grid)
     np.testing.assert_allclose(found.errors.ravel(), oracle_errors("pooled", rows, grid, "per_arm"), rtol=1e-9)
     assert found.errors.item() > 1 / 3  # arm 2 alone has error 1
 
@@ -85,27 +95,34 @@ def test_shifted_solutions_solve():
 
 def test_processes_do_not_change_the_numbers():
     rows = example_rows()
-    alone = cross_validate("estimated", rows, N, grid=SMALL)
-    shared = cross_validate("estimated", rows, N, grid=SMALL, n_jobs=2)
+    alone = cross_validate("estimated", rows, grid=SMALL)
+    shared = cross_validate("estimated", rows, grid=SMALL, jobs=2)
     assert alone.errors.tobytes() == shared.errors.tobytes()
 
 
-def test_settings_go_into_a_policy():
-    import kinbandits as kb
+def test_what_is_done_is_kept_and_used(tmp_path, monkeypatch):
+    from kinbandits.paper import crossval
 
-    found = cross_validate("estimated", example_rows(), N, grid=SMALL)
-    policy = kb.KMTLUCB(N, **found.settings())
-    assert policy.ridge == found.best["ridge"]
-    assert policy.similarity.length_scale == pytest.approx((2 * found.best["similarity_precision"]) ** -0.5)
+    rows, shares, calls, real = example_rows(), [], [], crossval._squared_errors
+    monkeypatch.setattr(crossval, "_squared_errors", lambda *a: calls.append(a[3]) or real(*a))
+    options = {"grid": SMALL, "folder": tmp_path / "digits-estimated", "jobs": 1}
+    whole = cross_validate("estimated", rows, **options, told=shares.append)
+    assert shares == [0.5, 1.0, 1.0]
+    next(tmp_path.glob("*-1.npz")).unlink()  # as after a kill
+    again = cross_validate("estimated", rows, **options)
+    assert calls == [0.05, 1.0, 1.0]
+    np.testing.assert_array_equal(again.errors, whole.errors)
+    cross_validate("estimated", example_rows(30), **options)  # other rows: nothing of it is used
+    assert len(calls) == 5
 
 
 def test_deal_is_even_random_and_seeded():
     labels = np.arange(50) % 5
     rows = deal_rows(np.zeros((50, 1)), labels, 5, seed=2)
-    assert np.bincount(rows.arms).tolist() == [10] * 5
-    assert (rows.rewards == (rows.arms == labels)).all()
-    assert (deal_rows(np.zeros((50, 1)), labels, 5, seed=2).arms == rows.arms).all()
-    assert (deal_rows(np.zeros((50, 1)), labels, 5, seed=3).arms != rows.arms).any()
+    assert np.bincount(rows.played).tolist() == [10] * 5
+    assert (rows.rewards == (rows.played == labels)).all()
+    assert (deal_rows(np.zeros((50, 1)), labels, 5, seed=2).played == rows.played).all()
+    assert (deal_rows(np.zeros((50, 1)), labels, 5, seed=3).played != rows.played).any()
 
 
 @pytest.mark.parametrize(
@@ -117,7 +134,7 @@ def test_deal_is_even_random_and_seeded():
     ],
 )
 def test_errors_say_what_is_wrong(change, text):
-    arguments = {"method": "pooled", "rows": example_rows(), "n_arms": N, "grid": SMALL} | change
+    arguments = {"method": "pooled", "log": example_rows(), "grid": SMALL} | change
     with pytest.raises(InvalidInputError, match=text):
         cross_validate(**arguments)
 

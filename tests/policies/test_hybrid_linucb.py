@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import kinbandits as kb
-from strategies import EXACT_ENGINES
 
 
 class Algorithm2:
@@ -48,11 +47,11 @@ class Algorithm2:
         self.b0 += r * z - self.B[a].T @ A_inv @ self.b[a]
 
 
-@pytest.mark.parametrize("engine", ["auto", "naive", *EXACT_ENGINES])
+@pytest.mark.parametrize("engine", ["auto", "naive", "exact"])
 @pytest.mark.parametrize("shared", [[0, 1], [0, 1, 2, 3, 4]], ids=["apart", "overlapping"])
 def test_hybrid_plays_the_game_of_algorithm_2(engine: str, shared: list[int]) -> None:
     N, own, alpha, T = 4, [2, 3, 4], 0.7, 60 if engine == "naive" else 150
-    policy = kb.baselines.LinUCB(
+    policy = kb.baselines.lin_ucb(
         N,
         sharing="hybrid",
         shared_columns=shared,

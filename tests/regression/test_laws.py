@@ -100,9 +100,7 @@ def test_level_and_unit_only_change_units(world: World, level: float, unit: floa
     arms, X, weights = other.dual()
     own = world.settings.terms[0].kernel(X, points[1]) * other.k_z[0][np.ix_(arms, points[0])]
     warm = (other.counts > 0) | (world.settings.cold_start == "borrow")
-    np.testing.assert_allclose(
-        (level + unit * (weights @ own))[warm], found.mean[0][warm], rtol=1e-7, atol=10 * exact
-    )
+    np.testing.assert_allclose((level + unit * (weights @ own))[warm], found.mean[0][warm], rtol=1e-7, atol=10 * exact)
 
 
 @given(worlds())
@@ -170,9 +168,7 @@ def test_labels_change_nothing_where_arms_are_pooled_and_weights_uniform(world: 
         "cold_start": "borrow",
     }
     one = History.of(h.n_arms, h.arms * 0, h.contexts, h.rewards)
-    close(
-        world.learned(one, **changes).predict(world.query).mean, world.learned(**changes).predict(world.query).mean
-    )
+    close(world.learned(one, **changes).predict(world.query).mean, world.learned(**changes).predict(world.query).mean)
 
 
 @given(worlds())
@@ -298,7 +294,5 @@ def test_feature_space_solution_of_the_appendix(engine: str, weighting: str) -> 
     rng = np.random.default_rng(0)
     arms, X = rng.integers(3, size=9), rng.uniform(-1.0, 1.0, (9, 3))
     wanted, found = phi(arms, X), make(engine, s, rows.copy()).predict(Query(arms, X[None]))  # type: ignore[arg-type]
-    np.testing.assert_allclose(
-        found.mean[0], wanted @ inverse @ Phi.T @ (eta * rows.rewards), rtol=1e-8, atol=1e-10
-    )
+    np.testing.assert_allclose(found.mean[0], wanted @ inverse @ Phi.T @ (eta * rows.rewards), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(found.width[0] ** 2, np.einsum("ij,jk,ik->i", wanted, inverse, wanted), rtol=1e-7)

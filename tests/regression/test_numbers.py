@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -92,9 +94,7 @@ def test_rewards_of_any_size_are_learned(similarity: str, engine: Any, size: flo
 def test_one_reward_that_differs_after_many_equal_ones(engine: Any) -> None:
     rng = np.random.default_rng(0)
     s = Settings(2, (Product(Common(2, 0.5), RBF(0.5)),), 0.1, level=1.0, unit=1e-12)
-    regression = make(
-        engine, s, History.of(2, rng.integers(2, size=3000), rng.normal(size=(3000, 1)), np.ones(3000))
-    )
+    regression = make(engine, s, History.of(2, rng.integers(2, size=3000), rng.normal(size=(3000, 1)), np.ones(3000)))
     x = np.full((1, 1), 8.0)
     for arm in (0, 1):
         regression.observe(np.array([arm]), x, np.array([1.0 + arm]))
@@ -106,9 +106,7 @@ def test_one_reward_that_differs_after_many_equal_ones(engine: Any) -> None:
 @pytest.mark.filterwarnings("ignore::kinbandits.errors.NumericalWarning")
 @pytest.mark.filterwarnings("ignore::kinbandits.errors.BudgetWarning")
 @pytest.mark.parametrize("ridge", [1e-14, 1e-10, 1e-6])
-@pytest.mark.parametrize(
-    "engine", ["exact", SimpleNamespace(points=20, after=None), BUDGET], ids=["exact", "20", "64"]
-)
+@pytest.mark.parametrize("engine", ["exact", SimpleNamespace(points=20, after=None), BUDGET], ids=["exact", "20", "64"])
 @pytest.mark.parametrize("similarity", ["independent", "pooled", "estimated"])
 def test_nearly_singular_matrices_accept_every_row(similarity: str, engine: Any, ridge: float) -> None:
     rng = np.random.default_rng(1)
@@ -155,6 +153,29 @@ def test_a_thousand_rows_by_ones_and_by_many(similarity: str) -> None:
             same_answers(snapshot, make("exact", s, rows.head(n)), query)
     naive = make("naive", s, rows.copy())
     same_answers(one, naive, asked[0])
+
+
+@pytest.mark.parametrize("engine", ["exact", BUDGET], ids=["exact", "budget"])
+@pytest.mark.parametrize("similarity", ["independent", "mixed", "estimated"])
+def test_other_threads_read_a_snapshot_while_the_engine_learns(similarity: str, engine: Any) -> None:
+    rows = random_rows(8, 4, 700, repeats=0.0)
+    learner = make(engine, settings(4, similarity, RBF(2.0)), rows.head(240))
+    snapshot, query = learner.snapshot(), queries(np.random.default_rng(0), 4)[0]
+    before, done = learner.predict(query), threading.Event()
+
+    def read() -> list[float]:
+        found = []
+        while not done.is_set() or not found:
+            assert snapshot.leaders(query, np.full(2, 0.1)).any(axis=1).all()
+            found.append(float(np.abs(snapshot.predict(query).mean - before.mean).max()))
+        return found
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        for i in range(240, 700):
+            learner.observe(*row(rows, i))
+        done.set()
+        assert max(error for reader in readers for error in reader.result()) < 1e-9
 
 
 def test_t_of_a_factor_that_grows() -> None:

@@ -58,9 +58,7 @@ SIMILARITIES: dict[str, Callable[[int], Any]] = {
     "mixed": lambda n: Common(n, 0.6),
     "mixed-negative": lambda n: Common(n, -0.9 / (n - 1) if n > 1 else 0.0),
     "known": known,
-    "low-rank": lambda n: (
-        np.outer(np.ones(n), np.ones(n)) * 0.5 + 0.5 * np.outer(np.arange(n) % 2, np.arange(n) % 2)
-    ),
+    "low-rank": lambda n: np.outer(np.ones(n), np.ones(n)) * 0.5 + 0.5 * np.outer(np.arange(n) % 2, np.arange(n) % 2),
     "graph": graph,
     "estimated": lambda n: Estimated(0.4, RBF(0.7)),
     "estimated-narrow": lambda n: Estimated(0.05, RBF(0.3)),

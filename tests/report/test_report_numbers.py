@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from kinbandits.figures import looks
 from kinbandits.plotting import OKABE_ITO, cluster_order
-from kinbandits.report.figures import looks
-from kinbandits.report.results import Results, Run, RunGroup, compare, compare_all, half_width, holm, summarise
+from kinbandits.results import Results, Run, RunGroup, compare_all, half_width, holm, paired, summarise
 from kinbandits.trace import Trace
 
 EST, IND, POOL, KNOWN = "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool", "KMTL-UCB"
@@ -45,7 +45,7 @@ def test_a_summary_against_the_textbook():
 
 
 def test_a_comparison_is_paired():
-    c = compare(group("x", est=[1.0, 2.0, 6.0, 4.0], ind=[2.0, 2.0, 3.0, 9.0]), EST, IND)
+    c = paired(group("x", est=[1.0, 2.0, 6.0, 4.0], ind=[2.0, 2.0, 3.0, 9.0]), EST, IND)
     assert (c.wins, c.ties, c.losses, c.seeds) == (2, 1, 1, 4)
     assert c.difference == -0.75
     assert c.t_test == pytest.approx(stats.ttest_rel([1, 2, 6, 4], [2, 2, 3, 9]).pvalue)
@@ -56,7 +56,7 @@ def test_one_seed_has_no_interval_and_no_test():
     p = group("x", est=[1.0], ind=[2.0])
     assert math.isnan(summarise(p)[0].sd)
     assert math.isnan(summarise(p)[0].low)
-    assert math.isnan(compare(p, EST, IND).t_test)
+    assert math.isnan(paired(p, EST, IND).t_test)
     assert np.isnan(half_width(np.ones((1, 3)))).all()
 
 
@@ -99,6 +99,6 @@ def test_the_order_of_arms_brings_blocks_together():
 
 def test_methods_look_the_same_everywhere_and_differ_from_each_other():
     both = looks(results(group("x", est=[1.0], other=[1.0]), group("y", ind=[1.0], est=[1.0])))
-    assert both[EST]["color"] == OKABE_ITO[1]
+    assert both[EST]["color"] == OKABE_ITO[0]
     assert len({v["color"] for v in both.values()}) == 3
     assert len({v["linestyle"] for v in both.values()}) == 3

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from kinbandits.service.config import load_settings
+from kinbandits.service.commands import Decide, Reward, Void
+from kinbandits.service.config import ServiceSettings, Settings, load_settings
 from kinbandits.service.engine import Engine
-from kinbandits.service.requests import Decide, Reward, Void
 from kinbandits.service.store import open_store
 
 TOML = """
@@ -19,8 +21,20 @@ epsilon = 0.3
 [service]
 reward_wait = 0.0
 """
+POLICY: dict[str, Any] = {
+    "arms": ["a", "b", "c"],
+    "similarity": {"type": "Mixed", "mu": 0.5},
+    "context_kernel": {"type": "RBF", "length_scale": 1.0},
+    "ridge": 0.01,
+    "exploration": 0.1,
+    "epsilon": 0.2,
+}
 
 Run = Callable[..., str]
+
+
+def settings(**service: Any) -> Settings:
+    return Settings(policy=POLICY, service=ServiceSettings(**{"reward_wait": 0.0, **service}))
 
 
 class Clock:
@@ -33,16 +47,25 @@ class Clock:
         return self.now
 
 
+@contextmanager
+def running(url: str, settings: Settings, **options: Any) -> Iterator[Engine]:
+    """An engine on the log at ``url``."""
+    store = open_store(url)
+    engine = Engine(store, settings, **options)
+    try:
+        engine.start(wait=30.0)
+        yield engine
+    finally:
+        engine.stop()
+        store.close()
+
+
 def fill(url: str, config: Path, rounds: int = 120) -> None:
     rng = random.Random(0)
-    store = open_store(url)
-    engine = Engine(store, load_settings(config))
-    engine.start()
-    for i in range(rounds):
-        answer = engine.ask(Decide([rng.gauss(0, 1), rng.gauss(0, 1)]))
-        if i % 10 == 3:
-            engine.ask(Void(answer["id"], "no"))
-        elif i % 10 != 7:
-            engine.ask(Reward(answer["id"], float(answer["arm"] == "b")))
-    engine.stop()
-    store.close()
+    with running(url, load_settings(config)) as engine:
+        for i in range(rounds):
+            answer = engine.ask(Decide([rng.gauss(0, 1), rng.gauss(0, 1)]))
+            if i % 10 == 3:
+                engine.ask(Void(answer["id"], "no"))
+            elif i % 10 != 7:
+                engine.ask(Reward(answer["id"], float(answer["arm"] == "b")))

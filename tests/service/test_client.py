@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from harness import Service
 
-from kinbandits.client import Client, ServiceError
+from kinbandits.client import Choice, Client, ServiceError
+from kinbandits.service.auth import new_token
 
 SETTINGS = {"policy": {"arms": ["a", "b c", 3], "context_kernel": {"type": "RBF"}}, "service": {}}
 
@@ -34,6 +36,11 @@ def test_the_client(tmp_path: Path) -> None:
             with pytest.raises(ServiceError, match="a row for each candidate"):
                 client.decide([0.1, 0.2], task="b c")
             many = client.decide_many(np.array([[0.1, 0.2], [0.3, 0.4]]))
+            assert all(isinstance(c, Choice) for c in many)
+            mixed = client.decide_many([[0.1, 0.2], [0.1], [0.3, 0.4]])  # answers and errors side by side
+            assert [type(c).__name__ for c in mixed] == ["Choice", "ServiceError", "Choice"]
+            assert mixed[1].code == "context_length"
+            assert all(client.void(c).state == "void" for c in mixed if isinstance(c, Choice))
             assert [o.reward for o in client.reward_many({c.id: 0.5 for c in many})] == [0.5, 0.5]
             client.decide([0.5, 0.5], key="my-own")
             assert client.reward_by_key("my-own", 0.25).state == "rewarded"
@@ -43,17 +50,18 @@ def test_the_client(tmp_path: Path) -> None:
             assert [d["reward"] for d in client.decisions(state="rewarded")] == [0.25, 0.5, 1.0]
             assert len(list(client.decisions(limit=2))) == 2
             client.roll_back(2)
-            assert all(n > 2 for n in client.snapshots())
             client.add_arm("d")
             client.retire_arm("b c")
             assert [(a.arm, a.retired) for a in client.arms()][1] == ("b c", True)
             assert client.similarity()[0] == ["a", "b c", 3, "d"]
-            reader = client.add_token("reader", ["read"])
+            client.add_arm("b c")  # it returns
+            assert not client.arms()[1].retired
+            reader = new_token(tmp_path / "tokens.toml", "reader", ["read"])
+            time.sleep(1.5)
             with Client(service.address, reader) as other:
                 assert other.policy()["epsilon"] == 0.05
                 with pytest.raises(ServiceError, match="role decide"):
                     other.decide([0.1, 0.2])
-            client.revoke_token("reader")
             # It is killed; the client waits for its return.
             service.kill()
             assert not client.ready()

@@ -1,4 +1,4 @@
-"""Ten thousand deliveries; `make soak` makes a hundred thousand."""
+"""Fifty thousand shuffled and repeated deliveries, with the service killed in between."""
 
 from pathlib import Path
 
@@ -6,7 +6,8 @@ import pytest
 from delivery import deliver
 
 
-@pytest.mark.slow
-def test_each_reward_is_learned_once(tmp_path: Path) -> None:
-    found = deliver(str(tmp_path / "log.sqlite3"), tmp_path, deliveries=10_000)
-    assert found["deliveries"] > 9_000
+@pytest.mark.parametrize("deliveries", [800, pytest.param(50_000, marks=pytest.mark.slow)])
+def test_each_reward_is_learned_once(tmp_path: Path, deliveries: int) -> None:
+    found = deliver(str(tmp_path / "log.sqlite3"), tmp_path, deliveries, kills=1 if deliveries < 1000 else 10)
+    print(found)
+    assert found["deliveries"] > 0.9 * deliveries

@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import Clock
 from harness import until
 
+from kinbandits.service.commands import Correct, Decide, Reward, RollBack
 from kinbandits.service.config import ServiceSettings, Settings
 from kinbandits.service.engine import Engine
-from kinbandits.service.integrity import verify
-from kinbandits.service.learner import follow
-from kinbandits.service.problems import Problem
-from kinbandits.service.requests import Correct, Decide, Reward, RollBack
-from kinbandits.service.rounds import logged_rounds, replay
+from kinbandits.service.learner import replay, restored
+from kinbandits.service.messages import Problem
 from kinbandits.service.store import Store
+from kinbandits.service.transfer import decisions_with_rewards, logged_rounds
+from kinbandits.service.verify import verify
 
 SETTINGS = Settings(
     policy={"arms": ["a", "b"], "context_kernel": {"type": "RBF", "length_scale": 1.0}, "epsilon": 0.5},
@@ -28,7 +29,7 @@ SETTINGS = Settings(
 @pytest.fixture
 def engine(store: Store) -> Iterator[Engine]:
     engine = Engine(store, SETTINGS)
-    engine.start()
+    engine.start(10.0)
     yield engine
     engine.stop()
 
@@ -44,19 +45,27 @@ def play(engine: Engine, rounds: int, seed: int = 0) -> list[dict[str, Any]]:
 
 def settled(engine: Engine) -> np.ndarray:
     """What the model says when it has caught up with all that was edited."""
-    until(lambda: engine.serving.seq >= engine.store.last_seq() and not engine.learner.outdated)
+    until(lambda: engine.serving.seq >= engine.store.last_seq() and not engine.learner.fold.outdated)
     return np.array([engine.serving.policy.predict([x]) for x in (-1.0, 0.0, 1.0)])
 
 
 def taught(engine: Engine, change: Callable[[str, float], float | None]) -> np.ndarray:
     """What a policy says that is taught the log's rewards after ``change``."""
-    policy = SETTINGS.build()
+    policy = SETTINGS.new_policy()
     for event in engine.store.read_all():
         if event.kind == "reward":
             value = change(event.decision or "", event.body["reward"])
             if value is not None:
                 policy.observe([event.body["arm"]], [event.body["context"]], [value])
     return np.array([policy.predict([x]) for x in (-1.0, 0.0, 1.0)])
+
+
+def caught_up(engine: Engine) -> Any:
+    """As the next start has it."""
+    fold = restored(engine.store, SETTINGS, engine.folder)
+    fold.apply(engine.store.read_all(fold.stats.seq))
+    fold.flush()
+    return fold
 
 
 def test_correct_and_withdraw(engine: Engine) -> None:
@@ -68,8 +77,8 @@ def test_correct_and_withdraw(engine: Engine) -> None:
     expected = taught(engine, lambda i, v: 0.25 if i == wrong else None if i == gone else v)
     np.testing.assert_allclose(settled(engine), expected, rtol=1e-8, atol=1e-12)
     assert [e.kind for e in engine.store.edits()] == ["corrected", "corrected"]
-    assert engine.learner.state.states["withdrawn"] == 1
-    arms = {a["arm"]: a for a in engine.learner.state.arm_table()}
+    assert engine.serving.stats.states["withdrawn"] == 1
+    arms = {a["arm"]: a for a in engine.serving.stats.arm_table()}
     assert sum(a["rewards"] for a in arms.values()) == 11
     # more is learned after it, a second correction counts, and a restart comes to the same
     play(engine, 3, seed=1)
@@ -77,16 +86,36 @@ def test_correct_and_withdraw(engine: Engine) -> None:
     expected = taught(engine, lambda i, v: {wrong: 0.25, gone: 0.75}.get(i, v))
     np.testing.assert_allclose(settled(engine), expected, rtol=1e-8, atol=1e-12)
     engine.stop()
-    for again in (follow(engine.store, SETTINGS), replay(engine.store, SETTINGS)):
+    for again in (caught_up(engine), replay(engine.store, SETTINGS)):
         found = np.array([again.policy.predict([x]) for x in (-1.0, 0.0, 1.0)])
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-12)
     assert verify(engine.store) == []
     assert sorted(logged_rounds(engine.store).rounds.rewards)[:1] != []
 
 
+def test_a_default_that_taught_nothing_is_corrected(store: Store) -> None:
+    """What was never learned is learned where the correction stands, once, and can be corrected and withdrawn
+    again."""
+    clock = Clock()
+    options = SETTINGS.model_copy(update={"service": ServiceSettings(reward_wait=5.0, features=1)})
+    engine = Engine(store, options, clock)
+    engine.start(10.0)
+    name = engine.ask(Decide([0.5]))["id"]
+    clock.now += 10.0
+    until(lambda: engine.serving.stats.states["defaulted"] == 1)
+    for value, rows in ((0.5, 1), (0.75, 1), (None, 0), (0.25, 1)):
+        engine.ask(Correct(name, value, "me"))
+        until(lambda: engine.serving.seq >= engine.store.last_seq() and not engine.learner.fold.outdated)
+        until(lambda rows=rows: engine.serving.policy.n_observations == rows)
+        assert [learned for _, learned in decisions_with_rewards(store)] == [value]
+    assert float(engine.serving.policy.predict([0.5]).mean.max()) > 0.2
+    engine.stop()
+    assert verify(store) == []
+
+
 def test_what_cannot_be_corrected(engine: Engine) -> None:
     open_ = engine.ask(Decide([0.5]))["id"]
-    for name, code in ((open_, "not_rewarded"), ("0-0000000000ff", "unknown_decision")):
+    for name, code in ((open_, "not_rewarded"), ("0000000000ff", "unknown_decision")):
         with pytest.raises(Problem) as caught:
             engine.ask(Correct(name, 1.0, "me"))
         assert caught.value.code == code
@@ -102,13 +131,13 @@ def test_roll_back(engine: Engine) -> None:
     before = settled(engine)
     play(engine, 5, seed=1)
     assert not np.allclose(settled(engine), before)
-    engine.ask(RollBack(16, "me"))
+    assert engine.ask(RollBack(16, "me"))["to"] == 16
     np.testing.assert_allclose(settled(engine), before, rtol=1e-8, atol=1e-12)
     later = play(engine, 2, seed=2)
     assert len(later) == 2
     found = settled(engine)
     engine.stop()
-    again = follow(engine.store, SETTINGS)
+    again = caught_up(engine)
     assert again.policy.n_observations == 10
     np.testing.assert_allclose(
         np.array([again.policy.predict([x]) for x in (-1.0, 0.0, 1.0)]), found, rtol=1e-8, atol=1e-12
@@ -157,4 +186,3 @@ def test_over_http(tmp_path: Path) -> None:
         assert client.put(path, json={"reward": 5.0}).json()["code"] == "reward_range"
         assert client.post("/v1/rollback", json={"to": 3}).json() == {"to": 3}
         assert client.post("/v1/rollback", json={"to": 3000}).status_code == 409
-        assert isinstance(client.get("/v1/snapshots").json(), list)

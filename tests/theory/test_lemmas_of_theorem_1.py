@@ -183,9 +183,7 @@ def test_theorem_1_bounds_the_regret_and_how_loose_it_is(runs):
         log_g = log_g_of_run(env, run.policy, ridge)
         allowed = 1 - run.policy.guarantee  # Theorem 1's delta for stages with Lemma 1's
         bound = theory.regret_bound(env.horizon, env.n_arms, allowed, ridge, env.norm, 1.0, log_g)
-        print(
-            f"{name}: regret {run.regret:.0f}, bound {bound:.0f} ({bound / run.regret:.0f} times), T {env.horizon}"
-        )
+        print(f"{name}: regret {run.regret:.0f}, bound {bound:.0f} ({bound / run.regret:.0f} times), T {env.horizon}")
         assert run.regret <= bound
         assert bound > env.horizon
 

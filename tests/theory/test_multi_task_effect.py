@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
+from reproduce.theory import MultiTaskEffect
+from reproduce.theory_runs import Size
 from scipy.stats import spearmanr
-
-from kinbandits.paper.theory_page import MultiTaskEffect
-from kinbandits.paper.theory_runs import Size
 
 
 @pytest.fixture(scope="module")

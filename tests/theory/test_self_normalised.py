@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kinbandits.exploration import ConfidenceExploration
 from scipy import stats
 
 import kinbandits as kb
 from kinbandits import theory
 from kinbandits.environments import RKHSProblem
-from kinbandits.exploration import ConfidenceExploration
 from kinbandits.theory import equicorrelated
 
 DELTA, RIDGE = 0.1, 0.25
@@ -134,36 +134,11 @@ def test_norm_inflation_of_equicorrelated_arms():
     for mu, nu in ((0.0, 0.5), (0.3, 0.9), (0.8, 0.2)):
         N = 4
         by_hand = max((1 - mu) / (1 - nu), (1 + (N - 1) * mu) / (1 + (N - 1) * nu))
-        assert theory.norm_inflation(equicorrelated(mu, N), equicorrelated(nu, N)) == pytest.approx(
-            math.sqrt(by_hand)
-        )
+        assert theory.norm_inflation(equicorrelated(mu, N), equicorrelated(nu, N)) == pytest.approx(math.sqrt(by_hand))
     assert theory.norm_inflation(equicorrelated(0.5, 3), equicorrelated(1.0, 3)) == math.inf  # pooled
     assert theory.norm_inflation(equicorrelated(1.0, 3), equicorrelated(1.0, 3)) == pytest.approx(1.0)
     with pytest.raises(ValueError, match="one shape"):
         theory.norm_inflation(np.eye(2), np.eye(3))
-
-
-@pytest.mark.parametrize(("b", "N"), [(0.0, 3), (0.5, 2), (3.0, 7)])
-def test_the_task_kernel_of_sessa_is_mixed(b, N):
-    inverse = np.linalg.inv((1 + b) * np.eye(N) - b / N * np.ones((N, N)))
-    np.testing.assert_allclose(theory.task_kernel(b, N), inverse)
-    np.testing.assert_allclose(inverse / inverse[0, 0], equicorrelated(b / (N + b), N))
-
-
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 1000), b=st.floats(0.0, 10.0))
-def test_the_norm_of_tasks_that_deviate_little(seed, b):
-    """Their identity for the norm, and the bound on it, with functions as vectors."""
-    rng = np.random.default_rng(seed)
-    N = 4
-    F = rng.normal(size=(N, 6))
-    mean = F.mean(axis=0)
-    squared = np.trace(F.T @ np.linalg.solve(theory.task_kernel(b, N), F))
-    assert squared == pytest.approx((F**2).sum() + b * ((F - mean) ** 2).sum())
-    B = float(np.linalg.norm(F, axis=1).max())
-    deviation = float(np.linalg.norm(F - mean, axis=1).max()) / B
-    under_mixed = math.sqrt(np.trace(F.T @ np.linalg.solve(equicorrelated(b / (N + b), N), F)))
-    assert under_mixed <= theory.task_norm_bound(b, N, B, deviation) * (1 + 1e-9)
 
 
 def blocks(rng):
@@ -177,66 +152,6 @@ def blocks(rng):
     Z = Z.reshape(n, N * d)
     theta = rng.normal(size=d) * rng.uniform(0, 3) + rng.normal(size=(N, d))
     return N, d, mu, ridge, arms, X, A, Z, ridge * A + Z.T @ Z, theta
-
-
-def test_bias_and_noise_of_one_arm_at_a_time():
-    """The largest |error| / s over all contexts of an arm, without noise and of noise alone, under the bounds."""
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        N, d, mu, ridge, arms, X, A, Z, V, theta = blocks(rng)
-        b, B = N * mu / (1 - mu), np.linalg.norm(theta, axis=1).max()
-        deviation = np.linalg.norm(theta - theta.mean(axis=0), axis=1).max() / B
-        S = Z.T @ rng.normal(size=len(X))
-        bias, noise = np.linalg.solve(V, np.stack([ridge * A @ theta.ravel(), S], 1)).T
-        a = rng.integers(N)
-        block = slice(a * d, (a + 1) * d)
-        widths = np.linalg.inv(V)[block, block]
-        largest = [math.sqrt(e[block] @ np.linalg.solve(widths, e[block])) for e in (bias, noise)]
-        assert largest[0] <= math.sqrt(ridge) * theory.task_bias_bound(b, N, B, deviation) * (1 + 1e-9)
-        theirs = B * math.sqrt((1 + b * N) / (1 + b)) * (1 + b * deviation)  # small b, ridge / (1 + (N - 1) mu)
-        ours = B * (1 + b * deviation) * math.sqrt(1 + (N - 1) * mu)
-        assert ours <= theirs * (1 + 1e-12)
-        D = (1 - mu) * (1 + (N - 1) * mu)
-        own = []
-        for i, part in enumerate(S.reshape(N, d)):
-            own.append(part @ np.linalg.solve(X[arms == i].T @ X[arms == i] + ridge / max(1, D) * np.eye(d), part))
-        others = max(sum(own) - own[a], 0.0)
-        assert largest[1] <= (math.sqrt(own[a]) + mu * math.sqrt((N - 1) / D * others)) * (1 + 1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mu", [0.02, 0.8])
-def test_intervals_of_tasks_cover_in_all_rounds(mu):
-    """200 games in which rewards choose the arms; binomial test. With small b the arms' own rows decide."""
-    missed, share = 0, []
-    for seed in range(200):
-        rng = np.random.default_rng(seed)
-        N, ridge, X = 4, RIDGE, rng.normal(size=(40, 2)) / 2
-        theta = 0.3 * rng.normal(size=2) + 0.1 * rng.normal(size=(N, 2))
-        B = np.linalg.norm(theta, axis=1).max()
-        deviation = np.linalg.norm(theta - theta.mean(axis=0), axis=1).max() / B
-        arms, y = [], []
-        for t in range(40):
-            arms.append(int(rng.integers(N)) if not y or y[-1] < 0 else arms[-1])
-            y.append(X[t] @ theta[arms[-1]] + rng.choice([-0.5, 0.5]))
-        worst = 0.0
-        for t in (5, 10, 20, 39):
-            K_X, rows, K_Z = X[:t] @ X[:t].T, np.array(arms[:t]), equicorrelated(mu, N)
-            K = K_X * K_Z[np.ix_(rows, rows)] + ridge * np.eye(t)
-            beta = theory.task_factors(K_X, rows, N * mu / (1 - mu), N, DELTA, ridge, B, deviation)
-            joint = theory.self_normalised_factor(
-                theory.log_g_of_similarity(mu, K_X, rows, ridge), DELTA, ridge,
-                theory.task_norm_bound(N * mu / (1 - mu), N, B, deviation), form="sum",
-            )  # fmt: skip
-            share.append(beta.max() / joint)
-            for a in range(N):
-                k = K_Z[a, rows] * (X[:t] @ X[t])
-                weights = np.linalg.solve(K, k)
-                width = math.sqrt((X[t] @ X[t] - k @ weights) / ridge)
-                worst = max(worst, abs(weights @ y[:t] - X[t] @ theta[a]) / (beta[a] * width))
-        missed += worst > 1.0
-    assert stats.binomtest(missed, 200, DELTA, alternative="greater").pvalue > 0.01
-    assert mu > 0.5 or np.mean(share) < 0.92  # smaller than the radius with one norm for all
 
 
 def test_a_problem_with_any_similarity():

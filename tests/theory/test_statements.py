@@ -7,7 +7,6 @@ How loose the bounds are is reported by `kinbandits theory` and, on the instance
 import math
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -49,15 +48,6 @@ def random_similarity(rng, n_arms, rank=None):
 
 
 # -- log g ----------------------------------------------------------------------------------------
-
-
-@given(kernel_rows(), ridges)
-def test_log_g_is_the_determinant_by_definition(rows, ridge):
-    K, *_ = rows
-    n = len(K)
-    _, log_det = np.linalg.slogdet(K + ridge * np.eye(n))
-    np.testing.assert_allclose(theory.log_g(K, ridge), log_det - n * math.log(ridge), rtol=1e-6, atol=1e-8)
-    assert theory.information_gain(K, ridge) == theory.log_g(K, ridge) / 2
 
 
 def test_log_g_is_what_a_uniform_policy_reports():
@@ -264,21 +254,3 @@ def test_the_printed_form_is_not_monotone():
 
 
 # -- what is beside ours --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("log_g", [2.0, 20.0, 200.0])
-def test_cgp_ucb_without_a_prior_is_wider_by_the_root_of_log_g(log_g):
-    ours, theirs = theory.kmtl_ucb_rate(1000, log_g), theory.cgp_ucb_rate(1000, log_g)
-    np.testing.assert_allclose(theirs / ours, math.sqrt(log_g))
-    assert theory.cgp_ucb_bound(1000, 0.1, 1.0, 1.0, log_g) > theory.regret_bound(
-        1000, 5, 0.1, 1.0, 1.0, 1.0, log_g
-    )
-
-
-def test_lin_ucb_rates_follow_from_theorem_2():
-    """With a linear kernel log g is at most d log(...) pooled and N d log(...) alone: sqrt(dT) and sqrt(NdT)."""
-    T, d, N = 400, 3, 5
-    logarithm = theory.rank_bound(1, 1, T, 1.0, 1.0)
-    for arms, rank_z in ((1, 1), (N, N)):
-        rate = theory.kmtl_ucb_rate(T, theory.rank_bound(rank_z, d, T, 1.0, 1.0))
-        np.testing.assert_allclose(rate, theory.lin_ucb_rate(T, d, arms) * math.sqrt(logarithm))

@@ -18,7 +18,7 @@ from kinbandits.errors import KinbanditsError
 
 __all__ = ["MODULES", "main", "make_app", "run_app"]
 
-MODULES = ("experiment", "data", "serve", "log", "bulk", "doctor")
+MODULES = ("demo", "experiment", "data", "logs", "serve", "log", "doctor")
 """Modules of `kinbandits.cli` that add commands, in the order in which help lists them."""
 
 
@@ -39,7 +39,7 @@ def _start(
     \b
     Examples:
       kinbandits demo                  see what it is for, in a minute
-      kinbandits data list             the data sets of the paper, and which are here
+      kinbandits data                  the data sets of the paper, and which are here
       kinbandits doctor                is everything in order on this machine?
       kinbandits COMMAND --help        every command has examples
     """
@@ -47,9 +47,7 @@ def _start(
 
 def make_app() -> typer.Typer:
     """The application with all commands."""
-    app = typer.Typer(
-        name="kinbandits", rich_markup_mode=None, no_args_is_help=True, pretty_exceptions_enable=False
-    )
+    app = typer.Typer(name="kinbandits", rich_markup_mode=None, no_args_is_help=True, pretty_exceptions_enable=False)
     app.callback()(_start)
     for module in MODULES:
         importlib.import_module(f"kinbandits.cli.{module}").register(app)

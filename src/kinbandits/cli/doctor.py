@@ -23,7 +23,6 @@ OPTIONAL = {
     "uvicorn": "serve",
     "psycopg": "postgres",
     "distributed": "dask",
-    "ray": "ray",
     "pandas": None,
     "polars": None,
     "pyarrow": None,
@@ -74,14 +73,11 @@ def examine() -> Iterator[Finding]:
     import scipy
     from joblib import cpu_count
 
-    from kinbandits._compiled import STATE
     from kinbandits._version import __version__
     from kinbandits.datasets import cache_directory
 
     yield Finding("Python", f"{platform.python_version()} on {platform.platform()}")
     yield Finding("kinbandits", f"{__version__} with NumPy {numpy.__version__}, SciPy {scipy.__version__}")
-    slower = "" if STATE == "in use" else "the same arms, but slower; install again where there is a C compiler"
-    yield Finding("compiled core", STATE, "note" if slower else "ok", slower)
     yield from _blas()
     yield Finding("cores", str(cpu_count()))
     yield _sqlite()
@@ -128,7 +124,7 @@ def _data() -> Finding:
     places = {name: datasets.where(name) for name in datasets.names()}
     here = [f"{n} (with scikit-learn)" if p == "with scikit-learn" else n for n, p in places.items() if p]
     missing = [name for name, place in places.items() if place is None]
-    advice = f"for {', '.join(missing)}: kinbandits data fetch" if missing else ""
+    advice = f"to have them: kinbandits data {' '.join(missing)}" if missing else ""
     return Finding("data sets", ", ".join(here) or "none", "note" if missing else "ok", advice)
 
 

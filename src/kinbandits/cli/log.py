@@ -2,49 +2,67 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-Store = Annotated[str, typer.Argument(help="The log: a file (SQLite), or postgresql://user@host/database.")]
+from kinbandits.errors import InvalidInputError, package
+
+if TYPE_CHECKING:
+    from kinbandits.service.store import Store
+
+Log = Annotated[str, typer.Argument(help="The log: a file (SQLite), or postgresql://user@host/database.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    log = typer.Typer(no_args_is_help=True, help="Export, import, replay or verify the log of a service.")
+    log = typer.Typer(no_args_is_help=True, help="Export, import, replay, verify or archive the log of a service.")
     log.command("export")(export)
     log.command("import")(import_)
     log.command("replay")(replay)
+    log.command("shadow")(shadow)
     log.command("verify")(verify)
+    log.command("archive")(archive)
     app.add_typer(log, name="log")
     app.command()(backup)
     app.command()(restore)
 
 
+@contextlib.contextmanager
+def _opened(url: str, *, readonly: bool = True) -> Iterator[Store]:
+    package("sqlalchemy", "the log of a service needs", "'kinbandits[serve]'")
+    from kinbandits.service.store import open_store
+
+    store = open_store(url, readonly=readonly, create=not readonly)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
 def export(
-    store: Store, path: Annotated[Path, typer.Argument(help="A .jsonl, .csv or .parquet file, or a new folder.")]
+    log: Log, path: Annotated[Path, typer.Argument(help="A .jsonl, .csv or .parquet file, or a new folder.")]
 ) -> None:
     """Write one row per decision; to a folder, as several Parquet files. Fits beside a running service.
 
     \b
     Examples:
       kinbandits log export news.sqlite3 news.csv
-      kinbandits log export postgresql://kin@localhost/news news.parquet
-      kinbandits log export news.sqlite3 rows/monday
+      kinbandits log export postgresql://kin@localhost/news rows/monday
     """
-    from kinbandits.service import exchange
-    from kinbandits.service.store import open_store
+    from kinbandits.service.transfer import export_log
 
-    log = open_store(store, readonly=True)
-    try:
-        print(f"{exchange.export_log(log, path):,} decisions in {path}")
-    finally:
-        log.close()
+    with _opened(log) as store:
+        print(f"{export_log(store, path):,} decisions in {path}")
 
 
 def import_(
-    store: Store,
+    log: Log,
     path: Annotated[Path, typer.Argument(help="A .csv, .jsonl or .parquet file.")],
     config: Annotated[Path, typer.Option(help="The service's TOML file, which names the arms.")],
     arm: Annotated[str, typer.Option(help="Column of the arm.")] = "arm",
@@ -54,29 +72,25 @@ def import_(
     at: Annotated[str, typer.Option(help="Column of the time, seconds since 1970; empty: now.")] = "",
     again: Annotated[bool, typer.Option("--again", help="Import a file once more.")] = False,
 ) -> None:
-    """Append the rounds of an existing log, which the service then learns. Stop the service first (SQLite).
+    """Append the rounds of an existing log, which the service then learns. Stop the service first.
 
     \b
     Examples:
       kinbandits log import news.sqlite3 old.csv --config news.toml --context age,hour --propensity p
       kinbandits log import news.sqlite3 old.jsonl --config news.toml --arm article --reward clicked
     """
-    from kinbandits.bulk import Columns
-    from kinbandits.service import exchange
     from kinbandits.service.config import load_settings
-    from kinbandits.service.store import open_store
+    from kinbandits.service.transfer import import_log
 
+    columns = {"arm": arm, "reward": reward, "propensity": propensity or None, "at": at or None}
     settings = load_settings(config)
-    columns = Columns(arm, reward, tuple(context.split(",")), propensity or None, at or None)
-    log = open_store(store)
-    try:
-        print(f"{exchange.import_log(log, path, columns, settings, again):,} rounds imported into {store}")
-    finally:
-        log.close()
+    with _opened(log, readonly=False) as store:
+        n = import_log(store, path, settings, context=context.split(","), again=again, **columns)  # type: ignore[arg-type]
+    print(f"{n:,} rounds imported into {log}")
 
 
 def replay(
-    store: Store,
+    log: Log,
     config: Annotated[Path, typer.Argument(help="TOML file with the [policy] to teach.")],
     out: Annotated[Path, typer.Argument(help="Where to save the policy; kb.load reads it.")],
 ) -> None:
@@ -87,49 +101,96 @@ def replay(
       kinbandits log replay news.sqlite3 other.toml other.policy
       kinbandits log replay postgresql://kin@localhost/news other.toml other.policy
     """
+    from kinbandits.service import learner
     from kinbandits.service.config import load_settings
-    from kinbandits.service.rounds import replay as replay_log
-    from kinbandits.service.store import open_store
 
-    log = open_store(store, readonly=True)
-    try:
-        learner = replay_log(log, load_settings(config))
-    finally:
-        log.close()
-    learner.policy.save(out)
-    print(f"{learner.policy.n_observations:,} rows learned, {learner.refused:,} refused; saved as {out}")
+    with _opened(log) as store:
+        fold = learner.replay(store, load_settings(config))
+    fold.policy.save(out)
+    print(f"{fold.policy.n_observations:,} rows learned, {fold.stats.refused:,} refused; saved as {out}")
 
 
-def verify(
-    store: Store,
-    head: Annotated[
-        str, typer.Option(help="The last event as an earlier verify printed it: notices that the end is lost.")
-    ] = "",
+def shadow(
+    log: Log,
+    config: Annotated[Path, typer.Argument(help="TOML file with the [policy] of the shadow.")],
+    every: Annotated[float, typer.Option(help="Go on for ever, and print again after so many seconds; 0: once.")] = 0.0,
 ) -> None:
-    """Check that nothing of the log was changed, lost or counted twice. Ends with 1 if something was.
+    """Say what another policy would have earned that learns from the log and decides beside the served one.
+
+    \b
+    Examples:
+      kinbandits log shadow news.sqlite3 other.toml
+      kinbandits log shadow news.sqlite3 other.toml --every 60
+    """
+    from kinbandits.service.config import load_settings
+    from kinbandits.service.transfer import Shadow
+
+    settings = load_settings(config)
+    with _opened(log) as store:
+        beside = Shadow(store, settings)
+        while True:
+            found = beside.follow()
+            print("no rewarded decisions yet" if found is None else found, flush=True)
+            if not every:
+                return
+            time.sleep(every)
+
+
+def verify(log: Log) -> None:
+    """Check that nothing of the log is damaged, missing or counted twice. Ends with 1 if something is.
 
     \b
     Examples:
       kinbandits log verify news.sqlite3
-      kinbandits log verify postgresql://kin@localhost/news --head 1204:0123456789abcdef0123456789abcdef
+      kinbandits log verify postgresql://kin@localhost/news
     """
-    from kinbandits.service import integrity
-    from kinbandits.service.events import Head
-    from kinbandits.service.store import open_store
+    from kinbandits.service import verify as verifying
 
-    expected = Head.parse(head) if head else None
-    log = open_store(store, readonly=True)
-    try:
-        problems = integrity.verify(log, expected)
-        last = log.head()
-        print("\n".join(problems) if problems else f"{last.seq:,} events, all in order. Head: {last}")
-    finally:
-        log.close()
+    with _opened(log) as store:
+        problems, last = verifying.verify(store), store.last_seq()
+    print("\n".join(problems) if problems else f"{last:,} events, all in order.")
     if problems:
         raise typer.Exit(1)
 
 
-def backup(store: Store, target: Annotated[Path, typer.Argument(help="A new file.")]) -> None:
+def archive(
+    log: Log,
+    path: Annotated[Path, typer.Argument(help="A new .parquet file.")],
+    config: Annotated[Path, typer.Option(help="The service's TOML file.")],
+    before: Annotated[str, typer.Option(help="How old: 90d, 12h, or a date like 2026-01-31.")],
+) -> None:
+    """Move old decisions to a file; what they taught the model is kept. Stop the service first.
+
+    \b
+    Examples:
+      kinbandits log archive news.sqlite3 2026-01.parquet --config news.toml --before 90d
+      kinbandits log archive news.sqlite3 2025.parquet --config news.toml --before 2026-01-01
+    """
+    from kinbandits.service import verify as verifying
+    from kinbandits.service.config import load_settings
+
+    settings = load_settings(config)
+    with _opened(log, readonly=False) as store:
+        n, events = verifying.archive(store, path, settings, _time(before))
+    print(f"{n:,} decisions in {path}; {events:,} events left the log." if events else "Nothing is that old.")
+
+
+def _time(text: str) -> float:
+    """Seconds since 1970.
+
+    >>> _time("1970-01-02")
+    86400.0
+    """
+    age = re.fullmatch(r"(\d+)([dh])", text)
+    if age is not None:
+        return time.time() - int(age[1]) * (86_400.0 if age[2] == "d" else 3600.0)
+    try:
+        return float(time.mktime(time.strptime(text, "%Y-%m-%d")) - time.timezone)
+    except ValueError:
+        raise InvalidInputError(f"--before is like 90d, 12h or 2026-01-31, got {text!r}") from None
+
+
+def backup(log: Log, target: Annotated[Path, typer.Argument(help="A new file.")]) -> None:
     """Copy an SQLite log, consistently, while the service runs; then verify the copy.
 
     \b
@@ -137,19 +198,16 @@ def backup(store: Store, target: Annotated[Path, typer.Argument(help="A new file
       kinbandits backup news.sqlite3 /backups/news-monday.sqlite3
       kinbandits backup /var/lib/kinbandits/news.sqlite3 copy.sqlite3
     """
-    from kinbandits.service import integrity
-    from kinbandits.service.store import open_store
+    from kinbandits.service import verify as verifying
 
-    log = open_store(store, readonly=True)
-    try:
-        print(f"{integrity.backup(log, target):,} events in {target}, all in order.")
-    finally:
-        log.close()
+    with _opened(log) as store:
+        print(f"{verifying.backup(store, target):,} events in {target}, all in order.")
 
 
 def restore(
     source: Annotated[Path, typer.Argument(help="A backup.")],
     target: Annotated[Path, typer.Argument(help="Where the log shall be; nothing may be there.")],
+    force: Annotated[bool, typer.Option("--force", help="Also if it is not in order.")] = False,
 ) -> None:
     """Verify a backup and put it in place.
 
@@ -158,9 +216,7 @@ def restore(
       kinbandits restore /backups/news-monday.sqlite3 news.sqlite3
       kinbandits restore copy.sqlite3 /var/lib/kinbandits/news.sqlite3
     """
-    from kinbandits.service import integrity
+    from kinbandits.service import verify as verifying
 
-    n, lost = integrity.restore(source, target)
-    print(f"{n:,} events in {target}, all in order.")
-    if lost:
-        print(f"The log that was here before had {lost:,} events more; they are not in this backup.")
+    n, problems = verifying.restore(source, target, force)
+    print(f"{n:,} events in {target}, {'all in order.' if not problems else 'but: ' + problems[0]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -22,9 +23,7 @@ def print_json(data: Any) -> None:
     print(json.dumps(_finite(data), indent=2, allow_nan=False))
 
 
-def print_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()
-) -> None:
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
     """A table with a title; ``right`` are the numbers of the columns that are set flush right."""
     if sys.stdout.isatty():
         from rich.console import Console
@@ -55,3 +54,8 @@ def need(what: str, extra: str, *modules: str) -> None:
     for module in modules:
         if find_spec(module) is None:
             raise MissingPackageError(f"{what} needs {module}; install it with: pip install 'kinbandits[{extra}]'")
+
+
+def command_line() -> str:
+    """The command as it was typed, to be shown in the report."""
+    return shlex.join(["kinbandits", *sys.argv[1:]])

@@ -13,22 +13,21 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from kinbandits._value import suggest as meant
+from kinbandits._value import suggest
 from kinbandits.environments.base import Environment, Round, StartRows, describe, no_rows
 from kinbandits.environments.check import check_environment
 from kinbandits.environments.clicks import Clicks, Shop
 from kinbandits.environments.functions import HiddenDescriptors, RKHSProblem
 from kinbandits.environments.labelled import Classification, Streams
-from kinbandits.environments.replay import Log, Replay
+from kinbandits.environments.replay import Replay
 from kinbandits.environments.synthetic import SyntheticNews
-from kinbandits.environments.tasks import MeasuredTasks, Tasks, Users
-from kinbandits.environments.variants import Delayed, Misspecified, Rescaled
+from kinbandits.environments.tasks import Tasks
 from kinbandits.errors import InvalidInputError
 
 __all__ = [
-    "KINDS", "Classification", "Clicks", "Delayed", "Environment", "HiddenDescriptors", "Log", "MeasuredTasks",
-    "Misspecified", "RKHSProblem", "Replay", "Rescaled", "Round", "Shop", "StartRows", "Streams", "SyntheticNews",
-    "Tasks", "Users", "check_environment", "describe", "make_environment", "no_rows",
+    "KINDS", "Classification", "Clicks", "Environment", "HiddenDescriptors", "RKHSProblem", "Replay", "Round",
+    "Shop", "StartRows", "Streams", "SyntheticNews", "Tasks", "check_environment", "describe", "make_environment",
+    "no_rows",
 ]  # fmt: skip
 
 KINDS: dict[str, type[Any]] = {
@@ -39,12 +38,8 @@ KINDS: dict[str, type[Any]] = {
     "hidden-descriptors": HiddenDescriptors,
     "rkhs": RKHSProblem,
     "shop": Shop,
-    "users": Users,
     "tasks": Tasks,
     "clicks": Clicks,
-    "delayed": Delayed,
-    "misspecified": Misspecified,
-    "rescaled": Rescaled,
 }
 
 
@@ -53,22 +48,13 @@ def make_environment(kind: str, **options: Any) -> Environment:
 
     >>> make_environment("synthetic-news", seed=2, n_arms=3)
     SyntheticNews(seed=2, n_arms=3)
-    >>> make_environment("delayed", seed=2, mean=5.0, environment={"kind": "clicks"})
-    Delayed(environment=Clicks(seed=2), mean=5.0, seed=2)
     """
     if kind not in KINDS:
-        raise InvalidInputError(
-            f"there is no environment {kind!r}; there are {', '.join(KINDS)}{meant(kind, KINDS)}"
-        )
+        raise InvalidInputError(f"there is no environment {kind!r}; there are {', '.join(KINDS)}{suggest(kind, KINDS)}")
     known = inspect.signature(KINDS[kind]).parameters
-    inner = options.get("environment")
-    if isinstance(inner, dict) and "kind" in inner:  # a variant of another, which has the same seed
-        seed = {"seed": options["seed"]} if "seed" in options else {}
-        options["environment"] = make_environment(**{**seed, **inner})
-        options = {name: value for name, value in options.items() if name != "seed" or name in known}
     for name in options:
         if name not in known:
-            raise InvalidInputError(f"{kind} has no option {name!r}; it has {', '.join(known)}{meant(name, known)}")
+            raise InvalidInputError(f"{kind} has no option {name!r}; it has {', '.join(known)}{suggest(name, known)}")
     missing = [n for n, p in known.items() if p.default is p.empty and n not in options]
     if missing:
         raise InvalidInputError(f"{kind} needs the option {missing[0]!r}")

@@ -125,4 +125,5 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    return repr(value)
+    stamp = getattr(value, "stamp", None)  # of a log
+    return repr(value) if stamp is None else {"repr": repr(value), "sha256": stamp[0]}

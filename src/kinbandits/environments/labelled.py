@@ -246,4 +246,4 @@ def _from_frame(frame: Any, target: str, name: str) -> Dataset:
     labels = column(table, "target", target)
     features = [c for c in table.columns if c != target]
     order = categories(table[target])
-    return Dataset.of(numbers(table, features), labels, name, order, feature_names=tuple(features))
+    return Dataset.of(numbers(table, features), labels, name, order)

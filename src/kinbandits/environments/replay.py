@@ -2,94 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from kinbandits._checks import as_float64, rows_of_contexts
-from kinbandits._frames import arm_numbers, as_table, categories, column, listed_column, numbers, read_table
-from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import Natural, Value
 from kinbandits.environments.base import Round, StartRows, checked_horizon, no_rows, seeded
 from kinbandits.errors import InvalidInputError, InvalidTypeError
-
-
-class Log(Value):
-    """Logged choices: ``choices`` (n,) arm numbers, ``contexts`` (n, d), ``rewards`` (n,), and the arms' names."""
-
-    arms: tuple[Any, ...]
-    choices: Indices
-    contexts: Matrix
-    rewards: Vector
-
-    def __repr__(self) -> str:
-        return f"Log({len(self.choices)} rows, {len(self.arms)} arms)"
-
-    @classmethod
-    def of(
-        cls,
-        choices: Sequence[Any] | NDArray[Any],
-        contexts: ArrayLike,
-        rewards: ArrayLike,
-        *,
-        arms: Sequence[Any] | None = None,
-        propensities: ArrayLike | None = None,
-    ) -> Log:
-        """From arm names (n,), contexts (n, d) and rewards (n,).
-
-        ``arms`` are all that could have been played (default: the categories of the column, or those played).
-        ``propensities`` other than 1/N are refused: the method is valid for no other.
-        """
-        listed = listed_column(choices)
-        names = list(np.asarray(choices).tolist()) if listed is None else listed
-        arms = categories(choices) if arms is None else arms
-        X, r = rows_of_contexts(contexts, None), as_float64("rewards", rewards)
-        if r.shape != (len(names),) or len(X) != len(names):
-            raise InvalidInputError(
-                f"choices, contexts and rewards must have the same number of rows, got {len(names)}, {len(X)} "
-                f"and {len(r)}"
-            )
-        if not names:
-            raise InvalidInputError("the log is empty")
-        known, played = arm_numbers(names, arms)
-        if propensities is not None:
-            p = as_float64("propensities", propensities)
-            wrong = np.flatnonzero(np.abs(np.broadcast_to(p, r.shape) * len(known) - 1.0) > 1e-6)
-            if wrong.size:
-                raise InvalidInputError(
-                    f"replay needs uniformly random choices, but propensities[{wrong[0]}] is "
-                    f"{p.flat[wrong[0]]:.6g}, not 1/{len(known)}; estimate from such a log by inverse "
-                    "propensity weighting instead"
-                )
-        for array in (played, X, r):
-            array.setflags(write=False)
-        return cls(tuple(known), played, X, r)
-
-    @classmethod
-    def from_frame(
-        cls,
-        frame: Any,
-        *,
-        arm: str = "arm",
-        reward: str = "reward",
-        contexts: Sequence[str] | None = None,
-        propensity: str | None = None,
-    ) -> Log:
-        """From a table of pandas, polars or another library; arguments name its columns (contexts: all others)."""
-        table = as_table(frame)
-        named = {arm, reward, propensity}
-        features = [c for c in table.columns if c not in named] if contexts is None else list(contexts)
-        return cls.of(
-            column(table, "arm", arm),
-            numbers(table, features),
-            numbers(table, [reward])[:, 0],
-            arms=categories(table[arm]),
-            propensities=None if propensity is None else numbers(table, [propensity])[:, 0],
-        )
+from kinbandits.logs import Columns, Log
 
 
 class Replay(Value):
@@ -101,7 +24,7 @@ class Replay(Value):
     so a run has about n/N rows, and the regret is not known.
 
     Args:
-        log: a `Log`, or the path of a CSV or Parquet file, whose columns the next four name (contexts: all others).
+        log: a `kb.Log`, or the path of a CSV or Parquet file, whose columns the next four name, as in `Columns`.
         horizon: how many rounds of the log to go through; default all.
         seed: None plays the log in its order; a number shuffles it.
 
@@ -128,14 +51,22 @@ class Replay(Value):
             raise InvalidTypeError(f"log must be a Log or a file, got {type(self.log).__name__}; Log.of makes one")
         if self.contexts is not None:
             self._set(contexts=tuple(self.contexts))
-        n = len(self._log.choices)
-        self._set(horizon=checked_horizon(self.horizon, n, f"the log has {n} rows"))
+        log = self._log
+        wrong = np.flatnonzero(np.abs(log.propensities * len(log.arms) - 1.0) > 1e-6)
+        if log.candidates is not None:
+            raise InvalidInputError("replay needs a log in which all arms could be played in every round")
+        if wrong.size:
+            raise InvalidInputError(
+                f"replay needs uniformly random choices, but the propensity of row {wrong[0] + 1} is "
+                f"{log.propensities[wrong[0]]:.6g}, not 1/{len(log.arms)}; estimate from it with kb.ope.evaluate"
+            )
+        self._set(horizon=checked_horizon(self.horizon, len(log), f"the log has {len(log)} rows"))
 
     @property
     def _log(self) -> Log:
         if isinstance(self.log, Log):
             return self.log
-        return _read(self.log, self.arm, self.reward, self.contexts, self.propensity)
+        return _read(self.log, Columns(self.arm, self.reward, self.contexts, self.propensity))
 
     @property
     def name(self) -> str:
@@ -151,15 +82,13 @@ class Replay(Value):
     def rounds(self) -> Iterator[Round]:
         """The rows of the log; the reward of every arm but the logged one is unknown (NaN)."""
         log = self._log
-        order = np.arange(len(log.choices))
-        if self.seed is not None:
-            order = seeded(self.seed, 1)[0].permutation(len(order))
+        order = np.arange(len(log)) if self.seed is None else seeded(self.seed, 1)[0].permutation(len(log))
         for i in order[: self.horizon]:
             rewards = np.full(len(log.arms), np.nan)
-            rewards[log.choices[i]] = log.rewards[i]
+            rewards[log.played[i]] = log.rewards[i]
             yield Round(log.contexts[i], rewards)
 
 
 @lru_cache(maxsize=2)
-def _read(path: str, arm: str, reward: str, contexts: tuple[str, ...] | None, propensity: str | None) -> Log:
-    return Log.from_frame(read_table(path), arm=arm, reward=reward, contexts=contexts, propensity=propensity)
+def _read(path: str, columns: Columns) -> Log:
+    return Log.read(path, columns)

@@ -35,6 +35,8 @@ class SyntheticNews(Drawn, Value):
         reward: which reading.
         angles: (smallest, largest) angle; articles are spaced evenly between them. The default is the
             scripts' a pi/25 for five articles; the text allows up to pi/2.
+        half_axes: (minor, major) of the users' ellipse. The default is the scripts'; the text, to the letter, has
+            axes of length 0.5 and 1: (0.25, 0.5).
         start: give every arm one row before round 1: in the text's reading a random user with his reward. The
             scripts give one user to all arms, rotate him for arm a by theta_0 + ... + theta_a and pay by his own
             coordinate, unlike in the rounds that follow; ``reward="scripts"`` does the same.
@@ -51,18 +53,25 @@ class SyntheticNews(Drawn, Value):
     angles: tuple[float, float] = (0.0, 4 * math.pi / 25)
     noise: NotNegative = 0.0
     start: bool = False
+    half_axes: tuple[float, float] = (0.5, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("reward", self.reward, "text", "scripts")
-        try:
-            low, high = self.angles
-        except (TypeError, ValueError):
-            raise InvalidInputError(f"angles must be (smallest, largest), got {self.angles!r}") from None
-        low, high = real("angles[0]", low), real("angles[1]", high)
+        low, high = self._pair("angles", "(smallest, largest)")
         if low > high:
             raise InvalidInputError(f"angles must be (smallest, largest), got {self.angles!r}")
-        self._set(angles=(low, high))
+        if min(self._pair("half_axes", "(minor, major)")) <= 0.0:
+            raise InvalidInputError(f"half_axes must be above 0, got {self.half_axes!r}")
+
+    def _pair(self, name: str, what: str) -> tuple[float, float]:
+        try:
+            first, second = getattr(self, name)
+        except (TypeError, ValueError):
+            raise InvalidInputError(f"{name} must be {what}, got {getattr(self, name)!r}") from None
+        found = real(f"{name}[0]", first), real(f"{name}[1]", second)
+        self._set(**{name: found})
+        return found
 
     @property
     def name(self) -> str:
@@ -87,20 +96,27 @@ class SyntheticNews(Drawn, Value):
             return no_rows()
         _, _, rng = seeded(self.seed, 3)
         if self.reward == "scripts":
-            (u,) = _users(rng, 1)
+            (u,) = self._users(rng, 1)
             rewards = 1.0 - (u[0] - np.arange(self.n_arms) / self.n_arms + 0.5) ** 2
             return self.arms, _rotated(u, np.cumsum(self.theta)), rewards
-        users = _users(rng, self.n_arms)
+        users = self._users(rng, self.n_arms)
         contexts = np.stack([self.contexts(u)[a] for a, u in enumerate(users)])
         return self.arms, contexts, np.array([self.means(u)[a] for a, u in enumerate(users)])
 
     def rounds(self) -> Iterator[Round]:
         users_rng, noise_rng, _ = seeded(self.seed, 3)
-        users = _users(users_rng, self.horizon)
+        users = self._users(users_rng, self.horizon)
         for u in users:
             means = self.means(u)
             noise = self.noise * noise_rng.standard_normal(self.n_arms)
             yield Round(self.contexts(u), means + noise, means)
+
+    def _users(self, rng: np.random.Generator, n: int) -> Matrix:
+        """Uniform in the ellipse: an angle, and a radius whose square is uniform. (n, 2)"""
+        radius, angle = rng.random((n, 2)).T
+        radius, angle = np.sqrt(radius), 2.0 * math.pi * angle
+        minor, major = self.half_axes
+        return np.stack([minor * radius * np.cos(angle), major * radius * np.sin(angle)], axis=1)
 
     def contexts(self, user: Vector) -> Matrix:
         """The user rotated by each article's angle, (N, 2)."""
@@ -117,10 +133,3 @@ class SyntheticNews(Drawn, Value):
 def _rotated(user: Vector, angles: Vector) -> Matrix:
     cos, sin = np.cos(angles), np.sin(angles)
     return np.stack([cos * user[0] - sin * user[1], sin * user[0] + cos * user[1]], axis=1)
-
-
-def _users(rng: np.random.Generator, n: int) -> Matrix:
-    """Uniform in the ellipse: an angle, and a radius whose square is uniform. (n, 2)"""
-    radius, angle = rng.random((n, 2)).T
-    radius, angle = np.sqrt(radius), 2.0 * math.pi * angle
-    return np.stack([0.5 * radius * np.cos(angle), radius * np.sin(angle)], axis=1)

@@ -1,4 +1,4 @@
-"""Experiments: a grid of (environment, method, seed), resumable, on one machine or a cluster.
+"""Experiments: a grid of (environment, method, seed), resumable, on the processes that joblib is told to use.
 
 experiment = load_experiment("news.toml")
 run_experiment(experiment, "runs/news", jobs=2)
@@ -13,7 +13,7 @@ from kinbandits.experiments.config import (
     load_experiment,
 )
 from kinbandits.experiments.runner import run_experiment
-from kinbandits.experiments.storage import CellStore
+from kinbandits.experiments.store import CellStore
 
 __all__ = [
     "Cell", "CellStore", "EnvironmentConfig", "Experiment", "MethodConfig", "experiment_of", "load_experiment",

@@ -28,15 +28,13 @@ from pydantic import (
     model_validator,
 )
 
-
-from kinbandits._value import from_json as from_spec
-from kinbandits._value import suggest as meant
+from kinbandits._settings import read_value
+from kinbandits._value import suggest
 from kinbandits.environments import KINDS, Environment, make_environment
 from kinbandits.errors import InvalidInputError, InvalidTypeError, KinbanditsError
 from kinbandits.policy import KMTLUCB, Policy
-from kinbandits.presets import paper
 
-FORMAT = 2
+FORMAT = 3
 """Raised when a change of code changes results, so that old cells are not taken for new ones."""
 
 
@@ -71,13 +69,22 @@ class EnvironmentConfig(BaseModel):
             raise ValueError(f"there is no environment {kind!r}; there are {', '.join(KINDS)}")
         return kind
 
+    @model_validator(mode="after")
+    def _no_seed(self) -> EnvironmentConfig:
+        if "seed" in self.options:
+            raise ValueError(f"an environment has no seed of its own; write seeds = [{self.options['seed']}]")
+        return self
+
     @property
     def options(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
 
+    def has(self, option: str) -> bool:
+        """Whether environments of this kind have this option."""
+        return option in inspect.signature(KINDS[self.kind]).parameters
+
     def make(self, seed: int) -> Environment:
-        takes_seed = {"seed", "environment"} & set(inspect.signature(KINDS[self.kind]).parameters)
-        return make_environment(self.kind, **self.options, **({"seed": seed} if takes_seed else {}))
+        return make_environment(self.kind, **self.options, **({"seed": seed} if self.has("seed") else {}))
 
     def record(self) -> dict[str, Any]:
         return {"kind": self.kind, **{k: plain(v) for k, v in sorted(self.options.items())}}
@@ -90,7 +97,6 @@ class MethodConfig(BaseModel):
 
     name: str = Field(min_length=1)
     policy: str = "KMTLUCB"
-    preset: str | None = None
     environments: list[str] | None = None
 
     @field_validator("policy")
@@ -106,10 +112,8 @@ class MethodConfig(BaseModel):
             return self  # a name for KMTLUCB, which will check
         allowed = {p.name for p in parameters} - {"arms", "seed"}
         for name in self.model_extra or {}:
-            if name in ARGUMENTS and name not in allowed:
-                raise ValueError(f"{name} is gone; write {ARGUMENTS[name]}")
             if name not in allowed:
-                has = f"it has {', '.join(sorted(allowed))}{meant(name, allowed)}"
+                has = f"it has {', '.join(sorted(allowed))}{suggest(name, allowed)}"
                 raise ValueError(f"{self.policy} has no setting {name!r}; {has}")
         return self
 
@@ -119,16 +123,14 @@ class MethodConfig(BaseModel):
 
     def record(self) -> dict[str, Any]:
         settings = {k: plain(v) for k, v in sorted(self.settings.items())}
-        return {"policy": self.policy, "preset": self.preset, **settings}
+        return {"policy": self.policy, **settings}
 
-    def make(self, e: EnvironmentConfig, environment: Environment, seed: int) -> Policy:
+    def make(self, environment: Environment, seed: int) -> Policy:
         descriptors = getattr(environment, "descriptors", None)
         where = f"methods.{self.name}"
         known = {k: _from_environment(v, k, environment, where) for k, v in self.settings.items()}
-        settings = {k: from_spec(v, where=f"{where}.{k}", descriptors=descriptors) for k, v in known.items()}
+        settings = {k: read_value(v, f"{where}.{k}", descriptors) for k, v in known.items()}
         try:
-            if self.preset is not None:
-                settings = _preset(self.preset, e, descriptors) | settings
             kind = policy_named(self.policy)
             build = getattr(kind, "for_environment", None)
             make, game = (kind, environment.arms) if build is None else (build, environment)
@@ -155,7 +157,7 @@ class Experiment(BaseModel):
         for e in self.environments:
             if not e.name:
                 object.__setattr__(e, "name", str(e.options.get("data", e.kind)))
-            if self.horizon is not None and "horizon" not in e.options:
+            if self.horizon is not None and "horizon" not in e.options and e.has("horizon"):
                 assert e.model_extra is not None
                 e.model_extra["horizon"] = self.horizon
         names = [e.name for e in self.environments]
@@ -174,9 +176,7 @@ class Experiment(BaseModel):
         return self
 
     def cells(self) -> list[Cell]:
-        return [
-            Cell(e, m, seed) for e in self.environments for m in self.methods_on(e) for seed in self.seeds_of(e)
-        ]
+        return [Cell(e, m, seed) for e in self.environments for m in self.methods_on(e) for seed in self.seeds_of(e)]
 
     def methods_on(self, e: EnvironmentConfig) -> list[MethodConfig]:
         return [m for m in self.methods if m.environments is None or e.name in m.environments]
@@ -192,7 +192,7 @@ class Experiment(BaseModel):
             except KinbanditsError as error:
                 raise InvalidInputError(f"environments.{e.name}: {error}") from error
             for m in self.methods_on(e):
-                m.make(e, environment, self.seeds_of(e)[0])
+                m.make(environment, self.seeds_of(e)[0])
 
     def record(self) -> dict[str, Any]:
         return {
@@ -219,13 +219,11 @@ class Cell:
 
     @cached_property
     def id(self) -> str:
-        """A hash of all that the result depends on: of a preset what it stands for, which may change."""
-        preset = self.method.preset
+        """A hash of all that the result depends on."""
         content = {
             "format": FORMAT,
             "environment": self.environment.record(),
             "method": self.method.record(),
-            "preset": preset and {k: repr(v) for k, v in _preset(preset, self.environment).items()},
             "seed": self.seed,
         }
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
@@ -233,7 +231,7 @@ class Cell:
 
     def make(self) -> tuple[Environment, Policy]:
         environment = self.environment.make(self.seed)
-        return environment, self.method.make(self.environment, environment, self.seed)
+        return environment, self.method.make(environment, self.seed)
 
     def __str__(self) -> str:
         return f"{self.environment.name} / {self.method.name} / seed {self.seed}"
@@ -268,7 +266,7 @@ def experiment_of(data: dict[str, Any], source: str = "experiment") -> Experimen
             text = re.sub(r"^(Value error|Assertion failed), ", "", problem["msg"])
             if problem["type"] == "extra_forbidden":
                 known = Experiment.model_fields
-                text = f"there is no such key; there are {', '.join(known)}{meant(problem['loc'][-1], known)}"
+                text = f"there is no such key; there are {', '.join(known)}{suggest(problem['loc'][-1], known)}"
             given = "" if problem["type"] in ("missing", "value_error") else f" (got {problem['input']!r:.60})"
             lines.append(f"  {place}: {text}{given}" if place else f"  {text}")
         raise InvalidInputError(f"{source} cannot be used:\n" + "\n".join(lines)) from None
@@ -293,12 +291,16 @@ def policy_named(name: str) -> Any:
 
 
 def policies() -> dict[str, Any]:
-    """The policies that a file may name."""
+    """The policies that a file may name: classes, and functions that make one."""
     from kinbandits import baselines, contrib
 
-    found = {n: getattr(room, n) for room in (baselines, contrib) for n in room.__all__}
+    found: dict[str, Any] = {n: getattr(room, n) for room in (baselines, contrib) for n in room.__all__}
     found["KMTLUCB"] = KMTLUCB
-    return {n: v for n, v in sorted(found.items()) if issubclass(v, Policy)}
+    return {
+        name: found[name]
+        for name in sorted(found)
+        if (issubclass(found[name], Policy) if isinstance(found[name], type) else inspect.isfunction(found[name]))
+    }
 
 
 def _place(location: tuple[Any, ...], data: Any) -> str:
@@ -324,12 +326,6 @@ def _from_environment(value: Any, name: str, environment: Environment, where: st
     if found is None:
         raise InvalidInputError(f'{where}.{name} is "environment", but {environment.name} has no {name}')
     return found
-
-
-def _preset(name: str, e: EnvironmentConfig, descriptors: Any = None) -> dict[str, Any]:
-    """The published settings of this method for the data set (or the synthetic problem) of an environment."""
-    data = "synthetic" if e.kind == "synthetic-news" else str(e.options.get("data", e.kind))
-    return paper(data, name, descriptors=descriptors)
 
 
 def plain(value: Any) -> Any:

@@ -14,13 +14,13 @@ from kinbandits._types import Matrix, Vector
 from kinbandits.kernels import Constant, Kernel, Linear, RationalQuadratic, cdist
 from kinbandits.model.evidence import RIDGES, Rows, best
 from kinbandits.model.value import Candidate, Spec, distances
-from kinbandits.model.when import golden
 
 FIRST = 20  # rows from which on kernel, ridge and level are judged; before, every function looks like noise
 WIDTH_ROWS = 300  # rows from which length scales are measured
 KERNEL_ROWS = 150  # of an arm that are looked at
 NEARLY = 0.03  # the share of distances in a kernel that is nearly linear
-UNEVEN = 30.0  # times the usual width, from which on a feature hides the others: each then has its own width
+UNEVEN = 10.0  # times the usual width, from which on a feature hides the others: each then has its own width unless the
+# rows object. Principal components, whose widths mean something, are 2 to 7 times apart
 CLEAR, NOISY, EARLY = 3.0, 1.0, 10.0  # nats a kernel must lead by; where noise is large; with few rows an arm
 EACH = 10  # rows an arm: before that, levels of arms look like slopes
 
@@ -28,15 +28,15 @@ EACH = 10  # rows an arm: before that, levels of arms look like slopes
 def fit_kernel(rows: Rows, spec: Spec, old: Kernel, table: list[Candidate]) -> Kernel:
     """Distances in one unit or each feature in its own; half of it linear, or nearly all, where rewards ask for it."""
     X = spec.select(0, rows.X)
-    few = X if len(X) <= WIDTH_ROWS else X[golden(np.arange(len(X))) < WIDTH_ROWS / len(X)]
+    few = X[-max(60, min(len(X) // 2, WIDTH_ROWS)) :]  # what contexts look like now
     plain, own = median_scale(few), None
     if X.shape[1] > 1 and len(few) >= 10:
         widths = feature_widths(few)
         own = widths * median_scale(few / widths)
     uneven = own is not None and own.max() > UNEVEN * np.median(own)
-    scales = {} if uneven else {"one unit": plain}
+    scales = {"one unit": plain}  # the first is taken unless the rows object
     if own is not None:
-        scales["own units"] = own
+        scales = {"own units": own} | scales if uneven else scales | {"own units": own}
     early = rows.each < EACH
     kernels = {name: RationalQuadratic(length_scale=_scale(s)) for name, s in scales.items()}
     if len(rows.y) < FIRST or (early and len(rows.y) < 60):

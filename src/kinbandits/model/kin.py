@@ -25,7 +25,7 @@ from kinbandits.model.kernel import FIRST
 from kinbandits.model.value import Candidate, Kind, Model, Spec
 from kinbandits.model.when import golden
 from kinbandits.regression.contract import Common
-from kinbandits.similarity import Known, Learned, Similarity
+from kinbandits.similarity import Learned, Similarity
 
 LEAD = 20.0  # nats by which sharing must beat independent arms where all see one context. Leads that lie stay
 # below 13 (play chooses the rows: where one arm is played since the others are bad, a common part fits); true ones grow

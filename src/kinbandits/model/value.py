@@ -107,7 +107,7 @@ class Model:
             {"shared": k.shared, "n_arms": k.n_arms} if isinstance(k, Common) else to_json(k, arrays) for k in self.k_z
         ]
         plain = {n: getattr(self, n) for n in ("ridge", "level", "unit", "rows", "varied")}
-        lists = {"table": [list(c) for c in self.table], "notes": list(self.notes), "k_z": k_z}
+        lists = {"table": [[c.what, repr(float(c.lead))] for c in self.table], "notes": list(self.notes), "k_z": k_z}
         return plain | lists | {"kernels": [to_json(k, arrays) for k in self.kernels]}
 
     @classmethod
@@ -115,7 +115,7 @@ class Model:
         """From what `to_json` gave."""
         k_z = tuple(Common(**k) if "shared" in k else from_json(k, arrays) for k in data["k_z"])
         kernels = tuple(from_json(k, arrays) for k in data["kernels"])
-        table = tuple(Candidate(*c) for c in data["table"])
+        table = tuple(Candidate(what, float(lead)) for what, lead in data["table"])
         plain = {n: data[n] for n in ("ridge", "level", "unit", "rows", "varied")}
         return cls(kernels, k_z, table=table, notes=tuple(data["notes"]), **plain)
 

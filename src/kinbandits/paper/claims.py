@@ -6,10 +6,12 @@
     "equally well"                two one-sided t tests (TOST) with a margin of 5 % of the second method's mean:
                                   reproduced if both reject, contradicted if the 95 % interval of the paired
                                   difference lies wholly beyond the margin, undecided otherwise
+    "significant similarity"      of three data sets: reproduced if each has more than each of the other three, with
+                                  95 % intervals apart; contradicted if one of the others has more than one of them
 
-A claim of "better" is contradicted where the interval lies on the wrong side of 0. p values are those of the
-claim's own test (paired t; the larger of the pair for TOST; the largest over the other methods for "best" and
-"worst"), adjusted by Holm's method over the claims of the table.
+A claim of "better" is contradicted where the interval lies on the wrong side of 0. The paper has ten runs: with
+fewer the verdict is "not enough runs". p values are those of the claim's own test (paired t; the larger of the pair
+for TOST; the largest over the other methods for "best" and "worst"), adjusted by Holm's method over the claims.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ from scipy import stats
 
 from kinbandits._types import Vector
 from kinbandits.paper.protocol import EST, IND, IND_EQUAL, KNOWN, POOL
-from kinbandits.report.results import Paired, Results, RunGroup, compare, holm
+from kinbandits.results import Paired, Results, RunGroup, half_width, holm, paired
 
+RUNS = 10
+"""Runs of the paper: fewer decide nothing."""
 MARGIN = 0.05
 """How far apart "equally well" may be, as a share of the second method's mean."""
 
@@ -39,7 +43,7 @@ class Claim:
     claimed: str  # in how many runs the paper says that it holds, in its words
     holds: int  # in how many runs it holds here
     runs: int  # of how many
-    verdict: str  # "reproduced", "not reproduced", "contradicted" or "undecided"
+    verdict: str  # a key of `kinbandits.report.VERDICTS`
     difference: float  # mean paired difference (NaN where there are several)
     low: float  # of its 95 % interval
     high: float
@@ -50,7 +54,7 @@ class Claim:
 
 def check_claims(results: Results) -> list[Claim]:
     """All claims about the data sets that were run."""
-    found = list(_claims(results))
+    found = [c if c.runs >= RUNS else replace(c, verdict="not enough runs") for c in _claims(results)]
     adjusted = holm([c.p for c in found])
     return [replace(c, adjusted=p) for c, p in zip(found, adjusted, strict=True)]
 
@@ -77,6 +81,36 @@ def _claims(results: Results) -> Iterator[Claim]:
         yield from _extreme(group, POOL, f"{POOL} is the worst", -1, None)
     for group in having("Synthetic news", EST, IND):
         yield _equal(group)
+    if all(name in groups and EST in groups[name].methods for name in (*SIMILAR, *OTHERS)):
+        yield _similar([groups[name] for name in (*SIMILAR, *OTHERS)])
+
+
+SIMILAR = ("Digits", "Segment", "MNIST")
+OTHERS = ("Letter", "Pendigits", "USPS")
+
+
+def inter_task(group: RunGroup) -> Vector:
+    """Mean similarity of two different arms after the last round, of each run."""
+    matrices = np.array([run.trace.metadata["similarity"] for run in group.of(EST)], dtype=np.float64)
+    return np.asarray(matrices[:, ~np.eye(matrices.shape[1], dtype=bool)].mean(axis=1))
+
+
+def _similar(sets: list[RunGroup]) -> Claim:
+    values = [inter_task(group) for group in sets]
+    means, halves = [float(v.mean()) for v in values], [float(half_width(v)) for v in values]
+    lows, highs = ([m + sign * h for m, h in zip(means, halves, strict=True)] for sign in (-1.0, 1.0))
+    n, runs = len(SIMILAR), min(map(len, values))
+    least = np.array([v[:runs] for v in values])
+    holds = int((least[:n].min(axis=0) > least[n:].max(axis=0)).sum())
+    verdict = "reproduced" if min(lows[:n]) > max(highs[n:]) else "undecided"
+    verdict = "contradicted" if max(lows[n:]) > min(highs[:n]) else verdict
+    shown = ", ".join(f"{g.name} {m:.2f} ± {h:.2f}" for g, m, h in zip(sets, means, halves, strict=True))
+    says = "there is significant inter-task similarity (more than on the other three)"
+    nan = math.nan
+    return Claim(
+        ", ".join(SIMILAR), says, "paper", _words(None), holds, runs, verdict, nan, nan, nan, nan, nan,
+        f"mean k_Z of two arms at the end: {shown}",
+    )  # fmt: skip
 
 
 def tost(differences: Vector, margin: float) -> float:
@@ -117,7 +151,7 @@ def _p(pair: Paired) -> float:
 
 
 def _better(group: RunGroup, other: str, says: str, misses: int | None) -> Claim:
-    pair = compare(group, EST, other)
+    pair = paired(group, EST, other)
     low, high = sorted((group.better * pair.low, group.better * pair.high))  # of what is gained
     return Claim(
         group.name, says, "ours" if misses is None else "paper", _words(misses), pair.wins, pair.seeds,
@@ -127,7 +161,7 @@ def _better(group: RunGroup, other: str, says: str, misses: int | None) -> Claim
 
 
 def _equal(group: RunGroup) -> Claim:
-    pair, differences = compare(group, EST, IND), group.finals(EST) - group.finals(IND)
+    pair, differences = paired(group, EST, IND), group.finals(EST) - group.finals(IND)
     margin = MARGIN * float(np.abs(group.finals(IND)).mean())
     p = tost(differences, margin)
     apart = "contradicted" if pair.low > margin or pair.high < -margin else "undecided"
@@ -146,7 +180,7 @@ def _extreme(group: RunGroup, method: str, says: str, sign: int, misses: int | N
         return
     side, finals = sign * group.better, group.finals(method)
     holds = int((side * (finals - np.array([group.finals(m) for m in others])) > 0).all(axis=0).sum())
-    pairs = [compare(group, method, m) for m in others]
+    pairs = [paired(group, method, m) for m in others]
     low = min(min(side * pair.low, side * pair.high) for pair in pairs)
     high = min(max(side * pair.low, side * pair.high) for pair in pairs)
     yield Claim(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._frames import categories, listed_column
+from kinbandits._frames import categories, is_frame, listed_column
 from kinbandits._types import ArmName, Indices
 from kinbandits._value import suggest
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownArmError
@@ -112,9 +112,9 @@ class Arms:
 
 def arm_names(arms: Any) -> tuple[ArmName, ...]:
     """The names of the arms: those given, or 0, 1, ... for a number; of a categorical column its categories."""
-    if isinstance(arms, Mapping):
+    if isinstance(arms, Mapping) or is_frame(arms):
         raise InvalidTypeError(
-            "arms is a mapping; give its keys, arms=list(mapping), and what it says of them as similarity="
+            "arms is a mapping or a table; give its names, arms=list(mapping), and what it says of them as similarity="
             "kb.Known(descriptors=mapping)"
         )
     if isinstance(arms, int | np.integer) and not isinstance(arms, bool):

@@ -319,9 +319,14 @@ class Policy(ABC):
         return self._estimate(query)
 
     def _decide(self, rounds: Matrix, candidates: Candidates, scores: bool) -> Batch:
+        state: Any = self.rng.bit_generator.state if scores else None
         batch = self._batch(rounds, candidates, self._ledger.next_id, None)
         if scores:
-            _ = batch.scores
+            try:
+                _ = batch.scores
+            except BaseException:
+                self.rng.bit_generator.state = state
+                raise
         self._ledger.enter(batch)
         return batch
 

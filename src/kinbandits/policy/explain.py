@@ -81,7 +81,9 @@ class Explanation:
 
     def plot(self) -> Any:
         """A matplotlib figure: what each arm's rows add to the mean."""
-        return plotting.lent_figure(self.parts(), f"What makes the estimate {self.mean:.3g} of {self.arm!r}"[:70])
+        return plotting.contributions_figure(
+            self.parts(), f"What makes the estimate {self.mean:.3g} of {self.arm!r}"[:70]
+        )
 
     def __str__(self) -> str:
         lines = [f"  {value:+9.4f}  {name}" for name, value in self.parts()]
@@ -100,10 +102,13 @@ def explain(policy: KMTLUCB, arm: int, context: Vector) -> Explanation:
     query = Query(np.array([arm]), context[None, None, :])
     mean, width = engine.predict(query)
     rows, _ = policy._knowledge.rows()
-    own = engine.changed(settings, rows=rows.taken(np.flatnonzero(rows.arms == arm)))
     none = engine.changed(settings, rows=History(settings.n_arms))
+    mine = np.flatnonzero(rows.arms == arm)
+    own = engine.changed(settings, rows=rows.taken(mine)) if len(mine) else none
     arms, contexts, weights = engine.dual()
     k = settings.unit * weights * _kernel_row(policy, arms, contexts, arm, context)
+    if settings.cold_start == "explore" and not engine.counts[arm]:
+        k = np.zeros(len(k))  # it starts at the level, whatever others say
     contributions = np.bincount(arms, weights=k, minlength=settings.n_arms) if len(arms) else np.zeros(settings.n_arms)
     order = np.argsort(-np.abs(contributions), kind="stable")
     return Explanation(
@@ -143,9 +148,7 @@ def text_repr(policy: KMTLUCB) -> str:
 def html_repr(policy: KMTLUCB) -> str:
     """Settings, and a table of arms with their counts."""
     counts = list(policy.counts.items())
-    rows = [[f"{name}{' (retired)' if name in policy.retired else ''}", str(n)] for name, n in counts[:30]]
-    if len(counts) > 30:
-        rows.append([f"and {len(counts) - 30} arms more", ""])
+    rows = [[f"{name}{' (retired)' if name in policy.retired else ''}", str(n)] for name, n in counts]
     return f"<p><code>{escape(text_repr(policy))}</code></p><pre>{escape(str(policy.model))}</pre>" + html_table(
         "", ["arm", "rows"], rows
     )

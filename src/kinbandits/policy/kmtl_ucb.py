@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy as shallow
+from copy import deepcopy
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -33,6 +34,7 @@ from kinbandits.policy.explain import Explanation, explain, html_repr, text_repr
 from kinbandits.policy.knowledge import Knowledge
 from kinbandits.policy.ledger import Ledger
 from kinbandits.regression.contract import Common, Prediction, Product, Query, Regression, Settings
+from kinbandits.regression.dictionary import Dictionary
 from kinbandits.rules import Exploration, State, as_rule, symmetric_root
 from kinbandits.similarity import Estimated, Learned, Similarity
 from kinbandits.terms import Term, Terms, as_terms
@@ -121,7 +123,9 @@ class KMTLUCB(Policy):
         super().__init__(arms, epsilon=epsilon, tie_break=tie_break, seed=seed, most_pending=most_pending)
         if kernel is not None and (context_kernel is not None or similarity is not None):
             raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
-        terms = as_terms(Term(similarity or Learned(), context_kernel) if kernel is None else kernel)
+        terms = as_terms(
+            Term(Learned() if similarity is None else similarity, context_kernel) if kernel is None else kernel
+        )
         self.kernel = Terms(tuple(t.replace(similarity=t.similarity.for_arms(self.arms)) for t in terms))
         self.ridge = None if ridge is None else positive("ridge", ridge)
         self.rewards, self._limits, scale = rewards_of(rewards)
@@ -201,6 +205,11 @@ class KMTLUCB(Policy):
         self._check_rewards(rewards)
         self._knowledge.learn((arms, contexts, rewards), _merged(self._knowledge.kind, notes))
 
+    @property
+    def reward_range(self) -> tuple[float, float] | None:
+        """The lowest and the highest reward that are taken; None if any is."""
+        return self._limits
+
     def _check_rewards(self, rewards: Vector) -> None:
         if self._limits is None:
             return
@@ -211,6 +220,12 @@ class KMTLUCB(Policy):
                 f"reward is {float(rewards[outside][0]):g}, but rewards=({low:g}, {high:g}) was stated; correct the "
                 "reward, or state a wider range"
             )
+
+    @one_thread
+    def adopt(self, dictionary: Dictionary, rows: History, numbers: Indices, n: int) -> None:
+        """Know what a dictionary of n rows knows (`kinbandits.fit`); ``rows`` of these numbers are there for fits."""
+        self._knowledge.adopt(dictionary, rows, numbers, n)
+        self.version += 1
 
     # -- arms that come and go ------------------------------------------------------------------
 
@@ -246,6 +261,8 @@ class KMTLUCB(Policy):
         self._ledger.drop_arm(index)
 
     def _rearm(self, arms: Arms, similarities: Sequence[Similarity], removed: int | None = None) -> None:
+        for similarity in similarities:
+            similarity.check_arms(len(arms.names))
         pairs = zip(self.kernel, similarities, strict=True)
         kernel = Terms(tuple(term.replace(similarity=similarity) for term, similarity in pairs))
         self._knowledge.with_arms(self._spec(kernel, len(arms.names)), removed)
@@ -362,9 +379,11 @@ class KMTLUCB(Policy):
 
     # -- saving and copies ----------------------------------------------------------------------
 
+    @one_thread
     def frozen(self) -> Self:
         other = shallow(self)
         other._ledger, other._turn, other._learns = Ledger(self.most_pending), AnyTurn(), False
+        other.rng = deepcopy(self.rng)
         other._knowledge = shallow(self._knowledge)
         other._knowledge.engine = self.regression.snapshot()
         return other

@@ -23,8 +23,9 @@ from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.errors import ChangeWarning
 from kinbandits.history import History
 from kinbandits.model import Kind, Model, Spec, broken, fit, following, kept, next_check, start
-from kinbandits.regression import Engine, make, restore
+from kinbandits.regression import Engine, holding, make, restore
 from kinbandits.regression.contract import Regression, Settings
+from kinbandits.regression.dictionary import Dictionary
 
 Rows = tuple[Indices, Matrix, Vector]
 MakeSettings = Callable[[Spec, Model, Kind], Settings]
@@ -79,13 +80,13 @@ class Knowledge:
             before + 1 + int(other.argmax()) if other.any() else None, before + 1 if kind != self.kind else None
         )
         n = self._next(before, self.since, self.model, when)
-        held = engine.rows
+        held = _all_rows(engine)
         if n > after:  # no fit is due, as for most rows
             known = None if held is None else (held.arms, held.contexts, held.rewards)
             engine.observe(*rows)
             if self._kept is not None:
                 self._kept.append(rows, before)
-            elif engine.rows is None and known is not None:  # it has just changed to a dictionary
+            elif known is not None and _all_rows(engine) is None:  # it has just changed to a dictionary
                 numbers = np.arange(before - len(known[0]), after)
                 self._kept = Kept.of(_joined(self.spec.n_arms, known, rows), numbers, after)
             self.n, self.first, self.n_features = after, first, contexts.shape[1]
@@ -100,7 +101,9 @@ class Knowledge:
             n = self._next(n, since, model, when)
         settings = self.settings(self.spec, model, kind)
         if since > self.since:
-            engine = engine.changed(settings, rows=history.taken(np.flatnonzero(numbers >= since)))
+            new = numbers >= since
+            in_force = history.arms[new], history.contexts[new], history.rewards[new]
+            engine = engine.changed(settings, rows=History.of(self.spec.n_arms, *in_force))
         elif model.same_view(self.model) and kind == self.kind:
             engine.observe(*rows)
         elif held is not None:
@@ -111,7 +114,8 @@ class Knowledge:
         self.model, self.engine, self.kind = model, engine, kind
         self.n, self.since, self.first, self.n_features = after, since, first, contexts.shape[1]
         stay = np.flatnonzero(numbers >= since)
-        self._kept = None if engine.rows is not None else Kept.of(history.taken(stay), numbers[stay], after)
+        whole = _all_rows(engine) is not None
+        self._kept = None if whole else Kept.of(history.taken(stay), numbers[stay], after)
 
     def _at(
         self, n: int, since: int, model: Model, kind: Kind, when: _When, history: History, numbers: Indices
@@ -158,9 +162,15 @@ class Knowledge:
         """Whether recent rows are compared with earlier ones: where level and unit are learned from all rows."""
         return self.spec.scale is None and self.window is None
 
+    def adopt(self, dictionary: Dictionary, rows: History, numbers: Indices, n: int) -> None:
+        """Know what a dictionary of n rows knows; ``rows`` of these numbers are there for fits."""
+        self.engine, self.n, self.since = holding(self.name, dictionary), n, 0
+        self.first, self.n_features = float(rows.rewards[0]), rows.contexts.shape[1]
+        self._kept = Kept.of(rows, numbers, n)
+
     def rows(self) -> tuple[History, Indices]:
         """The rows that are still there, and their numbers."""
-        rows = self.engine.rows
+        rows = _all_rows(self.engine)
         if rows is not None:
             return rows, np.arange(self.n - len(rows), self.n)
         if self._kept is None:
@@ -203,7 +213,7 @@ class Knowledge:
     def restore(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Take back what `state` gave."""
         for name in ("kind", "n", "since", "first", "n_features"):
-            setattr(self, name, data[name])
+            setattr(self, name, int(data[name]) if name in ("n", "since") else data[name])
         self.model = Model.from_json(data["model"], arrays)
         own = {name.removeprefix("engine_"): value for name, value in arrays.items() if name.startswith("engine_")}
         self.engine = restore(self.name, self.settings(self.spec, self.model, self.kind), data["engine"], own)
@@ -218,6 +228,12 @@ class _When:
 
     varies: int | None
     own_contexts: int | None
+
+
+def _all_rows(engine: Regression) -> History | None:
+    """The rows of an engine that still has all of them."""
+    rows = engine.rows
+    return None if rows is None or rows.forgotten else rows
 
 
 def _joined(n_arms: int, past: Rows, new: Rows) -> History:

@@ -64,7 +64,7 @@ def load(path: str | PathLike[str]) -> Any:
         return _rebuilt(data, arrays)
     except FormatError:
         raise
-    except (KinbanditsError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KinbanditsError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise FormatError(
             f"{path} holds a policy whose parts do not fit together ({type(error).__name__}: {error})"
         ) from error
@@ -79,6 +79,7 @@ def _rebuilt(data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Policy:
         )
     params = {name: from_json(value, arrays) for name, value in data["params"].items()}
     policy = kind(**params)
+    _check_tables(arrays, policy.n_arms)
     policy._arms = Arms(policy.arms, frozenset(data["retired"]))
     policy.feature_names = None if data["feature_names"] is None else tuple(data["feature_names"])
     policy.learned_from = tuple(data["learned_from"])
@@ -88,6 +89,22 @@ def _rebuilt(data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Policy:
     policy._ledger.restore(data["ledger"], arrays)
     policy.rng = _generator(data["rng"])
     return policy
+
+
+def _check_tables(arrays: dict[str, NDArray[Any]], n_arms: int) -> None:
+    """Refuse tables of rows and decisions that are not what their names say."""
+    for name, array in arrays.items():
+        what = name.rstrip("0123456789").rstrip("_").rpartition("_")[2]
+        if what in ("arms", "ids", "numbers"):
+            fits = array.ndim == 1 and array.dtype.kind in "iu"
+            fits = fits and (what != "arms" or not array.size or (array.min() >= 0 and array.max() < n_arms))
+        elif what in ("contexts", "rewards", "propensities"):
+            fits = array.ndim == (2 if what == "contexts" else 1) and array.dtype.kind == "f"
+            fits = fits and (name == "closed_rewards" or bool(np.isfinite(array).all()))
+        else:
+            continue
+        if not fits:
+            raise FormatError(f"the table {name!r} of the file holds no {what}: {array.dtype}, shape {array.shape}")
 
 
 def _plain(state: Any) -> Any:

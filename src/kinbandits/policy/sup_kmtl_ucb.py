@@ -96,7 +96,9 @@ class SupKMTLUCB(Policy):
         self.engine: Literal["exact", "naive"] = one_of("engine", engine, "exact", "naive")
         if kernel is not None and (context_kernel is not None or similarity is not None):
             raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
-        given = Term(similarity or Independent(), RBF() if context_kernel is None else context_kernel)
+        given = Term(
+            Independent() if similarity is None else similarity, RBF() if context_kernel is None else context_kernel
+        )
         terms = as_terms(given if kernel is None else kernel)
         self.kernel = Terms(tuple(t.replace(similarity=t.similarity.for_arms(self.arms)) for t in terms))
         _check_fixed(self.kernel)

@@ -16,7 +16,7 @@ from kinbandits.regression.naive import Naive
 from kinbandits.regression.posterior import saved_rows
 from kinbandits.regression.switch import Auto, Budget, Switch
 
-__all__ = ["Common", "Engine", "Prediction", "Product", "Query", "Regression", "Settings", "make", "restore"]
+__all__ = ["Common", "Engine", "Prediction", "Product", "Query", "Regression", "Settings", "holding", "make", "restore"]
 
 Engine = Literal["naive", "exact", "auto"] | Budget
 
@@ -33,13 +33,17 @@ def make(engine: Engine, settings: Settings, rows: History | None = None) -> Reg
     return Switch(settings, rows, engine)
 
 
-def restore(
-    engine: Engine, settings: Settings, data: dict[str, Any], arrays: dict[str, NDArray[Any]]
-) -> Regression:
+def restore(engine: Engine, settings: Settings, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Regression:
     """The engine of which `Regression.state` gave these."""
     if data["kind"] == "rows":
         return make(engine, settings, saved_rows(settings, data, arrays))
-    other = make(engine, settings)
-    assert isinstance(other, Switch)
-    other.at_work = Dictionary.restored(settings, data, arrays)
+    return holding(engine, Dictionary.restored(settings, data, arrays))
+
+
+def holding(engine: Engine, dictionary: Dictionary) -> Regression:
+    """An engine of this name that has come as far as this dictionary."""
+    other = make(engine, dictionary.settings)
+    if not isinstance(other, Switch):
+        return dictionary
+    other.at_work = dictionary
     return other

@@ -119,7 +119,5 @@ class Exact(Delegating):
         other._feature_rows = None
         method = other._method(settings, len(known), known.contexts)
         same = type(self.at_work) is method and not self.at_work.reads_only
-        other.at_work = (
-            self.at_work.changed(settings, rows=rows, removed=removed) if same else method(settings, known)
-        )
+        other.at_work = self.at_work.changed(settings, rows=rows, removed=removed) if same else method(settings, known)
         return other

@@ -248,9 +248,7 @@ class Ladder(Factored):
         if lo > 0.0:
             error = self._residual()
             res = self._res[: self._strips.size] / error.scale
-            total = float(self._blocks.forms(res).sum()) + self._blocks.error(self._scalars.kernel) * float(
-                res @ res
-            )
+            total = float(self._blocks.forms(res).sum()) + self._blocks.error(self._scalars.kernel) * float(res @ res)
             eta = error.scale * math.sqrt(max(total, 0.0) / lo) * (1.0 + 1e-6)
             eta += error.rounding * self._scalars.inverse_noise
             self._error = error._replace(eta=min(error.eta, eta))

@@ -60,9 +60,7 @@ class Linear(RowPosterior):
         self._pairs = Pairs.fixed(self.settings)
         self._separate = all(_diagonal(K) for K in self._pairs.K_Zs)
         self._roots = [] if self._separate else [_root(K) for K in self._pairs.K_Zs]
-        self._slot = (
-            np.full(self.settings.n_arms, -1) if self._separate else np.zeros(self.settings.n_arms, np.intp)
-        )
+        self._slot = np.full(self.settings.n_arms, -1) if self._separate else np.zeros(self.settings.n_arms, np.intp)
         self._used = 0  # slots
         self._renewals = 0
         self._S: Matrix = np.zeros((0, 0, 0))

@@ -34,9 +34,7 @@ class Strips:
         self._recent: Matrix = np.empty((_RECENT, len(self._arms)))
         self._buffers: list[Matrix] = []
         for rows in self._index:
-            height = max(
-                8, 2 * len(rows), 2 * len(self._arms) // n_arms
-            )  # memory that is not touched costs nothing
+            height = max(8, 2 * len(rows), 2 * len(self._arms) // n_arms)  # memory that is not touched costs nothing
             self._buffers.append(np.empty((height, len(self._arms))))
             self._buffers[-1][: len(rows), :t] = K_X[rows]
         self._index = [np.append(rows, np.zeros(len(rows) + 8, dtype=np.intp)) for rows in self._index]

@@ -1,10 +1,11 @@
-"""The decision service: decide and reward over HTTP, from a log that survives a crash (extra ``serve``).
+"""The decision service: one process writes a log, and the model is a function of that log.
 
-    events      what the log holds; each event carries a digest of all before it
-    store       the contract of the log, and its SQL; sqlite and postgres are its two homes
-    state       what can be told from the log by reading it once: counts, arms, curves
-    engine      one thread that puts requests in order and writes them; one that learns
-    app         the HTTP face; dashboard is the pages for people
-
-The log is the truth. Everything else, the model included, is computed from it and can be thrown away.
+config, messages       settings; what is sent and answered
+events, tables, store  what the log holds; its tables (`databases`: SQLite and PostgreSQL)
+commands, ledger, choose   the rules of decisions and rewards; one call of the model for many requests
+writer, learner        the two threads: one writes and answers, one teaches the model
+stats, snapshots       what is counted; what makes a restart quick
+engine                 both threads, supervised
+auth, api, metrics, server, dashboard      HTTP
+transfer, archive, shadow, verify, demo    commands on a log
 """

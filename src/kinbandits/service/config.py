@@ -1,36 +1,104 @@
-"""Settings of a service: a TOML file with a [policy] and a [service] table, and [shadow.NAME] for each shadow.
+"""Settings of a service: a TOML file with a [policy] and a [service] table.
 
 [policy]
 arms = ["sport", "science", "music"]
 similarity = { type = "Estimated", length_scale = 0.3 }
-epsilon = 0.05
 
 [service]
 reward_wait = 600.0
 default_reward = 0.0
+features = ["hour", { name = "age", low = 0, high = 120 }, { name = "device", values = ["phone", "desktop"] }]
+
+A number is one column of a context, scaled to 0 to 1 where it has a low and a high; a feature with values is a
+column
+for each.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from kinbandits._value import from_json as from_spec
-from kinbandits._value import suggest as meant
+import kinbandits as kb
+from kinbandits._settings import read_value
 from kinbandits.errors import InvalidInputError, KinbanditsError
-from kinbandits.policy import KMTLUCB, load
-from kinbandits.policies.defaults import defaults_as_data
-from kinbandits.service.features import Feature
-from kinbandits.service.rules import LARGEST, MOST_FEATURES, check_arms
+from kinbandits.service.events import ArmName
 
-EPSILON = 0.05  # the service's default floor: every candidate is played, so that the log can be evaluated
-# The service's default engine: exact models cost rows squared a decision, and rows cubed where similarities change.
-ENGINE = {"type": "Budgeted", "points": 1000, "after": 2000}
+LARGEST = 1e12  # of a context entry or a reward, in magnitude
+LARGEST_ARM = 2**53  # of an arm that is a number
+MOST_FEATURES = 100_000
+ARM = r"^[^\x00-\x1f\x7f/]{1,200}$"  # a name stands in a path
+# Where [policy] says nothing: every candidate is played now and then, so that the log can be evaluated; and the
+# cost of a decision has a limit.
+DEFAULTS: dict[str, Any] = {"epsilon": 0.05, "engine": {"type": "Budgeted", "points": 1000, "after": 2000}}
+
+
+class Feature(BaseModel):
+    """One named feature: a number, or one of several values."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}$")]
+    low: float | None = Field(default=None, ge=-LARGEST, le=LARGEST)
+    high: float | None = Field(default=None, ge=-LARGEST, le=LARGEST)
+    values: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] | None = Field(
+        default=None, min_length=2, max_length=1000
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.values is not None and (self.low is not None or self.high is not None):
+            raise ValueError(f"feature {self.name} has values, so it takes no low and high")
+        if (self.low is None) != (self.high is None):
+            raise ValueError(f"feature {self.name} needs both low and high, or neither")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise ValueError(f"feature {self.name}: low must be less than high")
+        if self.values is not None and len(set(self.values)) < len(self.values):
+            raise ValueError(f"feature {self.name} has a value twice")
+        return self
+
+    @property
+    def columns(self) -> int:
+        """How many numbers of a context it is."""
+        return 1 if self.values is None else len(self.values)
+
+    def encode(self, value: float | str) -> list[float]:
+        """Its numbers."""
+        if self.values is not None:
+            if value not in self.values:
+                raise InvalidInputError(f"feature {self.name} is one of its values, as a text")
+            return [float(value == v) for v in self.values]
+        if isinstance(value, str):
+            raise InvalidInputError(f"feature {self.name} is a number")
+        if self.low is None or self.high is None:
+            return [float(value)]
+        if not self.low <= value <= self.high:
+            raise InvalidInputError(f"feature {self.name} is between {self.low:g} and {self.high:g}")
+        return [(value - self.low) / (self.high - self.low)]
+
+
+def encode(features: Sequence[Feature], context: Mapping[str, float | str]) -> list[float]:
+    """A context from an object that names every feature, and nothing else.
+
+    >>> parts = [Feature(name="age", low=0, high=100), Feature(name="device", values=("phone", "desktop"))]
+    >>> encode(parts, {"device": "desktop", "age": 50})
+    [0.5, 0.0, 1.0]
+    """
+    if not features:
+        raise InvalidInputError("this service has no named features; send a list of numbers")
+    names = {f.name for f in features}
+    if context.keys() != names:
+        missing = sorted(names - context.keys())
+        what = f"lacks {', '.join(missing)}" if missing else "names a feature that this service does not have"
+        raise InvalidInputError(f"the context {what}")
+    return [number for f in features for number in f.encode(context[f.name])]
 
 
 class ServiceSettings(BaseModel):
@@ -38,15 +106,13 @@ class ServiceSettings(BaseModel):
 
     Attributes:
         reward_wait: seconds after which a decision without a reward is defaulted; 0 waits for ever.
-        default_reward: what is then learned; nothing if left out.
-        features: how many numbers a context has, or a list of named features (see `features`); left out, the first
-            decision settles how many.
-        snapshot_every: rows learned between two snapshots (or more, where they are large).
+        default_reward: what is then learned. Left out, nothing is, and a reward that comes later is learned.
+        features: how many numbers a context has, or a list of named features; left out, the first decision
+        settles it.
+        snapshot_every: rows learned between two snapshots, at least.
         max_candidates: most candidates of one decision.
         max_body: largest request body, in bytes.
-        rate: requests per second of one token, on average; 0 is no limit.
-        burst: how many may come at once.
-        start: a policy that `kinbandits fit` saved with the same [policy]; the log is learned on top of it.
+        start: a policy that `kinbandits fit` saved; the log is learned on top of it.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
@@ -57,20 +123,18 @@ class ServiceSettings(BaseModel):
     snapshot_every: int = Field(default=1000, ge=1)
     max_candidates: int = Field(default=1000, ge=1)
     max_body: int = Field(default=1_000_000, ge=1000)
-    rate: float = Field(default=0.0, ge=0.0)
-    burst: int = Field(default=200, ge=1)
     start: str | None = None
 
     @field_validator("features", mode="before")
     @classmethod
-    def _short_names(cls, given: object) -> object:
+    def _short_names(cls, value: object) -> object:
         """A name alone is a number of that name."""
-        if not isinstance(given, list | tuple):
-            return given
-        found = [Feature.model_validate({"name": f} if isinstance(f, str) else f) for f in given]
-        if not found or len({f.name for f in found}) < len(found):
+        if not isinstance(value, list | tuple):
+            return value
+        features = [Feature.model_validate({"name": f} if isinstance(f, str) else f) for f in value]
+        if not features or len({f.name for f in features}) < len(features):
             raise ValueError("features must be named, each once")
-        return tuple(found)
+        return tuple(features)
 
     @property
     def named_features(self) -> tuple[Feature, ...]:
@@ -80,75 +144,58 @@ class ServiceSettings(BaseModel):
     @property
     def n_features(self) -> int | None:
         """How many numbers a context has, if it is known beforehand."""
-        if isinstance(self.features, tuple):
-            return sum(f.columns for f in self.features)
-        return self.features
+        return sum(f.columns for f in self.features) if isinstance(self.features, tuple) else self.features
 
 
 class Settings(BaseModel):
-    """All settings: how to build the policy, and how to serve it."""
+    """How to build the policy, and how to serve it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     policy: dict[str, Any] = Field(default_factory=lambda: {"arms": 10})
     service: ServiceSettings = ServiceSettings()
-    shadow: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")], dict[str, Any]] = {}
 
-    def build(self) -> KMTLUCB:
-        """The policy to begin with: a new one, unless there is a ``start``."""
-        policy = self.untaught()
-        return policy if self.service.start is None else _started(self.service.start, policy)
-
-    def untaught(self) -> KMTLUCB:
-        """A new policy. Where nothing is said of epsilon and engine, they are the service's own."""
-        policy = build_policy(self._with_defaults)
+    def new_policy(self) -> kb.KMTLUCB:
+        """A policy that has learned nothing."""
+        try:
+            policy = kb.KMTLUCB(**_values({**DEFAULTS, **self.policy}))
+        except (KinbanditsError, TypeError) as error:
+            raise InvalidInputError(f"[policy] cannot be used: {error}") from error
         check_arms(policy.arms)
         return policy
 
-    def for_shadow(self, name: str) -> Settings:
-        """Those of a shadow: it has the arms of the served policy, and else what its own table says; no start."""
-        service = self.service.model_copy(update={"start": None})
-        return Settings(policy={"arms": self.policy["arms"], **self.shadow[name]}, service=service)
-
-    @property
-    def _with_defaults(self) -> dict[str, Any]:
-        return {"epsilon": EPSILON, "engine": ENGINE, **self.policy}
+    def check_start(self, policy: object, path: str) -> kb.KMTLUCB:
+        """A fitted policy to begin with; what [policy] names must be as it was fitted, and the rest is the
+        file's."""
+        if not isinstance(policy, kb.KMTLUCB):
+            raise InvalidInputError(f"{path} holds a {type(policy).__name__}; only KMTLUCB is served")
+        check_arms(policy.arms)
+        wanted = self.new_policy()
+        for name, value in self.policy.items():
+            if name == "arms":
+                missing = set(wanted.arms) - set(policy.arms)
+                if missing:
+                    raise InvalidInputError(
+                        f"{path} was fitted without the arms {sorted(map(str, missing))} of [policy]; fit it "
+                        f"again with "
+                        "them, or add them once the service runs"
+                    )
+            elif getattr(policy, name) != getattr(wanted, name):
+                raise InvalidInputError(
+                    f"{path} was fitted with {name} = {getattr(policy, name)!r}, but [policy] says {value!r}; fit it "
+                    f"again, or "
+                    f"take {name} out of [policy]"
+                )
+        return policy
 
     def fingerprint(self) -> str:
-        """A digest of what the model depends on, defaults too; a snapshot of other settings is not used."""
-        built_with: list[Any] = [self._with_defaults, defaults_as_data(), self.service.n_features]
-        if self.service.start is not None:
-            built_with.append(hashlib.sha256(Path(self.service.start).read_bytes()).hexdigest())
-        text = json.dumps(built_with, sort_keys=True)
+        """A digest of what the model depends on besides the log."""
+        text = json.dumps([{**DEFAULTS, **self.policy}, self.service.n_features], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _started(path: str, wanted: KMTLUCB) -> KMTLUCB:
-    """The policy of a file, if it was fitted with the settings of ``wanted``."""
-    policy: KMTLUCB = load(path)
-    found = policy.get_params() if isinstance(policy, KMTLUCB) else {}
-    for name, value in wanted.get_params().items():
-        if found.get(name) != value:
-            raise InvalidInputError(
-                f"{path} was fitted with {name} = {found.get(name)!r}, but [policy] says {value!r}; fit it again "
-                "with these settings"
-            )
-    return policy
-
-
-def build_policy(table: dict[str, Any]) -> KMTLUCB:
-    """A policy from plain data, where a value is a table with its type: ``{type = "RBF", length_scale = 1.0}``.
-
-    >>> build_policy({"arms": 3, "similarity": {"type": "Pooled"}, "ridge": 0.5}).similarity
-    Pooled()
-    """
-    try:
-        params = {name: value if name == "arms" else from_spec(value, where=name) for name, value in table.items()}
-        return KMTLUCB(**params)
-    except KinbanditsError as error:
-        raise InvalidInputError(f"[policy]: {error}") from error
-    except TypeError as error:
-        raise InvalidInputError(f"[policy] cannot be used: {error}") from error
+def _values(table: dict[str, Any]) -> dict[str, Any]:
+    return {name: value if name == "arms" else read_value(value, name) for name, value in table.items()}
 
 
 def load_settings(path: str | Path, start: str | Path | None = None) -> Settings:
@@ -167,31 +214,44 @@ def load_settings(path: str | Path, start: str | Path | None = None) -> Settings
         settings = Settings.model_validate(data)
     except ValidationError as error:
         raise InvalidInputError(f"{path}: {_first_error(error)}") from error
-    settings.build()
-    for name in settings.shadow:
-        try:
-            settings.for_shadow(name).build()
-        except KinbanditsError as error:
-            raise InvalidInputError(f"[shadow.{name}]: {error}") from error
+    try:
+        settings.new_policy()
+    except KinbanditsError as error:
+        raise InvalidInputError(f"{path}: {error}") from error
     return settings
 
 
 def _not_settings(data: dict[str, Any]) -> str:
-    """What is wrong with a file that has other tables than settings have."""
     if {"environments", "methods"} & data.keys():
         return (
             "is an experiment (it has environments or methods): `kinbandits run` plays it. A service's file has a "
             "[policy] table with arms, and a [service] table"
         )
     names = ", ".join(sorted(data.keys() - Settings.model_fields.keys()))
-    return f"has {names}, but a service's file has only the tables [policy], [service] and [shadow.NAME]"
+    more = ". A shadow has a file of its own: `kinbandits log shadow LOG shadow.toml`" if "shadow" in data else ""
+    return f"has {names}, but a service's file has only the tables [policy] and [service]{more}"
 
 
 def _first_error(error: ValidationError) -> str:
-    """The first thing pydantic found, in our words."""
+    """The first thing pydantic noticed, in our words."""
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        known = ServiceSettings.model_fields
-        return f"there is no setting {where}; there are {', '.join(known)}{meant(first['loc'][-1], known)}"
+        return f"there is no setting {where}; there are {', '.join(ServiceSettings.model_fields)}"
     return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r}"
+
+
+def check_arms(arms: Iterable[object]) -> None:
+    """Names of arms that can stand in a path and be told apart there: not both 1 and "1"."""
+    seen: dict[str, ArmName] = {}
+    for arm in arms:
+        if isinstance(arm, str):
+            if re.fullmatch(ARM[1:-1], arm) is None:
+                raise InvalidInputError(
+                    f"arm {arm!r} cannot be served: a name has 1 to 200 characters, no / and no control characters"
+                )
+        elif isinstance(arm, bool) or not isinstance(arm, int) or abs(arm) > LARGEST_ARM:
+            raise InvalidInputError(f"arm {arm!r} cannot be served: an arm is a text or a whole number up to 2^53")
+        other = seen.setdefault(str(arm), arm)
+        if type(other) is not type(arm):
+            raise InvalidInputError(f"arms {other!r} and {arm!r} look the same in a path; rename one of them")

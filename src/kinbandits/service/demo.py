@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import math
 import random
-import sys
 import threading
 import time
-from pathlib import Path
 
 from kinbandits.client import Choice, Client, ServiceError
 from kinbandits.service.config import ServiceSettings, Settings
-from kinbandits.service.store import open_store
 
 FAMILIES = {"sport": (1.2, 0.2), "science": (-0.6, 1.1), "music": (-0.7, -1.0)}
 ARMS = [f"{family}-{i}" for i in range(1, 5) for family in FAMILIES]
@@ -53,29 +50,15 @@ def simulate(client: Client, seconds: float, rng: random.Random, pause: float = 
             due.remove(item)
             for _ in range(2 if rng.random() < 0.05 else 1):
                 client.reward(item[1], item[2])
-        if visitors == 600:
+        if visitors == 600 and not any(a.arm == "science-5" for a in client.arms()):
             client.add_arm("science-5")
             client.retire_arm("sport-1")
         time.sleep(pause)
     return visitors
 
 
-def run_demo(folder: Path, *, host: str, port: int, log_level: str) -> None:
-    """Serve with visitors until stopped."""
-    from kinbandits.service.server import run
-    from kinbandits.service.tokens import first_token
-
-    store = open_store(str(folder / "demo.sqlite3"))
-    token = first_token(store)
-    assert token is not None
-    address = f"http://{host}:{port}"
-    print(
-        f"A throw-away service with simulated visitors. Watch it learn:\n\n    {address}/login#{token}\n\n"
-        f"Or ask it yourself:\n\n    curl -s {address}/v1/decisions -H 'Authorization: Bearer {token}' \\\n"
-        "      -H 'Content-Type: application/json' -d '{\"context\": [0.3, 0.8]}'\n\nStop it with Ctrl+C.",
-        file=sys.stderr,
-        flush=True,
-    )
+def send_visitors(address: str, token: str) -> None:
+    """Visitors, as long as the service is there."""
 
     def visit() -> None:
         rng = random.Random(1)
@@ -89,4 +72,3 @@ def run_demo(folder: Path, *, host: str, port: int, log_level: str) -> None:
                 return  # the service has ended
 
     threading.Thread(target=visit, daemon=True).start()
-    run(store, SETTINGS, host=host, port=port, log_level="warning" if log_level == "info" else log_level)

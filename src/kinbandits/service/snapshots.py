@@ -1,94 +1,71 @@
-"""Snapshots: policy and state, made in memory. A damaged one is recognised before it is unpacked.
+"""Snapshots: what makes a restart quick. A folder for each: ``policy``, as `save` writes it, and ``stats.json``.
 
-8 bytes     which format
-32 bytes    SHA-256 of the rest
-8 bytes     length of the text
-the text    compressed JSON: settings, state, policy; type and shape of each array, length of each snapshot beside
-the rest    the arrays (rows learned), and the snapshots of shadows, one after the other
-
-They are made while requests are answered. So nothing is copied once more, and nothing long is done under Python's
-lock: hashing, compressing and writing let other threads go on.
+They are a cache on local disk. None is needed: without one, or with one that is damaged, the log is read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-import zlib
-from typing import Any, NamedTuple
+import os
+import shutil
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-
+import kinbandits as kb
+from kinbandits._version import __version__
 from kinbandits.errors import FormatError
-from kinbandits.policy import KMTLUCB
-from kinbandits.policies.persist import from_data, to_data
-from kinbandits.service.state import State
+from kinbandits.service.stats import Stats
 
-_FORMAT = b"kbsnap03"
-_START = 48  # where the text begins
+_KEPT = 3
 
 
-class Snapshot:
-    """A policy made with these settings (their fingerprint) and the edits up to an event, as it is now.
-
-    Attributes:
-        beside: snapshots of others, by name, that are kept with it.
-    """
-
-    def __init__(self, policy: KMTLUCB, state: State, edits: int, settings: str, more: dict[str, Any]) -> None:
-        learned, arrays = to_data(policy)
-        self.seq, self.rows = state.seq, state.learned
-        self.beside: dict[str, Snapshot] = {}
-        self._arrays = {name: np.array(a, order="C") for name, a in arrays.items()}  # the policy's will change
-        data = {"settings": settings, "edits": edits, "state": state.to_data(), "policy": learned, "more": more}
-        data["arrays"] = [(name, array.dtype.str, array.shape) for name, array in self._arrays.items()]
-        self._text = json.dumps(data)
-
-    def pieces(self) -> list[bytes | memoryview]:
-        """What `unpack` reads, piece by piece."""
-        beside = {name: other.pieces() for name, other in self.beside.items()}
-        lengths = json.dumps({name: sum(map(len, pieces)) for name, pieces in beside.items()})
-        text = zlib.compress(f"[{self._text}, {lengths}]".encode(), 1)
-        rest: list[bytes | memoryview] = [len(text).to_bytes(8, "little"), text]
-        rest += [array.reshape(-1).view(np.uint8).data for array in self._arrays.values()]
-        rest += [piece for pieces in beside.values() for piece in pieces]
-        digest = hashlib.sha256()
-        for piece in rest:
-            digest.update(piece)
-        return [_FORMAT, digest.digest(), *rest]
+def local_folder(log_id: str) -> Path:
+    """Where snapshots of a log in PostgreSQL are kept: systemd's state directory, or the user's own."""
+    home = os.environ.get("STATE_DIRECTORY") or os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    return Path(home) / "kinbandits" / log_id
 
 
-class Unpacked(NamedTuple):
-    """What a snapshot holds."""
+def save(folder: Path, policy: kb.KMTLUCB, stats: Stats, **about: Any) -> Path:
+    """Keep policy and stats, with what they depend on; older snapshots are dropped."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part, target = folder / f".{stats.seq}.partial", folder / f"{stats.seq:015d}"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    try:
+        policy.save(part / "policy")
+        digest = hashlib.sha256((part / "policy").read_bytes()).hexdigest()
+        text = json.dumps({**about, "release": __version__, "policy": digest, "stats": stats.to_data()})
+        (part / "stats.json").write_text(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}", encoding="utf-8")
+        shutil.rmtree(target, ignore_errors=True)
+        part.rename(target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    for old in found(folder)[_KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
 
-    policy: KMTLUCB
-    state: State
-    edits: int
-    more: dict[str, Any]
-    beside: dict[str, bytes]
+
+def found(folder: Path) -> list[Path]:
+    """The snapshots there are, latest first."""
+    if not folder.is_dir():
+        return []
+    return sorted((p for p in folder.iterdir() if p.name.isdecimal()), reverse=True)
 
 
-def unpack(snapshot: bytes, settings: str) -> Unpacked:
-    """What is in it; a `FormatError` if damaged, or of another format or settings."""
-    if snapshot[:8] != _FORMAT:
-        raise FormatError("the snapshot has another format")
-    if hashlib.sha256(memoryview(snapshot)[40:]).digest() != snapshot[8:40]:
-        raise FormatError("the snapshot is damaged")
-    rest = memoryview(snapshot)[_START:]
-
-    def take(size: int) -> memoryview:
-        nonlocal rest
-        taken, rest = rest[:size], rest[size:]
-        return taken
-
-    data, lengths = json.loads(zlib.decompress(take(int.from_bytes(snapshot[40:_START], "little"))))
-    if data["settings"] != settings:
-        raise FormatError("the policy settings have changed since the snapshot")
-    arrays = {}
-    for name, kind, shape in data["arrays"]:
-        dtype = np.dtype(kind)
-        arrays[name] = np.ndarray(shape, dtype, take(dtype.itemsize * math.prod(shape))).copy()
-    policy = from_data(data["policy"], arrays)
-    beside = {name: bytes(take(size)) for name, size in lengths.items()}
-    return Unpacked(policy, State.from_data(data["state"]), data["edits"], data["more"], beside)
+def load(path: Path, **wanted: Any) -> tuple[kb.KMTLUCB, Stats, dict[str, Any]]:
+    """Policy, stats, and what was said about them; a `FormatError` if it is damaged or does not fit ``wanted``."""
+    try:
+        digest, _, text = (path / "stats.json").read_text(encoding="utf-8").partition("\n")
+        if hashlib.sha256(text.encode()).hexdigest() != digest:
+            raise FormatError("it is damaged")
+        about = json.loads(text)
+        if about["release"] != __version__ or any(about.get(name) != value for name, value in wanted.items()):
+            raise FormatError("it was made by another release, or with other settings")
+        if hashlib.sha256((path / "policy").read_bytes()).hexdigest() != about["policy"]:
+            raise FormatError("it is damaged")
+        return kb.load(path / "policy"), Stats.from_data(about.pop("stats")), about
+    except FormatError:
+        raise
+    except Exception as error:  # whatever a file may hold
+        raise FormatError(f"it cannot be read ({type(error).__name__}: {error})") from error

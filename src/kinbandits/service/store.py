@@ -1,197 +1,230 @@
-"""The contract of the event log, with its SQL. `sqlite` and `postgres` say how to connect, lock and flush.
+"""The log: its tables, and the statements that there are, for both databases (SQLAlchemy Core).
 
-Rules
-    - Events are appended inside ``transaction()``; when its block is left, they are on disk.
-    - One transaction at a time, over all processes: so ``seq`` has no gaps, and a reader that has seen event n
-      has seen all before it.
-    - Reads (`read`, `record`, ...) may be made from any thread.
+- Events are appended inside ``transaction()``; when its block is left, they are on disk.
+- One process writes, one thread of it. So ``seq`` has no gaps, and who has read event n has read all before it.
+- Reads may be made from any thread.
 """
 
 from __future__ import annotations
 
-import json
-import threading
-import time
-from abc import ABC, abstractmethod
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
+import sqlalchemy as sa
+from pydantic_core import from_json, to_json
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
 from kinbandits.errors import FormatError, InvalidInputError
-from kinbandits.service import tables
-from kinbandits.service.events import Event, Head, Record, number_of
-from kinbandits.service.transaction import (
-    EVENT,
-    RECORD,
-    TOKENS,
-    Session,
+from kinbandits.service.databases import (
+    Postgres,
+    SQLite,
     StoreDamagedError,
     StoreLockedError,
+    StoreLostError,
     StoreUnavailableError,
-    Token,
-    Transaction,
-    event_of_row,
-    record_of_row,
-    token_of_row,
+)
+from kinbandits.service.events import EDITS, Event, Record, decision_id
+from kinbandits.service.tables import (
+    BEGINNINGS,
+    COUNT,
+    COUNTED,
+    COUNTERS,
+    DECISIONS,
+    EVENTS,
+    FIND,
+    FORMAT,
+    META,
+    PROBE,
+    RECORD,
+    SET_OUTCOME,
+    TABLES,
 )
 
 __all__ = [
-    "KEPT_SNAPSHOTS",
-    "Session",
     "Store",
     "StoreDamagedError",
     "StoreLockedError",
+    "StoreLostError",
     "StoreUnavailableError",
-    "Token",
     "Transaction",
     "open_store",
 ]
 
-KEPT_SNAPSHOTS = 3
-_PROBE = 65_536  # characters: a nearly full disk may have room for a few
 
-
-class Store(ABC):
+class Store:
     """An event log in a database."""
 
-    url: str
-    slot: int = 0
-    _each: str  # SQL that makes rows of a JSON array
-    _words: dict[str, str]
+    def __init__(self, database: SQLite | Postgres) -> None:
+        self.database, self.name = database, database.name
+        self._writer: sa.Connection | None = None
+        self._engines: list[sa.Engine] = []
+        try:
+            with self._translated("opened"):
+                self._open()
+        except BaseException:
+            self.close()
+            raise
 
-    def __init__(self) -> None:
-        self._writer_lock = threading.RLock()
-        self._end: Head | None = None  # the last event, where nobody else writes
+    def _open(self) -> None:
+        self._engines.append(reader := self.database.reader())
+        self._reader = reader
+        if self.database.readonly:
+            with reader.connect() as connection:
+                if not sa.inspect(connection).has_table("events"):
+                    raise InvalidInputError(f"there is no log in {self.name}; `kinbandits serve --store` makes one")
+        else:
+            self._engines.append(writer := self.database.writer())
+            self._writer = writer.connect()
+            mark = "?" if writer.dialect.positional else "%s"
+            self._sql = [_insert(EVENTS, 5, mark), _insert(DECISIONS, 7, mark)]
+            self._make_tables(self._writer)
+        version = self.meta("format")
+        if version != str(FORMAT):
+            raise FormatError(
+                f"{self.name} has format {version}; this release reads format {FORMAT}. Upgrade kinbandits to open it"
+            )
+        self.id = self.meta("id") or ""
+        self.secret = bytes.fromhex(self.meta("secret") or "")
 
-    # -- what a home must give ------------------------------------------------------------------
+    def _make_tables(self, writer: sa.Connection) -> None:
+        with writer.begin():
+            if self.database.is_shared:  # two processes may come at once
+                writer.execute(sa.select(sa.func.pg_advisory_xact_lock(1)))
+            names = set(sa.inspect(writer).get_table_names())
+            if names & set(TABLES.tables):
+                if "beginnings" not in names:
+                    raise FormatError(f"{self.name} is a log of another release, or not a log; this one cannot open it")
+                return
+            TABLES.create_all(writer)
+            self.database.guard(writer, True)
+            made = {
+                "format": str(FORMAT),
+                "id": secrets.token_hex(16),
+                "secret": secrets.token_hex(16),
+                "probe": "",
+            }
+            writer.execute(META.insert(), [{"name": name, "value": value} for name, value in made.items()])
+            writer.execute(COUNTERS.insert(), [{"name": name, "value": 0} for name in COUNTED])
 
-    @abstractmethod
-    def _begin(self) -> AbstractContextManager[None]:
-        """A transaction on the writing connection: the lock, BEGIN, and COMMIT with flush or ROLLBACK."""
+    @contextmanager
+    def _translated(self, what: str, writer: sa.Connection | None = None) -> Iterator[None]:
+        try:
+            yield
+        except IntegrityError:
+            raise
+        except PoolTimeoutError as error:
+            raise StoreUnavailableError(f"{self.name} cannot be {what} now (others wait for it already)") from error
+        except DBAPIError as error:
+            raise self.database.trouble(error, what, writer) from error
 
-    @abstractmethod
-    def _write(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a statement on the writing connection."""
+    # -- writing --------------------------------------------------------------------------------
 
-    @abstractmethod
-    def _write_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement for each row on the writing connection."""
+    def try_lock(self) -> bool:
+        """Whether this process may write; a log in SQLite is locked as soon as it is open."""
+        if self._writer is None:
+            return False
+        with self._translated("locked", self._writer):
+            return self.database.try_lock(self._writer)
 
-    @abstractmethod
-    def _query(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Read, from any thread."""
-
-    @abstractmethod
-    def lead(self) -> bool:
-        """Whether this process is the one that keeps house (defaults, snapshots); asking tries to become it."""
-
-    @abstractmethod
-    def wait(self, seconds: float) -> None:
-        """Wait for news from other processes, at most so long."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of everything."""
-
-    @abstractmethod
-    def check(self) -> list[str]:
-        """What the database itself finds wrong with its files."""
-
-    @property
-    @abstractmethod
-    def shared(self) -> bool:
-        """Whether other processes may write to this log too."""
-
-    def keep_head(self, head: Head) -> None:  # noqa: B027 (where there is a place outside the log)
-        """Remember the last event outside the log, so that the loss of its end can be noticed."""
-
-    def kept_head(self) -> Head | None:
-        """The last event as it was remembered outside the log, if it was."""
-        return None
-
-    def reconnect(self) -> None:  # noqa: B027 (a file is always there)
-        """Connect again after a `StoreUnavailableError`, if that is what it takes. ``slot`` may be another then."""
-
-    # -- common to all --------------------------------------------------------------------------
+    def lock(self) -> None:
+        """Become the one that writes, or say who is in the way."""
+        if not self.try_lock():
+            raise StoreLockedError(f"{self.name} is in use by another process; stop that service first")
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Hold the log. When the block is left without an error, what was appended is on disk."""
-        with self._writer_lock:
-            end, self._end = self._end, None  # not known, until what comes now is on disk
-            with self._begin():
-                tx = Transaction(self, end)
-                yield tx
-            self._end = None if self.shared else tx.end
+        """Write. When the block is left without an error, what was appended is on disk."""
+        writer = self._writer
+        if writer is None:
+            raise StoreUnavailableError(f"{self.name} was opened for reading only, or is closed")
+        with self._translated("written", writer), writer.begin():
+            yield Transaction(writer, self._sql)
 
-    def migrate(self) -> None:
-        """Bring the tables to this release's version; a database of a later version is refused."""
-        upto = tables.VERSION
-        with self._writer_lock, self._begin():
-            version = self._version()
-            if version > upto:
-                raise FormatError(
-                    f"{self.url} has schema version {version}; this release reads versions up to {upto}. "
-                    "Upgrade kinbandits to open it"
-                )
-            for step in range(version + 1, upto + 1):
-                for statement in tables.statements(step, self._words):
-                    self._write(statement)
-                self._write_many(
-                    "INSERT INTO meta (name, value) VALUES ('schema_version', ?) "
-                    "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-                    [(str(step),)],
-                )
+    def probe(self) -> None:
+        """Write something and flush it, to see whether that can be done."""
+        with self.transaction() as tx:
+            tx.set_meta("probe", secrets.token_hex(PROBE // 2))
 
-    @abstractmethod
-    def _has_tables(self) -> bool:
-        """Whether there is a meta table, on the writing connection."""
+    def close(self) -> None:
+        """Let go of connections and lock."""
+        for engine in self._engines:  # readers first: SQLite's last connection tidies up, and must be one that writes
+            engine.dispose()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        self.database.close()
 
-    def _version(self) -> int:
-        if not self._has_tables():
-            return 0
-        rows = self._write("SELECT value FROM meta WHERE name = 'schema_version'")
-        return int(rows[0][0]) if rows else 0
+    # -- reading --------------------------------------------------------------------------------
 
-    def _check_version(self) -> None:
-        """Refuse to read tables of another version: only a writer may bring them forward."""
-        version = self.meta("schema_version")
-        if version != str(tables.VERSION):
-            self.close()
-            raise FormatError(
-                f"{self.url} has schema version {version}; this release reads {tables.VERSION}. Start the service "
-                "once to bring it forward, or upgrade kinbandits"
-            )
+    def query(self, statement: Any, parameters: Any = None) -> Sequence[Any]:
+        """Rows, from any thread."""
+        with self._translated("read"), self._reader.connect() as connection:
+            return connection.execute(statement, parameters).all()
 
     def read(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events after ``seq``, in order."""
-        sql = f"{EVENT} WHERE seq > ? ORDER BY seq LIMIT ?"
-        return [event_of_row(row) for row in self._query(sql, (after, limit))]
+        found = self.query(EVENTS.select().where(EVENTS.c.seq > after).order_by(EVENTS.c.seq).limit(limit))
+        return [_event(row) for row in found]
 
-    def read_all(self, after: int = 0, batch: int = 5000) -> Iterator[Event]:
-        """All events after ``seq``, in order."""
-        while events := self.read(after, batch):
-            yield from events
+    def read_all(self, after: int = 0, upto: int | None = None) -> Iterator[Event]:
+        """All events after ``after``, in order, up to event ``upto``."""
+        while events := self.read(after, 5000):
+            for event in events:
+                if upto is not None and event.seq > upto:
+                    return
+                yield event
             after = events[-1].seq
 
-    def head(self) -> Head:
-        """The last event."""
-        rows = self._query("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1")
-        return Head(*rows[0]) if rows else Head(0, "")
+    def special(self, *kinds: str) -> list[Event]:
+        """Events of rare kinds (arms, edits, beginnings), in order."""
+        where = EVENTS.c.decision.is_(None) | (EVENTS.c.kind == "corrected")
+        found = self.query(EVENTS.select().where(where, EVENTS.c.kind.in_(kinds)).order_by(EVENTS.c.seq))
+        return [_event(row) for row in found]
 
-    def event(self, seq: int) -> Event | None:
-        """The event of this number."""
-        return next(iter(self.read(seq - 1, 1)), None)
+    def edits(self) -> list[Event]:
+        """Corrections and roll-backs, in order."""
+        return self.special(*EDITS)
+
+    def last_seq(self) -> int:
+        """The number of the last event; 0 if there is none."""
+        return int(self.query(sa.select(sa.func.coalesce(sa.func.max(EVENTS.c.seq), 0)))[0][0])
+
+    def last_at(self) -> float:
+        """When the last event was written."""
+        found = self.query(sa.select(EVENTS.c.at).order_by(EVENTS.c.seq.desc()).limit(1))
+        return float(found[0][0]) if found else 0.0
+
+    def last_number(self) -> int:
+        """How many decisions were ever made: the number of the last one."""
+        found = self.query(sa.select(sa.func.max(DECISIONS.c.number)))[0][0]
+        return max([int(found or 0), *(int(e.body["number"]) for e in self.special("archived"))])
+
+    def number_at(self, seq: int) -> int:
+        """How many decisions were made up to event ``seq``."""
+        return int(self.query(sa.select(sa.func.max(DECISIONS.c.number)).where(DECISIONS.c.seq <= seq))[0][0] or 0)
 
     def record(self, identifier: str) -> Record | None:
         """The decision of this id."""
-        rows = self._query(f"{RECORD} WHERE d.id = ?", (identifier,))
-        return record_of_row(rows[0]) if rows else None
+        found = self.query(RECORD.where(DECISIONS.c.number == int(identifier, 16)))
+        return _record(found[0]) if found else None
 
     def records(self, after: int = 0, limit: int = 5000) -> list[Record]:
-        """Decisions whose event comes after ``seq``, in order."""
-        sql = f"{RECORD} WHERE d.seq > ? ORDER BY d.seq LIMIT ?"
-        return [record_of_row(r) for r in self._query(sql, (after, limit))]
+        """Decisions after the ``after``-th, in order."""
+        found = self.query(RECORD.where(DECISIONS.c.number > after).order_by(DECISIONS.c.number).limit(limit))
+        return [_record(row) for row in found]
+
+    def all_records(self, upto: int | None = None) -> Iterator[Record]:
+        """All decisions, in order, up to event ``upto``."""
+        after = 0
+        while batch := self.records(after):
+            for record in batch:
+                if upto is not None and record.seq > upto:
+                    return
+                yield record
+            after = int(batch[-1].id, 16)
 
     def find_records(
         self,
@@ -200,94 +233,124 @@ class Store(ABC):
         arm: str | None = None,
         since: float | None = None,
         until: float | None = None,
-        before: int | None = None,
+        before: str | None = None,
         limit: int = 100,
     ) -> list[Record]:
-        """Decisions that fit, newest first; ``before`` an event, to go on from an earlier answer."""
-        given = [("d.state = ?", state), ("d.arm = ?", arm), ("d.at >= ?", since), ("d.at < ?", until)]
-        given.append(("d.seq < ?", before))
-        asked = [(text, value) for text, value in given if value is not None]
-        where = f" WHERE {' AND '.join(text for text, _ in asked)}" if asked else ""
-        sql = f"{RECORD}{where} ORDER BY d.seq DESC LIMIT ?"
-        return [record_of_row(row) for row in self._query(sql, [*(value for _, value in asked), limit])]
+        """Decisions that fit, newest first; ``before`` an id, to go on from an earlier answer."""
+        d = DECISIONS.c
+        asked = [
+            (d.state, "__eq__", state),
+            (d.arm, "__eq__", arm),
+            (d.at, "__ge__", since),
+            (d.at, "__lt__", until),
+        ]
+        asked.append((d.number, "__lt__", None if before is None else int(before, 16)))
+        wanted = [getattr(column, is_)(value) for column, is_, value in asked if value is not None]
+        return [_record(row) for row in self.query(RECORD.where(*wanted).order_by(d.number.desc()).limit(limit))]
 
-    def edits(self) -> list[Event]:
-        """Corrections and roll-backs, in order."""
-        sql = f"{EVENT} WHERE kind IN ('corrected', 'rolled_back') ORDER BY seq"
-        return [event_of_row(row) for row in self._query(sql)]
-
-    def all_records(self) -> Iterator[Record]:
-        """All decisions, in order."""
-        after = 0
-        while batch := self.records(after):
-            yield from batch
-            after = batch[-1].seq
-
-    def known_keys(self, keys: Iterable[str]) -> set[str]:
+    def has_keys(self, keys: Iterable[str]) -> set[str]:
         """Which of these idempotency keys have been used."""
-        sql = f"SELECT key FROM decisions WHERE key IN ({self._each})"
-        return {row[0] for row in self._query(sql, (json.dumps(sorted(keys)),))}
-
-    def last_seq(self) -> int:
-        """The number of the last event; 0 if there is none."""
-        return int(self._query("SELECT COALESCE(MAX(seq), 0) FROM events")[0][0])
-
-    def count_decisions(self, upto: int) -> int:
-        """Decisions up to event ``upto``."""
-        return int(self._query("SELECT COUNT(*) FROM decisions WHERE seq <= ?", (upto,))[0][0])
-
-    def last_number(self) -> int:
-        """The number of this slot's last decision; 0 if there is none."""
-        low, high = f"{self.slot:x}-", f"{self.slot:x}."  # "." follows "-"
-        rows = self._query("SELECT MAX(id) FROM decisions WHERE id >= ? AND id < ?", (low, high))
-        return number_of(rows[0][0])[1] if rows[0][0] else 0
+        return {row[0] for row in self.query(sa.select(DECISIONS.c.key).where(DECISIONS.c.key.in_(list(keys))))}
 
     def counters(self) -> dict[str, int]:
-        """Counters of things that are not events."""
-        return {name: int(value) for name, value in self._query("SELECT name, value FROM counters")}
-
-    def tokens(self) -> list[Token]:
-        """All tokens, revoked ones included."""
-        return [token_of_row(row) for row in self._query(TOKENS)]
-
-    def sessions(self) -> list[Session]:
-        """All logins to the dashboard that were kept."""
-        return [Session(*row) for row in self._query("SELECT hash, token, until FROM sessions")]
+        """Rewards that changed nothing, by why."""
+        return {name: int(value) for name, value in self.query(COUNTERS.select())}
 
     def meta(self, name: str) -> str | None:
         """The text kept under this name."""
-        rows = self._query("SELECT value FROM meta WHERE name = ?", (name,))
-        return str(rows[0][0]) if rows else None
+        found = self.query(sa.select(META.c.value).where(META.c.name == name))
+        return str(found[0][0]) if found else None
 
-    def probe(self) -> None:
-        """Write something and flush it, to see whether that can be done."""
-        with self.transaction() as tx:
-            tx.set_meta("probe", f"{time.time()} {'-' * _PROBE}")
+    def beginning(self) -> Any:
+        """What the model begins with, if not with nothing: seq, upto, settings, policy, stats."""
+        found = self.query(BEGINNINGS.select().order_by(BEGINNINGS.c.seq.desc()).limit(1))
+        return found[0] if found else None
 
-    # -- snapshots: kept where they are in nobody's way ------------------------------------------
+    def check(self) -> list[str]:
+        """What the database itself says is wrong."""
+        with self._translated("read"), self._reader.connect() as connection:
+            return self.database.check(connection)
 
-    @abstractmethod
-    def save_snapshot(self, seq: int, pieces: Sequence[bytes | memoryview], keep: int = KEPT_SNAPSHOTS) -> None:
-        """Keep a snapshot of the state after event ``seq``, and drop all but the latest ``keep``."""
+    def backup(self, target: str) -> None:
+        """A copy of an SQLite log."""
+        with self._translated("read"), self._reader.connect() as connection:
+            connection.exec_driver_sql("VACUUM INTO ?", (target,))
 
-    @abstractmethod
-    def snapshot_seqs(self) -> list[int]:
-        """The events after which there are snapshots, latest first."""
 
-    @abstractmethod
-    def snapshot(self, seq: int) -> bytes | None:
-        """The snapshot after event ``seq``, if it can be had."""
+class Transaction:
+    """What may be done in a transaction. All of it is kept, or none."""
 
-    @abstractmethod
-    def drop_snapshots(self) -> None:
-        """Forget all snapshots; the next start reads the whole log."""
+    def __init__(self, connection: sa.Connection, sql: Sequence[str]) -> None:
+        self._connection, self._sql = connection, sql
 
-    def snapshots(self) -> Iterator[tuple[int, bytes]]:
-        """Snapshots as (seq, data), latest first."""
-        for seq in self.snapshot_seqs():
-            data = self.snapshot(seq)
-            if data is not None:
-                yield seq, data
+    def find(self, ids: Iterable[str], keys: Iterable[str] = ()) -> list[Record]:
+        """The decisions of these ids and keys, as far as there are any."""
+        found: list[Record] = []
+        for name, wanted in (("number", [int(i, 16) for i in ids]), ("key", list(keys))):
+            if wanted:
+                found += map(_record, self._connection.execute(FIND[name], {"wanted": wanted}))
+        return found
+
+    def overdue(self, before: float, limit: int) -> list[Record]:
+        """Open decisions made before this time, oldest first."""
+        d = DECISIONS.c
+        wanted = RECORD.where(d.state == "open", d.at < before).order_by(d.at, d.number).limit(limit)
+        return [_record(row) for row in self._connection.execute(wanted)]
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Add events at the end, and decisions to their table."""
+        rows, opened = [], []
+        for e in events:
+            text = to_json(e.body, inf_nan_mode="null").decode()
+            rows.append((e.seq, e.kind, e.decision, e.at, text))
+            if e.kind == "decision":
+                number = int(e.decision or "", 16)
+                opened.append((number, e.seq, e.at, str(e.body["arm"]), "open", e.key, e.request))
+        for statement, values in ((self._sql[0], rows), (self._sql[1], opened)):
+            if values:  # by the driver itself: SQLAlchemy would look at each row
+                self._connection.exec_driver_sql(statement, values)
+
+    def set_outcomes(self, records: Iterable[Record]) -> None:
+        """Enter what became of decisions."""
+        rows = [{"of": int(r.id, 16), "state": r.state, "reward": r.reward, "learned": r.learned} for r in records]
+        if rows:
+            self._connection.execute(SET_OUTCOME, rows)
+
+    def count(self, name: str, more: int) -> None:
+        """Add to a counter of things that are not events."""
+        self._connection.execute(COUNT, {"of": name, "more": more})
+
+    def set_meta(self, name: str, value: str) -> None:
+        """Keep a text under a name that there is."""
+        self._connection.execute(META.update().where(META.c.name == name).values(value=value))
+
+    def begin_with(self, seq: int, upto: int, settings: str, policy: bytes, stats: str | None) -> None:
+        """Keep what the model begins with, in place of what it began with before."""
+        self._connection.execute(BEGINNINGS.delete())
+        row = {"seq": seq, "upto": upto, "settings": settings, "policy": policy, "stats": stats}
+        self._connection.execute(BEGINNINGS.insert(), row)
+
+    def drop_before(self, database: SQLite | Postgres, upto: int) -> None:
+        """Delete decisions and their events up to ``upto``; what is rare and small stays."""
+        database.guard(self._connection, False)
+        self._connection.execute(EVENTS.delete().where(EVENTS.c.seq <= upto, EVENTS.c.decision.is_not(None)))
+        self._connection.execute(DECISIONS.delete().where(DECISIONS.c.seq <= upto))
+        database.guard(self._connection, True)
+
+
+def _insert(table: sa.Table, columns: int, mark: str) -> str:
+    names = [c.name for c in table.columns][:columns]
+    return f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({', '.join([mark] * columns)})"
+
+
+def _event(row: Any) -> Event:
+    seq, kind, decision, at, body = row
+    return Event(seq, kind, decision, at, from_json(body))
+
+
+def _record(row: Any) -> Record:
+    number, seq, at, body, *rest = row
+    return Record(decision_id(number), seq, at, from_json(body), *rest)
 
 
 def open_store(url: str, *, create: bool = True, readonly: bool = False) -> Store:
@@ -299,14 +362,10 @@ def open_store(url: str, *, create: bool = True, readonly: bool = False) -> Stor
         readonly: do not lock it; only read. Fits beside a running service.
     """
     if url.startswith(("postgresql://", "postgres://")):
-        from kinbandits.service.postgres import PostgresStore
-
-        return PostgresStore(url, create=create, readonly=readonly)
+        return Store(Postgres(url.replace("postgres://", "postgresql://", 1), readonly=readonly))
     if "://" in url and not url.startswith("sqlite:///"):
         kind = url.partition("://")[0]
         raise InvalidInputError(
-            f"there is no log of the kind {kind}://; give the path of a file (SQLite), or postgresql://user@host/name"
+            f"there is no log of the kind {kind}://; name a file (SQLite), or postgresql://user@host/name"
         )
-    from kinbandits.service.sqlite import SQLiteStore
-
-    return SQLiteStore(url.removeprefix("sqlite:///"), create=create, readonly=readonly)
+    return Store(SQLite(url.removeprefix("sqlite:///"), create=create, readonly=readonly))

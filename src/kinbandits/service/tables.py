@@ -1,57 +1,74 @@
-"""The tables, version by version. A database is brought forward step by step; a newer one is refused.
-
-Words that differ between SQLite and PostgreSQL are written in braces. A step is never edited once released:
-``tests/formats`` keeps a database of each version.
-"""
+"""The tables of a log, and the statements that are used again and again."""
 
 from __future__ import annotations
 
-SQLITE = {
-    "real": "REAL",
-    "blob": "BLOB",
-    "text": "TEXT",
-    "int": "INTEGER",
-    "arm": "CAST(json_extract(e.body, '$.arm') AS TEXT)",
-}
-POSTGRES = {
-    "real": "DOUBLE PRECISION",
-    "blob": "BYTEA",
-    "text": 'TEXT COLLATE "C"',
-    "int": "BIGINT",
-    "arm": "e.body::jsonb ->> 'arm'",
-}
+import sqlalchemy as sa
 
-STEPS: dict[int, tuple[str, ...]] = {
-    1: (
-        """CREATE TABLE events (
-            seq {int} PRIMARY KEY, kind {text} NOT NULL, decision {text}, at {real} NOT NULL,
-            body {text} NOT NULL, digest {text} NOT NULL)""",
-        """CREATE TABLE decisions (
-            id {text} PRIMARY KEY, seq {int} NOT NULL, at {real} NOT NULL, state {text} NOT NULL,
-            reward {real}, key {text} UNIQUE, request {text})""",
-        "CREATE INDEX open_decisions ON decisions (at) WHERE state = 'open'",
-        "CREATE TABLE snapshots (seq {int} PRIMARY KEY, at {real} NOT NULL, data {blob} NOT NULL)",
-        """CREATE TABLE tokens (
-            name {text} PRIMARY KEY, hash {text} NOT NULL UNIQUE, roles {text} NOT NULL, at {real} NOT NULL,
-            revoked {real})""",
-        "CREATE TABLE meta (name {text} PRIMARY KEY, value {text} NOT NULL)",
-    ),
-    # Repeated and dangling rewards are not events (nothing happened), but operators want them counted.
-    2: ("CREATE TABLE counters (name {text} PRIMARY KEY, value {int} NOT NULL)",),
-    # Decisions are listed in order and by arm. Sessions are kept as hashes; the secret that signed them goes.
-    3: (
-        "CREATE UNIQUE INDEX decisions_in_order ON decisions (seq)",
-        "ALTER TABLE decisions ADD COLUMN arm {text}",
-        "UPDATE decisions SET arm = (SELECT {arm} FROM events e WHERE e.seq = decisions.seq)",
-        "CREATE TABLE sessions (hash {text} PRIMARY KEY, token {text} NOT NULL, until {real} NOT NULL)",
-        "DELETE FROM meta WHERE name = 'session_secret'",
-        "DELETE FROM snapshots",  # of an older format
-        "CREATE INDEX edits ON events (seq) WHERE kind IN ('corrected', 'rolled_back')",
-    ),
+FORMAT = 1
+COUNTED = ("duplicate", "conflicting", "dangling")
+PROBE = 65_536  # characters: a nearly full disk may have room for a few
+
+TABLES = sa.MetaData()
+META = sa.Table("meta", TABLES, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text))
+EVENTS = sa.Table(
+    "events",
+    TABLES,
+    sa.Column("seq", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("decision", sa.Text),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+)
+sa.Index("events_of_arms", EVENTS.c.seq, **{  # type: ignore[arg-type]
+    f"{name}_where": sa.text("decision IS NULL OR kind = 'corrected'") for name in ("sqlite", "postgresql")
+})  # fmt: skip
+DECISIONS = sa.Table(
+    "decisions",
+    TABLES,
+    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("arm", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, unique=True),
+    sa.Column("request", sa.Text),
+    sa.Column("reward", sa.Double),
+    sa.Column("learned", sa.Double),
+)
+sa.Index("decisions_of_arms", DECISIONS.c.arm, DECISIONS.c.number)
+sa.Index("open_decisions", DECISIONS.c.at, **{  # type: ignore[arg-type]
+    f"{name}_where": sa.text("state = 'open'") for name in ("sqlite", "postgresql")
+})  # fmt: skip
+COUNTERS = sa.Table(
+    "counters",
+    TABLES,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.BigInteger, nullable=False),
+)
+# A policy that the model begins with: fitted elsewhere (``started``), or what was archived had taught it
+# (``archived``).
+BEGINNINGS = sa.Table(
+    "beginnings",
+    TABLES,
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("upto", sa.BigInteger, nullable=False),
+    sa.Column("settings", sa.Text, nullable=False),
+    sa.Column("policy", sa.LargeBinary, nullable=False),
+    sa.Column("stats", sa.Text),
+)
+RECORD = sa.select(
+    *(DECISIONS.c[name] for name in ("number", "seq", "at")),
+    EVENTS.c.body,
+    *(DECISIONS.c[name] for name in ("state", "reward", "learned", "key", "request")),
+).join_from(DECISIONS, EVENTS, DECISIONS.c.seq == EVENTS.c.seq)
+FIND = {
+    c.name: RECORD.where(c.in_(sa.bindparam("wanted", expanding=True))) for c in (DECISIONS.c.number, DECISIONS.c.key)
 }
-VERSION = max(STEPS)
-
-
-def statements(version: int, words: dict[str, str]) -> list[str]:
-    """What brings a database of the version before to this one."""
-    return [step.format(**words) for step in STEPS[version]]
+SET_OUTCOME = (
+    DECISIONS.update()
+    .where(DECISIONS.c.number == sa.bindparam("of"))
+    .values({name: sa.bindparam(name) for name in ("state", "reward", "learned")})
+)
+COUNT = (
+    COUNTERS.update().where(COUNTERS.c.name == sa.bindparam("of")).values(value=COUNTERS.c.value + sa.bindparam("more"))
+)

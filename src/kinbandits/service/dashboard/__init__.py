@@ -1,294 +1,177 @@
-"""The dashboard: pages for people, drawn on the server, kept up to date by a small script of our own.
+"""The dashboard: one page for people, drawn on the server; a small script asks for it again every few seconds.
 
-Nothing is fetched from elsewhere. Each panel is a fragment under ``/view/``, which the script asks for again every
-few seconds; without the script the page shows the state it was loaded with.
+Nothing is fetched from elsewhere, and all works without the script: what is looked for stands in the query.
 """
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import math
 import re
-import time
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
-from jinja2 import Environment, PackageLoader, select_autoescape
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse, HTMLResponse
+from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from kinbandits._version import __version__
-from kinbandits.errors import InvalidInputError
-from kinbandits.noise import Noise
-from kinbandits.service.chooser import explain_record
-from kinbandits.service.dashboard import charts, reference
-from kinbandits.service.dashboard.working import working
+from kinbandits.service import choose
+from kinbandits.service.api import CanRead, reading, serving
+from kinbandits.service.dashboard import charts
 from kinbandits.service.engine import Engine
-from kinbandits.service.guard import COOKIE, root_of
-from kinbandits.service.messages import ID, ShadowState
-from kinbandits.service.metrics import Metrics
-from kinbandits.service.problems import Problem
-from kinbandits.service.shadow_states import shadow_states
-from kinbandits.service.state import DELAY_EDGES
-from kinbandits.service.tokens import Keyring
-from kinbandits.similarity import Similarity
+from kinbandits.service.messages import ID, Problem
+from kinbandits.service.metrics import CONTENT_TYPE, Metrics
+from kinbandits.service.stats import Bucket, Interval, Stats
 
-PANELS = (
-    "working",
-    "summary",
-    "regret",
-    "arms",
-    "similarity",
-    "choices",
-    "widths",
-    "delays",
-    "decisions",
-    "engine",
-    "shadows",
-)
-_STATIC = Path(__file__).parent / "static"
-_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+RANGES = {"1h": 3600.0, "24h": 86_400.0, "7d": 604_800.0, "30d": 2_592_000.0}
+_FILES = {"style.css": "text/css", "live.js": "text/javascript"}
+_HERE = Path(__file__).parent
+_ARMS = 50  # shown at once
+_TOO_FEW = 30  # rewards
 
 
-def add_pages(app: FastAPI, engine: Engine, keyring: Keyring, metrics: Metrics) -> None:
-    """Add the pages to the service."""
-    pages = Pages(engine, metrics)
+def pages(engine: Engine, metrics: Metrics) -> APIRouter:
+    """What people look at, and Prometheus."""
+    router = APIRouter(include_in_schema=False)
+    jinja = Environment(loader=FileSystemLoader(_HERE), autoescape=True)
+    jinja.filters |= {"ago": _ago, "number": charts.number, "short": charts.short}
 
-    async def home(request: Request) -> Response:
-        range_ = request.query_params.get("range", "")
-        return HTMLResponse(await asyncio.to_thread(pages.home, range_, root_of(request.scope)))
+    @router.get("/")
+    async def home(request: Request, _: CanRead) -> Response:
+        query = dict(request.query_params)
+        values = await reading(shown, engine, metrics, query)
+        return HTMLResponse(jinja.get_template("home.html").render(version=__version__, **values))
 
-    async def panel(request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in PANELS:
+    @router.get("/static/{name}")
+    async def static(name: str, _: CanRead) -> Response:
+        if name not in _FILES:
             raise Problem(404, "not_found", "there is nothing here")
-        range_ = request.query_params.get("range", "")
-        return HTMLResponse(await asyncio.to_thread(pages.panel, name, range_, root_of(request.scope)))
+        return FileResponse(_HERE / name, media_type=_FILES[name])
 
-    async def explain(request: Request) -> Response:
-        return HTMLResponse(await asyncio.to_thread(pages.explain, request.query_params.get("id", "").strip()))
+    @router.get("/metrics")
+    async def prometheus(_: CanRead) -> Response:
+        return Response(await reading(metrics.text), media_type=CONTENT_TYPE)
 
-    async def docs(request: Request) -> Response:
-        found = reference.operations(app.openapi())
-        return HTMLResponse(pages.render("docs.html", operations=found, root=root_of(request.scope)))
+    return router
 
-    async def login_form(request: Request) -> Response:
-        return HTMLResponse(pages.render("login.html", failed=False, root=root_of(request.scope)))
 
-    async def login(request: Request) -> Response:
-        body = (await request.body())[:1000].decode("ascii", "replace")
-        found = await asyncio.to_thread(keyring.find, body.removeprefix("token=").strip())
-        if found is None or not {"read", "admin"}.intersection(found.roles):
-            return HTMLResponse(pages.render("login.html", failed=True, root=root_of(request.scope)), 401)
-        root = root_of(request.scope)
-        response = RedirectResponse(f"{root}/", 303)
-        secure = request.url.scheme == "https"
-        session = await asyncio.to_thread(keyring.open_session, found)
-        response.set_cookie(COOKIE, session, path=f"{root}/", httponly=True, samesite="strict", secure=secure)
-        return response
+def shown(engine: Engine, metrics: Metrics, query: dict[str, str]) -> dict[str, Any]:
+    """What the template shows."""
+    model, now = serving(engine), engine.clock()
+    stats: Stats = model.stats
+    arms = _arms(stats, query.get("find", ""), query.get("sort", "pulls"))
+    return {
+        "trouble": engine.trouble,
+        "now": now,
+        "query": query,
+        "ranges": list(RANGES),
+        **working(stats, model.policy.epsilon, query.get("range", ""), now),
+        "latency": metrics.latency(),
+        "behind": engine.learner.behind(),
+        "arms": arms[:_ARMS],
+        "n_arms": len(arms),
+        "most": max([1, *(a["pulls"] for a in arms)]),
+        "records": engine.store.find_records(limit=12),
+        **_explained(engine, query.get("explain", "").strip()),
+        "engine": _engine(engine),
+    }
 
-    async def static(request: Request) -> Response:
-        path = _STATIC / request.path_params["name"]
-        if path.parent != _STATIC or path.suffix not in _TYPES or not path.is_file():
-            raise Problem(404, "not_found", "there is nothing here")
-        return FileResponse(path, media_type=_TYPES[path.suffix])
 
-    routes: list[tuple[str, Any, str]] = [
-        ("/", home, "GET"),
-        ("/view/explain", explain, "GET"),
-        ("/view/{name}", panel, "GET"),
-        ("/docs", docs, "GET"),
-        ("/login", login_form, "GET"),
-        ("/login", login, "POST"),
-        ("/static/{name}", static, "GET"),
+def working(stats: Stats, epsilon: float, range_: str, now: float) -> dict[str, Any]:
+    """Reward, and what a uniform choice would have earned, over a range of time."""
+    oldest = min((s[0][0] * width for s, width in ((stats.series["coarse"], 600.0),) if s), default=now)
+    usual = "1h" if now - oldest < RANGES["1h"] else "24h"
+    name = range_ if range_ in RANGES else usual
+    series = stats.since(RANGES[name], now)
+    whole, earned, uniform = Bucket(), [], []
+    for i, (_, bucket) in enumerate(series):
+        whole.add(bucket)
+        around = Bucket()
+        for _, near in series[max(0, i - 2) : i + 3]:
+            around.add(near)
+        earned.append(stats.earned(around))
+        uniform.append(stats.uniform(around, epsilon))
+    mean, even = stats.earned(whole), stats.uniform(whole, epsilon)
+    unit, size = (
+        ("minutes", 60.0) if RANGES[name] <= 3600.0 else ("hours", 3600.0) if name == "24h" else ("days", 86_400.0)
+    )
+    curves = [charts.Line("earned", earned, 1), charts.Line("a uniform choice would", uniform, 2)]
+    x = [at / size for at, _ in series]
+    chart = charts.lines(
+        x, curves, title="Reward over time, with 95 % bands", x_label=f"{unit}; 0 is now", y_label="reward"
+    )
+    return {
+        "range": name,
+        "verdict": verdict(mean, even, int(whole["rewards"]), whole["w"]),
+        "mean": mean,
+        "uniform": even,
+        "whole": whole,
+        "states": stats.states,
+        "chart": Markup(chart),
+    }
+
+
+def verdict(mean: Interval | None, uniform: Interval | None, rewards: int, weight: float) -> str:
+    """In words, from score intervals.
+
+    >>> verdict((0.30, 0.35, 0.40), (0.1, 0.2, 0.25), 500, 480.0)
+    'Yes: a decision earns 0.35 (0.3 to 0.4), a uniform choice would earn 0.2 (0.1 to 0.25).'
+    >>> verdict((0.30, 0.35, 0.40), (0.1, 0.2, 0.31), 500, 480.0)
+    'Too early to tell: a decision earns 0.35 (0.3 to 0.4), a uniform choice would earn 0.2 (0.1 to 0.31).'
+    """
+    if mean is None or uniform is None:
+        return "Too early to tell: there are no rewards in this range."
+    numbers = "a decision earns {1:.2g} ({0:.2g} to {2:.2g})".format(*mean)
+    numbers += ", a uniform choice would earn {1:.2g} ({0:.2g} to {2:.2g}).".format(*uniform)
+    if rewards < _TOO_FEW or weight < 0.5 * rewards:  # the log has hardly any even choices yet
+        return f"Too early to tell: {numbers}"
+    if mean[0] > uniform[2]:
+        return f"Yes: {numbers}"
+    if mean[2] < uniform[0]:
+        return f"No: {numbers}"
+    return f"Too early to tell: {numbers}"
+
+
+def _arms(stats: Stats, find: str, sort: str) -> list[dict[str, Any]]:
+    """The arms that are looked for, in order."""
+    rows = [row for row in stats.arm_table() if find.lower() in str(row["arm"]).lower()]
+    if sort == "name":
+        return sorted(rows, key=lambda row: str(row["arm"]))
+    key = {"reward": "mean_reward", "last": "last_pull"}.get(sort, "pulls")
+    return sorted(rows, key=lambda row: -float("inf") if row[key] is None else row[key], reverse=True)
+
+
+def _explained(engine: Engine, identifier: str) -> dict[str, Any]:
+    """One decision, taken apart."""
+    if not identifier:
+        return {"explained": None, "contributions": [], "record": None}
+    record = engine.store.record(identifier) if re.fullmatch(ID[1:-1], identifier) else None
+    found = None if record is None else choose.explain(serving(engine), record)
+    contributions = found["contributions"][:10] if found else []
+    largest = max([1e-12, *(abs(v) for _, v in contributions)])
+    return {
+        "explained": found,
+        "record": record,
+        "contributions": [(arm, v, abs(v) / largest) for arm, v in contributions],
+    }
+
+
+def _engine(engine: Engine) -> list[tuple[str, str]]:
+    model = serving(engine)
+    rows = [
+        *choose.describe(model.policy),
+        ("Exploration floor", f"epsilon {model.policy.epsilon:g}"),
+        ("Events in the log", f"{engine.last_seq:,}"),
+        ("Not yet learned", f"{max(0, engine.last_seq - model.seq):,} events"),
+        ("Rows not learned", f"{model.stats.refused:,}"),
+        *((f"Event {seq:,}", reason[:200]) for seq, reason in model.stats.last_refused),
+        ("Commands waiting", f"{engine.writer.waiting:,}"),
+        ("Log", engine.store.name),
     ]
-    for path, endpoint, method in routes:
-        app.add_api_route(path, endpoint, methods=[method], include_in_schema=False)
-
-
-class Pages:
-    """Templates, filled with what the engine knows."""
-
-    def __init__(self, engine: Engine, metrics: Metrics) -> None:
-        self.engine, self.metrics = engine, metrics
-        self._jinja = Environment(
-            loader=PackageLoader("kinbandits.service.dashboard"), autoescape=select_autoescape(default=True)
-        )
-        self._jinja.filters |= {"ago": _ago, "number": charts.number, "short": _short}
-
-    def render(self, template: str, **values: Any) -> str:
-        """A page."""
-        return self._jinja.get_template(template).render(version=__version__, **values)
-
-    def home(self, range_: str = "", root: str = "") -> str:
-        """The whole page, with all panels filled."""
-        panels = {name: Markup(self.panel(name, range_, root)) for name in PANELS}
-        return self.render("home.html", panels=panels, root=root, arms=self.engine.serving.policy.active_arms)
-
-    def panel(self, name: str, range_: str = "", root: str = "") -> str:
-        """One panel; the first shows a range of time."""
-        if name == "working":
-            shown = working(self.engine, range_) | {"latency": self.metrics.latency()}
-        else:
-            shown = getattr(self, f"_{name}")()
-        return self.render(f"{name}.html", root=root, **shown)
-
-    # -- what each panel shows ------------------------------------------------------------------
-
-    def _summary(self) -> dict[str, Any]:
-        engine = self.engine
-        state = engine.learner.state
-        counters = dict.fromkeys(("duplicate", "conflicting", "dangling"), 0) | engine.store.counters()
-        return {"state": state, "counters": counters, "policy": engine.serving.policy, "ready": engine.ready}
-
-    def _regret(self) -> dict[str, Any]:
-        state = self.engine.learner.state
-        sums = {name: list(itertools.accumulate(column)) for name, column in state.curve.columns().items()}
-        curve = charts.Line("estimated (band: at most)", sums["regret"], 3, sums["regret"], sums["regret_most"])
-        title = "Estimated regret, summed up"
-        chart = charts.lines(sums["decisions"], [curve], title=title, x_label="decisions", y_label="regret")
-        return {"chart": Markup(chart), "imported": state.imported}
-
-    def _widths(self) -> dict[str, Any]:
-        columns = self.engine.learner.state.curve.columns()
-        counts, title = columns["decisions"], "Width at decisions"
-        means = [w / n if n else None for w, n in zip(columns["width"], counts, strict=True)]
-        curve = charts.Line("mean width of the arms chosen", means, 2)
-        x = list(itertools.accumulate(counts))
-        return {"chart": Markup(charts.lines(x, [curve], title=title, x_label="decisions", y_label="width"))}
-
-    def _arms(self) -> dict[str, Any]:
-        rows = self.engine.learner.state.arm_table()
-        policy = self.engine.serving.policy
-        widths = {}
-        if self.engine.n_features is not None:
-            recent = self.engine.store.find_records(limit=1)
-            if recent:
-                context = recent[0].body["context"]
-                x = context[0] if isinstance(context[0], list) else context
-                mean, width = policy.predict(x, list(policy.arms))
-                widths = dict(zip(policy.arms, zip(mean.tolist(), width.tolist(), strict=True), strict=True))
-        most = max([1, *(r["pulls"] for r in rows)])
-        return {"rows": rows, "widths": widths, "most": most, "now": time.time()}
-
-    def _similarity(self) -> dict[str, Any]:
-        policy = self.engine.serving.policy
-        matrix = policy.similarity_matrix(0).tolist()
-        order = charts.blocks(matrix)
-        names = [str(policy.arms[i]) for i in order]
-        ordered = [[matrix[i][j] for j in order] for i in order]
-        chart = Markup(charts.heatmap(names, ordered, title="Similarity of arms"))
-        return {"chart": chart, "n": len(names)}
-
-    def _choices(self) -> dict[str, Any]:
-        """Why the similarity is what it is, where it is chosen from the data."""
-        policy = self.engine.serving.policy
-        try:
-            report = policy.similarity_report(complete=False)
-        except InvalidInputError:
-            return {"report": None, "said": _about(policy.terms.terms[0].similarity)}
-        past = report.over_time
-        if not any(c.candidates for c in past):
-            return {"report": report, "shares": "", "leads": "", "candidates": []}
-        rows = [float(c.rows) for c in past]
-        steps = [
-            (x, c.mu) for c, end in zip(past, [*rows[1:], rows[-1]], strict=True) for x in (float(c.rows), end)
-        ]
-        shares = charts.lines(
-            [x for x, _ in steps],
-            [charts.Line("chosen mu (0: independent)", [mu for _, mu in steps], 1)],
-            title="How much of the estimate is used",
-            x_label="rows learned",
-            y_label="mu",
-        )
-        best = [max((e.log_likelihood for e in c.candidates if e.mu), default=math.nan) for c in past]
-        own = [c.candidates[0].log_likelihood if c.candidates else math.nan for c in past]
-        lead = [b - o if math.isfinite(b - o) else None for b, o in zip(best, own, strict=True)]
-        curves = [charts.Line("best candidate", lead, 3)]
-        if report.margin is not None and not report.posterior:
-            curves.append(charts.Line("needed", [report.margin] * len(rows), 2))
-        title = "Fit above independent arms"
-        leads = charts.lines(rows, curves, title=title, x_label="rows learned", y_label="nats")
-        return {"report": report, "shares": Markup(shares), "leads": Markup(leads), "candidates": report.candidates}
-
-    def _shadows(self) -> dict[str, Any]:
-        """What other policies would have earned."""
-        found = shadow_states(self.engine)
-        return {"shadows": found, "verdicts": {s.name: _verdict(s) for s in found}}
-
-    def _delays(self) -> dict[str, Any]:
-        counts = self.engine.learner.state.delays
-        names = [_seconds(edge) for edge in DELAY_EDGES] + ["more"]
-        title = "Delay of rewards"
-        chart = charts.bars(names, counts, title=title, x_label="seconds, at most", y_label="rewards")
-        return {"chart": Markup(chart)}
-
-    def _decisions(self) -> dict[str, Any]:
-        return {"records": self.engine.store.find_records(limit=12), "now": time.time()}
-
-    def _engine(self) -> dict[str, Any]:
-        engine = self.engine
-        policy = engine.serving.policy
-        events = engine.store.last_seq()
-        return {
-            "rows": [
-                ("Policy", repr(policy).partition("  #")[0]),
-                ("Rows learned", f"{policy.n_observations:,}"),
-                *_noise(policy.noise),
-                ("Rows refused", f"{engine.learner.refused:,}"),
-                ("Events in the log", f"{events:,}"),
-                ("Not yet learned", f"{max(0, events - engine.serving.seq):,} events"),
-                ("Model behind the log", f"{engine.follower.behind_seconds:.1f} s"),
-                ("Last slice of learning", f"{1000 * engine.follower.slice_seconds:.0f} ms"),
-                ("Requests waiting", f"{engine.waiting:,}"),
-                ("Exploration floor", f"epsilon {policy.epsilon:g}"),
-                ("Log", engine.store.url),
-            ],
-            "deterministic": policy.epsilon == 0.0,
-        }
-
-    def explain(self, identifier: str) -> str:
-        """One decision, taken apart."""
-        record = self.engine.store.record(identifier) if re.fullmatch(ID[1:-1], identifier) else None
-        if record is None:
-            return self.render("explain.html", record=None, asked=bool(identifier))
-        explanation = explain_record(record, self.engine.serving.policy)
-        lent = list(explanation.lent.items())[:12] if explanation is not None else []
-        largest = max([1e-12, *(abs(v) for _, v in lent)])
-        return self.render(
-            "explain.html", record=record, explanation=explanation, lent=lent, largest=largest, now=time.time()
-        )
-
-
-def _about(similarity: Similarity) -> str:
-    """Where a similarity comes from that has no choices to show."""
-    if similarity.fixed:
-        return "This similarity is given, not chosen from the data."
-    if similarity.steps:
-        return "This similarity was chosen from the data; the rows it was chosen from are no longer kept."
-    return "This similarity is estimated from the data and follows every row, so there are no choices to show."
-
-
-def _noise(noise: Noise | None) -> list[tuple[str, str]]:
-    """What was learned about rewards, and when it moved."""
-    if noise is None:
-        return [("Noise of rewards", "as given, not learned")]
-    moves = ", ".join(f"{move.ridge:.3g} from {move.rows:,} rows on" for move in noise.moves[-5:])
-    return [("Noise of rewards", str(noise)), ("Ridge, last moves", moves or "none yet")]
-
-
-def _verdict(shadow: ShadowState) -> str:
-    if shadow.value is None or shadow.served is None:
-        return "too early to say"
-    if shadow.warnings:
-        return "the log cannot tell, see below"
-    if shadow.value.low > shadow.served.high:
-        return "better than what is served"
-    if shadow.value.high < shadow.served.low:
-        return "worse than what is served"
-    return "no clear difference yet"
+    sizes = engine.store.database.sizes()
+    return (
+        [*rows, ("Size, and free space", "{:,.1f} MB, {:,.0f} MB".format(*(s / 1e6 for s in sizes)))] if sizes else rows
+    )
 
 
 def _ago(then: float | None, now: float) -> str:
@@ -299,11 +182,3 @@ def _ago(then: float | None, now: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {unit} ago"
     return f"{seconds:.0f} s ago"
-
-
-def _seconds(edge: float) -> str:
-    return f"{edge:g}" if edge < 1000 else f"{edge / 1000:g}k"
-
-
-def _short(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"

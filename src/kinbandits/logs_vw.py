@@ -1,0 +1,203 @@
+"""Logs in and out of Vowpal Wabbit's contextual-bandit JSON, one round a line.
+
+    {"_label_cost": -1.0, "_label_probability": 0.8, "_label_Action": 2, "_labelIndex": 1,
+     "a": [2, 1], "p": [0.8, 0.2],
+     "c": {"context": {"x0": 0.3, "x1": 0.7}, "_multi": [{"arm": {"name": "red"}}, {"arm": {"name": "blue"}}]}}
+
+This is ``--dsjson``; ``--json``, where the features stand beside the label, is read too. A cost is minus a reward.
+Features are named within namespaces: a number is a feature of that value, text is one of value 1 named by both
+(``"hour": "noon"`` is ``hour=noon``), what is absent is 0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kinbandits.errors import FormatError, InvalidInputError
+from kinbandits.log_rows import ArmName
+from kinbandits.logs import Log
+
+__all__ = ["read_vw", "to_vw_lines", "write_vw"]
+
+
+def write_vw(log: Log, path: str | PathLike[str]) -> int:
+    """Write a log to a file; how many rounds it has."""
+    lines = list(to_vw_lines(log))
+    Path(path).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return len(lines)
+
+
+def to_vw_lines(log: Log) -> Iterator[str]:
+    """A log, one line of JSON a round.
+
+    A context that all candidates share stands in the namespace ``context``; a context per candidate with each.
+    """
+    for i in range(len(log)):
+        names = log.arms if log.candidates is None else log.candidates[i]
+        own = None if log.own is None else log.own[i]
+        chosen, p = int(log.index[i]), float(log.propensities[i])
+        order = [chosen, *(j for j in range(len(names)) if j != chosen)]
+        rest = (1.0 - p) / max(1, len(names) - 1)  # the log has the choice's alone; VW does not read the others
+        line = {
+            "_label_cost": -float(log.rewards[i]),
+            "_label_probability": p,
+            "_label_Action": chosen + 1,
+            "_labelIndex": chosen,
+            "Version": "1",
+            "EventId": str(i),
+            "a": [j + 1 for j in order],
+            "c": _features(log.contexts[i] if own is None else own, names),
+            "p": [p, *[rest] * (len(names) - 1)],
+        }
+        yield json.dumps(line, allow_nan=False)
+
+
+def _features(context: Any, names: Sequence[ArmName]) -> dict[str, Any]:
+    actions: list[dict[str, Any]] = [{"arm": {"name": str(name)}} for name in names]
+    if context.ndim == 1:
+        return {"context": _columns(context), "_multi": actions}
+    for action, row in zip(actions, np.broadcast_to(context, (len(names), context.shape[-1])), strict=True):
+        action["context"] = _columns(row)
+    return {"_multi": actions}
+
+
+def _columns(row: Any) -> dict[str, float]:
+    return {f"x{i}": float(v) for i, v in enumerate(row)}
+
+
+def read_vw(
+    source: str | PathLike[str] | Iterable[str],
+    *,
+    arm: Callable[[Mapping[str, Any], int], ArmName] | None = None,
+    arms: Sequence[ArmName] | None = None,
+    columns: Sequence[str] | None = None,
+) -> tuple[Log, list[str]]:
+    """A file (or lines) of either layout as a log, and the names of the context's columns.
+
+    Rounds without a label are left out, as VW does. The context is the shared features followed by those of the
+    candidate (other than its name), in columns ``namespace.feature``; where candidates have features of their own
+    there is a context per candidate.
+
+    Args:
+        source: a path, or lines.
+        arm: the name of a candidate, from its JSON and its place; default: the namespace ``arm`` as `write_vw` has
+            it, the feature ``id``, or the place.
+        arms: known names, to which the text in the file is matched (so that ``"3"`` is the arm 3 again).
+        columns: which columns, in this order; default: all there are, sorted.
+
+    Example:
+        >>> line = '{"_label_cost": -1, "_label_probability": 0.5, "_labelIndex": 0, "U": {"age": 3, "sex": "f"}, '
+        >>> log, columns = read_vw([line + '"_multi": [{"id": "red"}, {"id": "blue"}]}'])
+        >>> columns, log.contexts, log.played_arms
+        (['U.age', 'U.sex=f'], array([[3., 1.]]), ['red'])
+    """
+    known = {str(a): a for a in arms or ()}
+    rounds = []
+    for number, line in enumerate(_lines(source), 1):
+        if not line.strip():
+            continue
+        found = _round(line, number, arm or _arm_of)
+        if found is not None:
+            rounds.append(found)
+    if not rounds:
+        raise InvalidInputError("there is no labelled round in the file")
+    shared_names = {name for r in rounds for name in r.shared}
+    own_names = {name for r in rounds for action in r.own for name in action}
+    names = sorted(shared_names | own_names) if columns is None else list(columns)
+    own = own_names.intersection(names)
+    contexts: list[Any] = []
+    for r in rounds:
+        rows = [{**r.shared, **action} for action in r.own] if own else [r.shared]
+        table = np.array([[row.get(name, 0.0) for name in names] for row in rows]).reshape(len(rows), len(names))
+        contexts.append(table if own else table[0])
+    if not names:
+        contexts, names = [np.ones(1)] * len(rounds), ["constant"]
+    log = Log.of_rounds(
+        contexts,
+        [[known.get(str(a), a) for a in r.names] for r in rounds],
+        [r.chosen for r in rounds],
+        [r.reward for r in rounds],
+        [r.propensity for r in rounds],
+    )
+    return log, names
+
+
+class _Round:
+    """One line, read: names, the choice, and features by name."""
+
+    def __init__(self, data: dict[str, Any], arm: Callable[[Mapping[str, Any], int], ArmName]) -> None:
+        label = {key.lower(): value for key, value in data.items() if isinstance(key, str) and key.startswith("_")}
+        body = data.get("c", data)
+        actions = body["_multi"]
+        if not isinstance(actions, list) or not actions:
+            raise ValueError("_multi must be a list of at least one action")
+        if "_labelindex" in label:
+            self.chosen = int(label["_labelindex"])
+        else:
+            self.chosen = int(label["_label_action"]) - 1
+        if not 0 <= self.chosen < len(actions):
+            raise ValueError(f"the label names action {self.chosen + 1} of {len(actions)}")
+        self.reward = -float(label["_label_cost"])
+        self.propensity = float(label["_label_probability"])
+        if not 0.0 < self.propensity <= 1.0 or not np.isfinite(self.reward):
+            raise ValueError(f"cost {label['_label_cost']}, probability {self.propensity}")
+        self.names = [arm(action, i) for i, action in enumerate(actions)]
+        self.shared = dict(_flat({k: v for k, v in body.items() if k != "_multi"}))
+        self.own = [dict(_flat({k: v for k, v in a.items() if k not in ("arm", "id")})) for a in actions]
+
+
+def _round(line: str, number: int, arm: Callable[[Mapping[str, Any], int], ArmName]) -> _Round | None:
+    try:
+        data = json.loads(line)
+        if not isinstance(data, dict):
+            raise ValueError("a line must be a JSON object")
+        if not any(key.lower() == "_label_cost" for key in data):
+            return None
+        return _Round(data, arm)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"line {number} is no round in VW's JSON ({type(error).__name__}: {error})") from error
+
+
+def _arm_of(action: Mapping[str, Any], place: int) -> ArmName:
+    given = action.get("arm", action.get("id"))
+    if isinstance(given, Mapping):
+        given = given.get("name", given.get("id"))
+    if isinstance(given, str) or (isinstance(given, int) and not isinstance(given, bool)):
+        return given
+    return place
+
+
+def _flat(body: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Features by their full name, as VW would name them; what begins with an underscore is no feature."""
+    for key, value in body.items():
+        name = f"{prefix}{key}"
+        if key.startswith("_") or value is None or value is False:
+            continue
+        if value is True:
+            yield name, 1.0
+        elif isinstance(value, int | float):
+            yield name, float(value)
+        elif isinstance(value, str):
+            yield f"{name}={value}", 1.0
+        elif isinstance(value, Mapping):
+            yield from _flat(value, f"{name}.")
+        elif isinstance(value, list):
+            for i, item in enumerate(value):
+                yield from _flat({str(i): item}, f"{name}.")
+
+
+def _lines(source: str | PathLike[str] | Iterable[str]) -> Iterator[str]:
+    if isinstance(source, str | PathLike):
+        path = Path(source)
+        if not path.is_file():
+            raise InvalidInputError(f"there is no file {path}; lines must be given as a list")
+        with path.open(encoding="utf-8") as stream:
+            yield from stream
+    else:
+        yield from source

@@ -1,0 +1,267 @@
+"""The routes. Bodies are typed, so that FastAPI validates them and writes the OpenAPI document."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic_core import to_json
+
+from kinbandits.errors import InvalidInputError
+from kinbandits.service import choose
+from kinbandits.service import messages as m
+from kinbandits.service.auth import needs
+from kinbandits.service.commands import AddArm, Command, Correct, Decide, RetireArm, Reward, RollBack, Void
+from kinbandits.service.config import Feature, encode
+from kinbandits.service.engine import Engine
+from kinbandits.service.events import Record
+from kinbandits.service.ledger import Result
+from kinbandits.service.messages import Problem, unknown_decision
+
+T = TypeVar("T")
+TO_READ = 10.0  # seconds
+ID = Annotated[str, Path(pattern=m.ID, description="The id of a decision.", examples=["000000000001"])]
+CanDecide = Annotated[str, Depends(needs("decide"))]
+CanReward = Annotated[str, Depends(needs("reward"))]
+CanRead = Annotated[str, Depends(needs("read"))]
+Admin = Annotated[str, Depends(needs("admin"))]
+
+
+def send(data: Any) -> Response:
+    """JSON."""
+    return Response(to_json(data), media_type="application/json")
+
+
+async def reading(work: Callable[..., T], *args: Any, **options: Any) -> T:
+    """What a thread reads, in time: a database that hangs must not hang who asks."""
+    try:
+        return await asyncio.wait_for(asyncio.to_thread(work, *args, **options), TO_READ)
+    except TimeoutError:
+        raise m.unavailable("the log does not answer; try again") from None
+
+
+def routes(engine: Engine) -> APIRouter:
+    """All that programs ask."""
+    refusals: dict[int | str, dict[str, Any]] = {
+        s: {"model": m.ProblemAnswer} for s in (400, 401, 403, 404, 405, 409, 413, 415, 422, 500, 503)
+    }
+    router = APIRouter(responses=refusals)
+    features = engine.settings.service.named_features
+
+    @router.post("/v1/decisions", response_model=m.Decision)
+    async def decide(body: m.DecisionBody, _: CanDecide) -> Response:
+        """Choose an arm. The decision is on disk when it is answered."""
+        return send(await engine.answer(_decide(body, features)))
+
+    @router.put("/v1/decisions/{id}/reward", response_model=m.Outcome)
+    async def reward(id: ID, body: m.RewardBody, _: CanReward) -> Response:
+        """Deliver a reward. The same value again is the same answer; another value is refused with 409."""
+        return send(await engine.answer(Reward(id, body.reward)))
+
+    @router.post("/v1/batch/decisions", response_model=m.Answers)
+    async def decide_batch(body: m.DecisionsBody, _: CanDecide) -> Response:
+        """Choose for several contexts at once. Each is answered for itself, in order."""
+        commands: list[Command | Problem] = []
+        for one in body.decisions:
+            try:
+                commands.append(_decide(one, features))
+            except Problem as problem:
+                commands.append(problem)
+        return send(await _answers(engine, commands))
+
+    @router.post("/v1/rewards", response_model=m.Answers)
+    async def rewards(body: m.RewardsBody, _: CanReward) -> Response:
+        """Deliver several rewards at once, by the decisions' ids or by your own keys."""
+        return send(
+            await _answers(
+                engine,
+                [
+                    Reward(r.id, r.reward) if isinstance(r, m.RewardById) else Reward(None, r.reward, r.key)
+                    for r in body.rewards
+                ],
+            )
+        )
+
+    @router.put("/v1/decisions/{id}/correction", response_model=m.Outcome)
+    async def correct(id: ID, body: m.CorrectionBody, by: Admin) -> Response:
+        """Correct the reward of a decision, or withdraw it with null. The model is then taught again, apart."""
+        return send(await engine.answer(Correct(id, body.reward, by)))
+
+    @router.delete("/v1/decisions/{id}", response_model=m.Outcome)
+    async def void(id: ID, _: CanDecide) -> Response:
+        """Void a decision that was not carried out: it takes no reward, and is not defaulted."""
+        return send(await engine.answer(Void(id, "by request")))
+
+    @router.get("/v1/decisions", response_model=m.DecisionList)
+    async def decisions(
+        request: Request,
+        _: CanRead,
+        state: Annotated[m.State | None, Query(description="Only those in this state.")] = None,
+        arm: Annotated[str | None, Query(max_length=200, description="Only those of this arm.")] = None,
+        since: Annotated[float | None, Query(description="Made at or after, seconds since 1970.")] = None,
+        until: Annotated[float | None, Query(description="Made before, seconds since 1970.")] = None,
+        before: Annotated[str | None, Query(pattern=m.ID, description="As ``next`` of an earlier answer.")] = None,
+        limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    ) -> Response:
+        """List decisions, newest first."""
+        known = {"state", "arm", "since", "until", "before", "limit"}
+        sent = [name for name, _ in request.query_params.multi_items()]
+        for name in sent:
+            if name not in known:
+                shown = (
+                    f"{name!r} is no parameter" if name.isidentifier() and len(name) < 40 else "a parameter is unknown"
+                )
+                raise Problem(422, "invalid", f"{shown}; there are {', '.join(sorted(known))}")
+            if sent.count(name) > 1:  # of which the last would count
+                raise Problem(422, "invalid", f"the query names {name} more than once")
+        if arm is not None and "\x00" in arm:  # which PostgreSQL does not take
+            return send({"decisions": [], "next": None})
+        filters = {"state": state, "arm": arm, "since": since, "until": until, "before": before}
+        found = await reading(engine.store.find_records, **filters, limit=limit)
+        return send({"decisions": [_shown(r) for r in found], "next": found[-1].id if len(found) == limit else None})
+
+    @router.get("/v1/decisions/{id}", response_model=m.DecisionRecord)
+    async def decision(id: ID, _: CanRead) -> Response:
+        """A decision as it stands in the log."""
+        record = await reading(engine.store.record, id)
+        if record is None:
+            raise unknown_decision()
+        return send(_shown(record))
+
+    @router.get("/v1/decisions/{id}/explanation", response_model=m.Explanation)
+    async def explanation(id: ID, _: CanRead) -> Response:
+        """Which arms' rewards the estimate of this decision comes from, by what the model knows now."""
+
+        def explain() -> dict[str, Any] | None:
+            record = engine.store.record(id)
+            return None if record is None else choose.explain(serving(engine), record)
+
+        answer = await reading(explain)
+        if answer is None:
+            raise unknown_decision()
+        return send(answer)
+
+    @router.get("/v1/arms", response_model=list[m.ArmRecord])
+    async def arms(_: CanRead) -> Response:
+        """All arms with their records."""
+        return send(serving(engine).stats.arm_table())
+
+    @router.post("/v1/arms", response_model=m.ArmState)
+    async def add_arm(body: m.ArmBody, by: Admin) -> Response:
+        """Add an arm, or have a retired one return; it is a candidate when this is answered."""
+        command = AddArm(body.arm, by, body.descriptor, body.similarity, body.neighbours)
+        return send(await engine.in_force(await engine.answer(command)))
+
+    @router.delete("/v1/arms/{arm}", response_model=m.ArmState)
+    async def retire_arm(arm: Annotated[str, Path(description="The name of an arm.")], by: Admin) -> Response:
+        """Retire an arm: not chosen any more, but its data still help its kin. It may return."""
+        known = serving(engine).stats.active
+        name = next((a for a in known if str(a) == arm), arm)
+        return send(await engine.in_force(await engine.answer(RetireArm(name, by))))
+
+    @router.post("/v1/rollback")
+    async def roll_back(body: m.RollBackBody, by: Admin) -> dict[str, int]:
+        """Forget what was learned after an event. The log keeps it; what comes from now on is learned."""
+        return {"to": (await engine.answer(RollBack(body.to, by)))["to"]}
+
+    @router.get("/v1/policy", response_model=m.PolicyAnswer)
+    async def policy(_: CanRead) -> Response:
+        """What is served and how far it has learned."""
+        return send(policy_answer(engine))
+
+    @router.get("/v1/similarity", response_model=m.Similarity)
+    async def similarity(_: CanRead) -> Response:
+        """How alike arms are, as the model sees them now."""
+
+        def found() -> bytes:
+            names, matrix = choose.similarity(serving(engine))
+            return to_json({"arms": names, "matrix": matrix})
+
+        return Response(await reading(found), media_type="application/json")
+
+    return router
+
+
+def health(engine: Engine) -> APIRouter:
+    """What needs no token."""
+    router = APIRouter()
+
+    @router.get("/healthz", response_model=m.Health)
+    async def healthz() -> Response:
+        """The process is alive."""
+        return send({"status": "ok"})
+
+    @router.get("/readyz", response_model=m.Health, responses={503: {"model": m.Health}})
+    async def readyz(response: Response) -> dict[str, str | None]:
+        """Requests are taken, and the last ones could be written; or why not."""
+        trouble = engine.trouble
+        response.status_code = 200 if trouble is None else 503
+        return {"status": "ok" if trouble is None else "unavailable", "detail": trouble}
+
+    return router
+
+
+def serving(engine: Engine) -> Any:
+    """The model that is served, once there is one."""
+    found = getattr(engine, "serving", None)
+    if found is None:
+        raise m.unavailable(f"there is no model yet ({engine.trouble})")
+    return found
+
+
+def policy_answer(engine: Engine) -> dict[str, Any]:
+    """What is served and how far it has learned."""
+    model = serving(engine)
+    position = getattr(engine.writer, "position", None)
+    return {
+        "policy": repr(model.policy),
+        "arms": list(model.stats.active),
+        "retired": [arm for arm, active in model.stats.active.items() if not active],
+        "epsilon": model.policy.epsilon,
+        "features": model.stats.features if position is None else position.features,
+        "observations": model.policy.n_observations,
+        "not_learned": model.stats.refused,
+        "events": engine.last_seq,
+        "model": model.seq,
+        "states": model.stats.states,
+        "counters": {} if position is None else position.counters,
+        "settings": engine.settings.service.model_dump(mode="json"),
+    }
+
+
+def _decide(body: m.DecisionBody, features: Sequence[Feature]) -> Decide:
+    """The command: the context as numbers, and the candidates."""
+    context: Any = body.context
+    try:
+        if isinstance(context, dict):
+            context = encode(features, context)
+        elif isinstance(context[0], dict):
+            context = [encode(features, named) for named in context]
+    except InvalidInputError as error:
+        raise Problem(409, "features", str(error)) from None
+    if body.task is None:
+        return Decide(context, body.arms, body.key)
+    if body.arms is not None or not isinstance(context[0], list):
+        raise Problem(409, "task", "with task, context has a row for each candidate, and arms is left out")
+    return Decide(context, [body.task] * len(context), body.key)
+
+
+async def _answers(engine: Engine, commands: Sequence[Command | Problem]) -> dict[str, Any]:
+    """One answer of several parts; a part that is refused does not keep the others from being answered."""
+    asked = [c for c in commands if not isinstance(c, Problem)]
+    results = iter(await engine.results(asked) if asked else ())
+    return {"answers": [_part(c if isinstance(c, Problem) else next(results)) for c in commands]}
+
+
+def _part(result: Result) -> dict[str, Any]:
+    if isinstance(result, Problem):
+        return {"status": result.status, "code": result.code, "detail": result.detail}
+    return {"status": 200, "result": result}
+
+
+def _shown(record: Record) -> dict[str, Any]:
+    """A decision as it is sent."""
+    row = record._asdict()
+    return {name: row[name] if name in row else record.body.get(name) for name in m.DecisionRecord.model_fields}

@@ -1,0 +1,141 @@
+"""Who may do what: tokens in a file, each with roles; ``Bearer`` for calls, Basic (any user) for pages, which
+only read.
+
+    [shop]
+    sha256 = "..."
+    roles = ["decide", "reward"]
+
+A token holds 256 random bits, so a plain SHA-256 is a safe way to keep it. A line that is deleted is a token
+that is
+refused, a second later.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import logging
+import os
+import re
+import secrets
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastapi import Request
+
+from kinbandits._files import replacing
+from kinbandits.errors import InvalidInputError
+from kinbandits.service.messages import Problem
+
+log = logging.getLogger("kinbandits.service")
+
+ROLES = ("decide", "reward", "read", "admin")
+
+
+class Token(NamedTuple):
+    """A token without its secret."""
+
+    name: str
+    roles: frozenset[str]
+
+
+class Tokens:
+    """The tokens of a file."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._seen: tuple[int, int] | None = None
+        self._by_hash: dict[str, Token] = {}
+        if not self.path.exists():
+            raise InvalidInputError(
+                f"there is no file of tokens {self.path}; make one with: kinbandits token new admin --role admin "
+                f"--tokens {self.path}"
+            )
+        self._read()
+
+    def _read(self) -> None:
+        about = self.path.stat()
+        self._by_hash = {str(t["sha256"]): Token(name, frozenset(t["roles"])) for name, t in read(self.path).items()}
+        self._seen = about.st_mtime_ns, about.st_size
+
+    def refresh(self) -> None:
+        """Read the file again if it has changed; one that cannot be read changes nothing."""
+        try:
+            about = self.path.stat()
+            if self._seen != (about.st_mtime_ns, about.st_size):
+                self._read()
+                log.info("tokens read again", extra={"tokens": len(self._by_hash)})
+        except (OSError, InvalidInputError) as error:
+            if self._seen is not None:
+                log.warning("tokens not read again", extra={"reason": str(error)})
+            self._seen = None
+
+    def find(self, method: str, authorization: bytes) -> Token | None:
+        """The valid token that a request was sent with."""
+        scheme, _, value = authorization.decode("latin-1").partition(" ")
+        if scheme.lower() == "bearer":
+            return self._by_hash.get(_hash(value.strip()))
+        if scheme.lower() == "basic" and method in (
+            "GET",
+            "HEAD",
+        ):  # a browser sends it by itself: it changes nothing
+            try:
+                text = base64.b64decode(value, validate=True).decode("latin-1")
+            except (binascii.Error, ValueError):
+                return None
+            return self._by_hash.get(_hash(text.partition(":")[2]))
+        return None
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The tables of a file of tokens."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInputError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} is not valid TOML: {error}") from error
+    for name, table in tables.items():
+        fits = isinstance(table, dict) and table.keys() == {"sha256", "roles"} and isinstance(table["roles"], list)
+        if not fits or not re.fullmatch("[0-9a-f]{64}", str(table["sha256"])) or set(table["roles"]) - set(ROLES):
+            raise InvalidInputError(f"{path}: [{name}] needs sha256 (64 hexadecimal digits) and roles of {list(ROLES)}")
+    return tables
+
+
+def new_token(path: Path, name: str, roles: list[str]) -> str:
+    """Add a token to a file, which is made if it is not there; the secret, which is kept nowhere."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise InvalidInputError(f"the name of a token has letters, digits, - and _ only, got {name!r}")
+    if not roles or set(roles) - set(ROLES):
+        raise InvalidInputError(f"--role is one of {', '.join(ROLES)}, got {', '.join(roles) or 'none'}")
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    if before and name in read(path):
+        raise InvalidInputError(f"{path} has a token {name} already; choose another name, or delete its lines")
+    secret = f"kb_{secrets.token_urlsafe(32)}"
+    listed = ", ".join(f'"{role}"' for role in dict.fromkeys(roles))
+    with replacing(path) as part:
+        part.touch(mode=0o600)
+        part.write_text(f'{before}[{name}]\nsha256 = "{_hash(secret)}"\nroles = [{listed}]\n\n', encoding="utf-8")
+        if path.exists():
+            about = path.stat()
+            os.chmod(part, about.st_mode & 0o777)
+    return secret
+
+
+def needs(role: str) -> Callable[[Request], str]:
+    """For a route: the name of the token, if it has this role (``admin`` has all)."""
+
+    def check(request: Request) -> str:
+        token: Token = request.scope["kinbandits.token"]
+        if role not in token.roles and "admin" not in token.roles:
+            raise Problem(403, "wrong_role", f"this needs a token with the role {role}")
+        return token.name
+
+    return check

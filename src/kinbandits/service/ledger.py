@@ -1,0 +1,346 @@
+"""The rules: what each command writes, and how it is answered.
+
+Commands are taken in order, each seeing what those before it have done. A `Problem` is an answer too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kinbandits.errors import InvalidInputError, KinbanditsError
+from kinbandits.service import choose
+from kinbandits.service.commands import (
+    AddArm,
+    Command,
+    Correct,
+    Decide,
+    RetireArm,
+    Reward,
+    RollBack,
+    Void,
+)
+from kinbandits.service.config import LARGEST, ServiceSettings, check_arms
+from kinbandits.service.events import ArmName, Body, Event, Record, decision_id, step
+from kinbandits.service.learner import Serving
+from kinbandits.service.messages import Problem, unknown_decision
+from kinbandits.service.store import Transaction
+
+Answer = dict[str, Any]
+Result = Answer | Problem
+
+
+class Position:
+    """Where the log ends, as far as what comes next depends on it."""
+
+    def __init__(self, seq: int, number: int, at: float, archived: int, features: int | None) -> None:
+        self.seq, self.number, self.at, self.archived, self.features = seq, number, at, archived, features
+        self.active: dict[ArmName, bool] = {}  # all arms; whether they may be chosen
+        self.counters: dict[str, int] = {}
+
+    def copy(self) -> Position:
+        """To work on, and to keep only when all is on disk."""
+        other = Position(self.seq, self.number, self.at, self.archived, self.features)
+        other.active, other.counters = dict(self.active), dict(self.counters)
+        return other
+
+
+class Ledger:
+    """One transaction's commands."""
+
+    def __init__(
+        self,
+        tx: Transaction,
+        now: float,
+        position: Position,
+        serving: Serving,
+        settings: ServiceSettings,
+        secret: bytes,
+        try_arm: Callable[[Body], None],
+    ) -> None:
+        self.tx, self.now, self.position, self.serving = tx, max(now, position.at), position, serving
+        self.settings, self.secret, self.try_arm = settings, secret, try_arm
+        self.events: list[Event] = []
+        self._records: dict[str, Record] = {}
+        self._ids: dict[str, str] = {}  # by key
+        self._chosen: dict[Decide, tuple[str, Body] | Problem] = {}
+        self._changed: set[str] = set()
+        self._counted: dict[str, int] = {}
+        active = [arm for arm, is_active in position.active.items() if is_active and arm in serving.arms]
+        self.active = None if len(active) == serving.n_playable else active  # None: all that the policy knows
+        self.n_active = len(active)
+
+    def apply(self, commands: Sequence[Command]) -> list[Result]:
+        """Write down all commands, in the transaction; the answer to each."""
+        ids = [c.id for c in commands if isinstance(c, Reward | Void | Correct) and c.id is not None]
+        keys = [c.key for c in commands if isinstance(c, Decide | Reward) and c.key is not None]
+        for record in self.tx.find(ids, keys) if ids or keys else ():
+            self._keep(record)
+        first = {c.key: c for c in reversed(commands) if isinstance(c, Decide)}  # of several with one key
+        fresh = [
+            c
+            for c in commands
+            if isinstance(c, Decide) and (c.key is None or (c.key not in self._ids and first[c.key] is c))
+        ]
+        self._choose(fresh)
+        results: list[Result] = []
+        for command in commands:
+            try:
+                results.append(self._one(command))
+            except Problem as problem:
+                results.append(problem)
+        self.tx.append(self.events)
+        self.tx.set_outcomes(self._records[i] for i in self._changed)
+        for name, more in self._counted.items():
+            self.tx.count(name, more)
+            self.position.counters[name] = self.position.counters.get(name, 0) + more
+        return results
+
+    def sweep(self, limit: int) -> int:
+        """Default the decisions whose wait is over; how many there were."""
+        overdue = self.tx.overdue(self.now - self.settings.reward_wait, limit)
+        for record in overdue:
+            self._default(record)
+        self.tx.append(self.events)
+        self.tx.set_outcomes(self._records[i] for i in self._changed)
+        return len(overdue)
+
+    def _one(self, command: Command) -> Answer:
+        match command:
+            case Decide():
+                return self._decide(command)
+            case Reward():
+                return self._reward(command)
+            case Void():
+                return self._void(command)
+            case Correct():
+                return self._correct(command)
+            case RollBack():
+                return self._roll_back(command)
+            case AddArm():
+                return self._add_arm(command)
+            case RetireArm():
+                return self._retire_arm(command)
+
+    def _keep(self, record: Record) -> None:
+        self._records[record.id] = record
+        if record.key is not None:
+            self._ids[record.key] = record.id
+
+    def _add(self, kind: str, body: Body, decision: str | None = None, **more: str | None) -> Event:
+        self.position.seq += 1
+        self.position.at = self.now
+        self.events.append(Event(self.position.seq, kind, decision, self.now, body, **more))
+        return self.events[-1]
+
+    def _settle(self, record: Record, kind: str, body: Body, **after: Any) -> Record:
+        """An event about a decision, and what it makes of it."""
+        event = self._add(kind, body, record.id)
+        state = step(record.state, event)
+        assert state is not None
+        record = record._replace(state=state, **after)
+        self._records[record.id] = record
+        self._changed.add(record.id)
+        return record
+
+    # -- decisions ------------------------------------------------------------------------------
+
+    def _choose(self, commands: Sequence[Decide]) -> None:
+        """Choose for these, all at once."""
+        fit: list[Decide] = []
+        for command in commands:
+            try:
+                self.check(command)
+                fit.append(command)
+            except Problem as problem:
+                self._chosen[command] = problem
+        first = self.position.number + 1
+        ids = [decision_id(first + i) for i in range(len(fit))]
+        self.position.number += len(fit)
+        bodies = choose.choose(fit, ids, self.serving, self.active, self.secret, first - 1)
+        for command, identifier, body in zip(fit, ids, bodies, strict=True):
+            self._chosen[command] = body if isinstance(body, Problem) else (identifier, body)
+
+    def check(self, command: Decide) -> None:
+        """Raise a `Problem` if the request does not fit arms and contexts; the first one settles their length."""
+        arms, position = command.arms, self.position
+        for arm in arms or ():
+            if arm not in position.active:
+                raise Problem(404, "unknown_arm", "arms names an arm that this policy does not have")
+            if not position.active[arm]:
+                raise Problem(409, "retired_arm", "arms names an arm that is retired")
+            if arm not in self.serving.arms:
+                raise Problem(503, "unavailable", "arms names an arm that is being added; try again")
+        candidates = self.n_active if arms is None else len(arms)
+        if not candidates:
+            raise Problem(422, "no_candidates", "arms is empty; leave it out to choose among all")
+        if candidates > self.settings.max_candidates:
+            raise Problem(409, "too_many_candidates", f"there are more than {self.settings.max_candidates} candidates")
+        context = command.context
+        rows = context if isinstance(context[0], list) else [context]
+        if len(rows) not in (1, candidates):
+            raise Problem(
+                409,
+                "context_shape",
+                f"context has {len(rows)} rows for {candidates} candidates; send one row for each",
+            )
+        n = position.features or len(rows[0])
+        if any(len(row) != n for row in rows):
+            wanted = "rows of equal length" if position.features is None else f"{n} numbers"
+            raise Problem(409, "context_length", f"a context of this service has {wanted}")
+        position.features = n
+
+    def _decide(self, command: Decide) -> Answer:
+        request = None if command.key is None else command.fingerprint()
+        if command.key is not None and command.key in self._ids:
+            earlier = self._records[self._ids[command.key]]
+            if earlier.request != request:
+                raise Problem(409, "key_reused", "this idempotency key was used for another request")
+            return _answer(earlier.id, earlier.body)
+        if command not in self._chosen:  # an earlier one with its key was refused
+            self._choose([command])
+        chosen = self._chosen[command]
+        if isinstance(chosen, Problem):
+            raise chosen
+        identifier, body = chosen
+        event = self._add("decision", body, identifier, key=command.key, request=request)
+        self._keep(Record(identifier, event.seq, self.now, body, "open", key=command.key, request=request))
+        return _answer(identifier, body)
+
+    def _find(self, identifier: str | None) -> Record:
+        record = self._records.get(identifier or "")
+        if record is None:
+            raise unknown_decision()
+        return record
+
+    def _count(self, name: str) -> None:
+        self._counted[name] = self._counted.get(name, 0) + 1
+
+    def _reward(self, command: Reward) -> Answer:
+        identifier = command.id if command.id is not None else self._ids.get(command.key or "")
+        if identifier not in self._records:
+            self._count("dangling")
+        record = self._find(identifier)
+        if record.state in ("rewarded", "late"):
+            if record.reward != command.value:
+                self._count("conflicting")
+                raise Problem(409, "reward_conflict", "this decision already has another reward")
+            self._count("duplicate")
+            return _outcome(record)
+        if record.state in ("void", "withdrawn"):
+            raise Problem(409, record.state, f"this decision is {record.state}; it takes no reward")
+        self._check_reward(command.value)
+        delay, value = self.now - record.at, command.value
+        if record.state == "open" and self.settings.reward_wait and delay > self.settings.reward_wait:
+            record = self._default(record)
+        row = choose.learned_row(record.body)
+        body = {"reward": value, "delay": delay}
+        if record.state == "open":
+            return _outcome(self._settle(record, "reward", {**body, **row}, reward=value, learned=value))
+        if record.learned is None:  # the default taught nothing, so that this can
+            return _outcome(self._settle(record, "late", {**body, **row}, reward=value, learned=value))
+        return _outcome(self._settle(record, "late", body, reward=value))
+
+    def _default(self, record: Record) -> Record:
+        reward = self.settings.default_reward
+        row = {} if reward is None else choose.learned_row(record.body)
+        return self._settle(record, "default", {"reward": reward, **row}, learned=reward)
+
+    def _void(self, command: Void) -> Answer:
+        record = self._find(command.id)
+        if record.state not in ("open", "void"):
+            raise Problem(409, "not_open", f"this decision is {record.state} and can no longer be void")
+        if record.state == "open":
+            record = self._settle(record, "void", {"reason": command.reason})
+        return _outcome(record)
+
+    def _check_reward(self, value: float) -> None:
+        low, high = choose.reward_range(self.serving.policy) or (-LARGEST, LARGEST)
+        if not (math.isfinite(value) and low <= value <= high):
+            raise Problem(409, "reward_range", f"a reward of this service is between {low:g} and {high:g}")
+
+    # -- what was learned, otherwise ------------------------------------------------------------
+
+    def _correct(self, command: Correct) -> Answer:
+        record = self._find(command.id)
+        if record.state in ("open", "void"):
+            raise Problem(409, "not_rewarded", f"this decision is {record.state}; there is no reward to correct")
+        if command.value is not None:
+            self._check_reward(command.value)
+        state = "withdrawn" if command.value is None else "rewarded"
+        if (record.state, record.reward) != (state, command.value):
+            body: Body = {
+                "reward": command.value,
+                "was": record.learned,
+                "state": record.state,
+                "since": record.seq,
+            }
+            body |= {"arm": record.body["arm"], "by": command.by}
+            if record.state == "defaulted" and record.learned is None:  # it is learned here, not elsewhere
+                body |= choose.learned_row(record.body)
+            record = self._settle(record, "corrected", body, reward=command.value, learned=command.value)
+        return _outcome(record)
+
+    def _roll_back(self, command: RollBack) -> Answer:
+        if not self.position.archived <= command.to < self.position.seq:
+            raise Problem(
+                409,
+                "no_such_event",
+                f"the log has events {self.position.archived + 1} to {self.position.seq}; name an earlier one of them",
+            )
+        return {"to": command.to, "seq": self._add("rolled_back", {"to": command.to, "by": command.by}).seq}
+
+    # -- arms -----------------------------------------------------------------------------------
+
+    def _add_arm(self, command: AddArm) -> Answer:
+        arm, active = command.arm, self.position.active
+        if active.get(arm):
+            raise Problem(409, "arm_exists", "there is an active arm of this name; choose another")
+        if arm in active:
+            if not choose.can_return(self.serving, arm):
+                raise Problem(409, "arm_gone", "this arm was retired before the policy was fitted; choose another name")
+            active[arm] = True
+            return {
+                "arm": arm,
+                "retired": False,
+                "seq": self._add("arm_returned", {"arm": arm, "by": command.by}).seq,
+            }
+        try:
+            check_arms([*active, arm])
+        except InvalidInputError:
+            raise Problem(409, "arm_exists", "there is an arm that looks the same in a path") from None
+        body: Body = {"arm": arm, "by": command.by, "descriptor": command.descriptor}
+        body |= {"similarity": command.similarity, "neighbours": command.neighbours}
+        try:
+            self.try_arm(body)
+        except KinbanditsError:
+            raise Problem(
+                409,
+                "arm_refused",
+                "the similarity of this policy cannot take this arm: send the descriptor, similarity or neighbours "
+                "it needs, of the right length",
+            ) from None
+        active[arm] = True
+        return {"arm": arm, "retired": False, "seq": self._add("arm_added", body).seq}
+
+    def _retire_arm(self, command: RetireArm) -> Answer:
+        active = self.position.active
+        if command.arm not in active:
+            raise Problem(404, "unknown_arm", "there is no arm of this name")
+        if active[command.arm]:
+            if sum(active.values()) == 1:
+                raise Problem(409, "last_arm", "this is the last active arm; add another before retiring it")
+            active[command.arm] = False
+            self._add("arm_retired", {"arm": command.arm, "by": command.by})
+        return {"arm": command.arm, "retired": True, "seq": self.position.seq}
+
+
+def _answer(identifier: str, body: Body) -> Answer:
+    """What the one who asked for a decision is sent."""
+    fields = {name: body.get(name) for name in ("arm", "index", "mean", "width", "propensity")}
+    return {"id": identifier, **fields}
+
+
+def _outcome(record: Record) -> Answer:
+    return {"id": record.id, "state": record.state, "reward": record.reward}

@@ -1,0 +1,336 @@
+"""The log in files: export and import, the rounds for evaluation, and a shadow, which learns from it and
+decides beside."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import itertools
+import json
+import math
+import secrets
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import kinbandits as kb
+from kinbandits._files import replacing
+from kinbandits.errors import InvalidInputError, KinbanditsError, package
+from kinbandits.logs import Log
+from kinbandits.service.choose import learned_row, reward_range, shared_context
+from kinbandits.service.config import LARGEST, MOST_FEATURES, Settings, encode
+from kinbandits.service.events import Edits, Event, Record, decision_id
+from kinbandits.service.learner import Fold
+from kinbandits.service.store import Store
+
+FORMATS = (".jsonl", ".csv", ".parquet")
+_PART = 100_000  # rows of a Parquet file, where there are several
+_COLUMNS = [
+    "id",
+    "at",
+    "state",
+    "arm",
+    "candidates",
+    "index",
+    "context",
+    "propensity",
+    "mean",
+    "width",
+    "reward",
+    "learned",
+]
+
+
+def decisions_with_rewards(store: Store, upto: int | None = None) -> Iterator[tuple[Record, float | None]]:
+    """All decisions up to an event, in order, each with the reward that is learned of it, if there is one."""
+    edits = Edits(store.edits())
+    back = any(e.kind == "rolled_back" for e in edits.events)
+    undone = (
+        {e.decision for e in store.read_all() if "own_contexts" in e.body and edits.reward(e) is None} if back else ()
+    )
+    for record in store.all_records(upto):
+        yield record, None if record.id in undone else record.learned
+
+
+def _rows(store: Store, upto: int | None) -> Iterator[dict[str, Any]]:
+    for record, learned in decisions_with_rewards(store, upto):
+        fields = {**record.body, "id": record.id, "at": record.at, "state": record.state, "reward": record.reward}
+        yield {name: fields.get(name) for name in _COLUMNS} | {"learned": learned}
+
+
+def export_log(store: Store, path: Path, upto: int | None = None) -> int:
+    """Write one row per decision to a .jsonl, .csv or .parquet file, or to a new folder of Parquet files.
+
+    Gives how many there were. In CSV and Parquet, lists are JSON text. Parquet needs pyarrow; its files say of
+    which
+    log they are, so that `kinbandits fit` learns no row twice.
+    """
+    if path.suffix not in (*FORMATS, ""):
+        raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}, or be a new folder")
+    if path.is_dir():
+        raise InvalidInputError(f"{path} is there already; name a folder that is not")
+    if not path.suffix:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    last = store.last_seq() if upto is None else upto
+    counted = _Counted(_rows(store, last))
+    with replacing(path) as part:
+        if path.suffix in (".parquet", ""):
+            n = sum(1 for _ in store.all_records(last)) if path.suffix == "" or path.suffix == ".parquet" else 0
+            _parquet(counted, part, {"first": store.id, "head": f"{last}:{store.id}", "rows": n}, path.suffix == "")
+        elif path.suffix == ".jsonl":
+            with part.open("w", encoding="utf-8") as file:
+                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in counted)
+        else:
+            with part.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, _COLUMNS)
+                writer.writeheader()
+                writer.writerows({k: _text(v) for k, v in row.items()} for row in counted)
+    return counted.n
+
+
+class _Counted(Iterator[dict[str, Any]]):
+    def __init__(self, rows: Iterator[dict[str, Any]]) -> None:
+        self._rows, self.n = rows, 0
+
+    def __next__(self) -> dict[str, Any]:
+        row = next(self._rows)
+        self.n += 1
+        return row
+
+
+def _text(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list) else value
+
+
+def _parquet(rows: Iterator[dict[str, Any]], path: Path, about: dict[str, Any], parts: bool) -> None:
+    """Arms may be numbers or text, contexts lists or lists of lists: text holds them all."""
+    pa, pq = (package(name, "Parquet needs", "pyarrow") for name in ("pyarrow", "pyarrow.parquet"))
+    real = {"at", "propensity", "mean", "width", "reward", "learned"}
+    types = {c: pa.float64() if c in real else pa.int64() if c == "index" else pa.string() for c in _COLUMNS}
+    schema = pa.schema(list(types.items()), {b"kinbandits.log": json.dumps(about).encode()})
+    if parts:
+        path.mkdir()
+    writer = None if parts else pq.ParquetWriter(path, schema)
+    for i in itertools.count():
+        some = [{k: str(v) if k == "arm" else _text(v) for k, v in r.items()} for r in itertools.islice(rows, _PART)]
+        if not some and (i or not parts):
+            break
+        table = pa.Table.from_pylist(some, schema=schema)
+        if writer is None:
+            pq.write_table(table, path / f"part-{i:05}.parquet")
+        else:
+            writer.write_table(table)
+    if writer is not None:
+        writer.close()
+
+
+# -- import -----------------------------------------------------------------------------------------
+
+
+def import_log(
+    store: Store,
+    path: Path,
+    settings: Settings,
+    *,
+    arm: str = "arm",
+    reward: str = "reward",
+    context: Sequence[str] = ("context",),
+    propensity: str | None = None,
+    at: str | None = None,
+    again: bool = False,
+) -> int:
+    """Append decisions and rewards of a .csv, .jsonl or .parquet file to a log; how many rounds. All, or none.
+
+    ``arm``, ``reward``, ``context``, ``propensity``, ``at`` name its columns; those of the context may be the named
+    features. Without a propensity arms were drawn evenly, without a time it is now. ``again`` imports a file twice.
+    """
+    store.lock()
+    policy = settings.new_policy()
+    names = {str(a): a for a in policy.arms}
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    mark = f"import-{digest}-{secrets.token_hex(4) if again else 0}"
+    if store.has_keys([f"{mark}-1"]):
+        raise InvalidInputError(f"{path} was imported into this log before; --again imports it once more")
+    features, limits = settings.service.n_features, reward_range(policy) or (-LARGEST, LARGEST)
+    number, seq, last_at = store.last_number(), store.last_seq(), store.last_at()
+    events: list[Event] = []
+    outcomes: list[Record] = []
+    for line, row in enumerate(_read(path), 1):
+        try:
+            name, value = names[str(row[arm])], float(row[reward])
+            x = _context(row, context, settings)
+            p = 1.0 / len(names) if propensity is None else float(row[propensity])
+            when = time.time() if at is None else float(row[at])
+        except KeyError as error:
+            raise InvalidInputError(f"{path}, row {line}: there is no column or arm {error}") from None
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"{path}, row {line}: {error}") from None
+        features = _check(f"{path}, row {line}", x, value, p, when, features, limits)
+        number, last_at = number + 1, max(last_at, when)
+        body = {"context": x, "candidates": list(policy.arms), "arm": name, "index": list(policy.arms).index(name)}
+        body |= {"propensity": p, "imported": True}
+        made = Event(seq + 1, "decision", decision_id(number), when, body, f"{mark}-{line}", mark)
+        events += [
+            made,
+            Event(seq + 2, "reward", made.decision, when, {"reward": value, "delay": 0.0, **learned_row(body)}),
+        ]
+        outcomes.append(Record(decision_id(number), seq + 1, when, body, "rewarded", value, value))
+        seq += 2
+    with store.transaction() as tx:
+        tx.append(events)
+        tx.set_outcomes(outcomes)
+    return len(outcomes)
+
+
+def _check(
+    where: str, x: list[float], reward: float, p: float, when: float, n: int | None, limits: tuple[float, float]
+) -> int:
+    if not 1 <= len(x) <= MOST_FEATURES or (n is not None and len(x) != n):
+        raise InvalidInputError(f"{where}: a context has {n or f'1 to {MOST_FEATURES:,}'} numbers, got {len(x)}")
+    if not all(math.isfinite(v) and abs(v) <= LARGEST for v in x):
+        raise InvalidInputError(f"{where}: numbers of a context are finite and at most {LARGEST:g}")
+    if not (math.isfinite(reward) and limits[0] <= reward <= limits[1]):
+        raise InvalidInputError(f"{where}: a reward is between {limits[0]:g} and {limits[1]:g}, got {reward}")
+    if not math.isfinite(when) or not 0.0 < p <= 1.0:
+        raise InvalidInputError(f"{where}: times must be finite, and propensities in (0, 1]")
+    return len(x)
+
+
+def _context(row: dict[str, Any], columns: Sequence[str], settings: Settings) -> list[float]:
+    named = settings.service.named_features
+    if named and [f.name for f in named] == list(columns):
+        return encode(named, {f.name: row[f.name] if f.values else float(row[f.name]) for f in named})
+    if len(columns) == 1:
+        value = row[columns[0]]
+        parsed = json.loads(value) if isinstance(value, str) else value
+        return [float(v) for v in (parsed if isinstance(parsed, list) else [parsed])]
+    return [float(row[c]) for c in columns]
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    if path.suffix == ".csv":
+        with path.open(encoding="utf-8", newline="") as file:
+            yield from csv.DictReader(file)
+    elif path.suffix == ".jsonl":
+        with path.open(encoding="utf-8") as file:
+            for i, line in enumerate(file, 1):
+                try:
+                    yield json.loads(line)
+                except ValueError as error:
+                    raise InvalidInputError(f"{path}, line {i} is not JSON: {error}") from None
+    elif path.suffix == ".parquet":
+        yield from package("pyarrow.parquet", "Parquet needs", "pyarrow").read_table(path).to_pylist()
+    else:
+        raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}")
+
+
+# -- rounds for evaluation --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Logged:
+    """Rounds for off-policy evaluation, and how many decisions were left out of them, by why."""
+
+    rounds: Log
+    left_out: dict[str, int]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Where leaving out may mislead, in plain words."""
+        missing = self.left_out.get(_NO_DEFAULT, 0) + self.left_out.get("open", 0)
+        if not missing:
+            return []
+        return [
+            f"{missing} decisions have no reward: the values are those of decisions that were rewarded. If no "
+            "answer means a reward of 0, set default_reward = 0.0 in [service]"
+        ]
+
+
+_NO_DEFAULT = "defaulted without a reward"
+_WHY = {"open": "open", "defaulted": _NO_DEFAULT}
+
+
+def logged_rounds(store: Store) -> Logged:
+    """The decisions of a log with the rewards that were learned.
+
+    Where decisions are defaulted, good rewards come early and missing ones late. So everything after the oldest
+    open decision is left out: its rewards are not all known yet.
+    """
+    found = list(decisions_with_rewards(store))
+    defaults = any(record.state in ("defaulted", "late") for record, _ in found)
+    young = False
+    used: list[tuple[Record, float]] = []
+    left_out: Counter[str] = Counter()
+    for record, reward in found:
+        young |= defaults and record.state == "open"
+        if record.state == "void":
+            left_out["void"] += 1
+        elif young:
+            left_out["younger than the oldest open decision"] += 1
+        elif reward is not None:
+            used.append((record, reward))
+        else:
+            left_out[_WHY.get(record.state, "withdrawn or rolled back")] += 1
+    return Logged(_rounds([record for record, _ in used], [reward for _, reward in used]), dict(left_out))
+
+
+def _rounds(records: Sequence[Any], rewards: Sequence[float]) -> Log:
+    bodies = [r.body for r in records]
+    return Log.of_rounds(
+        contexts=[shared_context(b) for b in bodies],
+        candidates=[b["candidates"] for b in bodies],
+        chosen=[b["index"] for b in bodies],
+        rewards=list(rewards),
+        propensities=[b["propensity"] for b in bodies],
+    )
+
+
+class Shadow:
+    """A policy that learns from a log and says what it would have done at each decision, before it learns its
+    reward."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store, self._fold = store, Fold(store, settings, Edits(store.edits(), store.last_seq()))
+        self._asked: dict[str, tuple[float, float, float, float]] = {}  # by decision
+        self._rows: list[tuple[float, ...]] = []  # reward, propensity, target of the chosen, its mean, that of others
+
+    def follow(self) -> kb.ope.Evaluation | None:
+        """Take in what is new; what it would have earned a round, and ``logged``, what was. None without rounds."""
+        while events := self._store.read(self._fold.stats.seq, 32):
+            self._fold.flush()
+            self._ask([e for e in events if e.kind == "decision" and e.body["propensity"] > 0.0])
+            for event in events:
+                reward = self._fold.edits.reward(event)
+                if reward is not None and event.decision in self._asked:
+                    self._rows.append((reward, *self._asked.pop(event.decision)))
+            self._fold.apply(events)
+        if not self._rows:
+            return None
+        r, p, pi, q, others = np.array(self._rows).T
+        target, model = np.column_stack([pi, 1.0 - pi]), np.column_stack([q, others])
+        return kb.ope.estimate(r, p, np.zeros(len(r), dtype=int), target, model)
+
+    def _ask(self, events: list[Event]) -> None:
+        """The probability with which it would have chosen what was chosen, and its means; one it cannot decide
+        is out."""
+        if not events:
+            return
+        rounds, policy = _rounds(events, [0.0] * len(events)), self._fold.policy
+        try:
+            target = rounds.table(policy.probabilities_many)
+            means = rounds.table(lambda contexts, names: policy.predict_many(contexts, names).mean)
+        except KinbanditsError:
+            half = len(events) // 2
+            for part in (events[:half], events[half:]) if half else ():
+                self._ask(part)
+            return
+        for event, pi, q in zip(events, target, means, strict=True):
+            i = event.body["index"]
+            rest = 1.0 - pi[i]
+            others = (float(pi @ q) - pi[i] * q[i]) / rest if rest > 1e-12 else 0.0
+            self._asked[str(event.decision)] = (event.body["propensity"], float(pi[i]), float(q[i]), others)

@@ -1,0 +1,277 @@
+"""The thread that writes: it takes all commands that wait, and answers when they are on disk.
+
+    transaction: look up decisions, choose, apply the rules, insert;  COMMIT (one flush for all);  answer
+
+What fails before the COMMIT is done again, one command after the other: one that is bad must not hurt others.
+Nothing
+is done again after it. A log that cannot be written is 503 for all, and tried again each second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import IntegrityError
+
+import kinbandits as kb
+from kinbandits.service.commands import Command, Decide
+from kinbandits.service.events import Body, Event
+from kinbandits.service.learner import change_arms, first_policy
+from kinbandits.service.ledger import Ledger, Position, Result
+from kinbandits.service.messages import Problem, unavailable
+from kinbandits.service.store import StoreDamagedError, StoreLostError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from kinbandits.service.engine import Engine
+
+log = logging.getLogger("kinbandits.service")
+
+_MOST_AT_ONCE = 1000  # commands of a transaction, about
+_SWEPT = 1000  # decisions that are defaulted at once, at most
+_STANDBY = 0.5  # seconds between two tries to become the writer
+
+
+class Job:
+    """Commands that came together, and the future of their results, of an event loop or for another thread."""
+
+    __slots__ = ("commands", "future", "loop")
+
+    def __init__(self, commands: Sequence[Command], loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.commands, self.loop = commands, loop
+        self.future: Any = Future() if loop is None else loop.create_future()
+
+
+def deliver(answers: Sequence[tuple[Job, list[Result]]]) -> None:
+    """Answer jobs; those of an event loop in one step."""
+    loops: dict[Any, list[tuple[Job, list[Result]]]] = defaultdict(list)
+    for job, results in answers:
+        loops[job.loop].append((job, results))
+    for loop, pairs in loops.items():
+        if loop is None:
+            _set(pairs)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(_set, pairs)
+
+
+def _set(pairs: Sequence[tuple[Job, list[Result]]]) -> None:
+    for job, results in pairs:
+        if not job.future.done():  # or the client has gone
+            job.future.set_result(results)
+
+
+class Writer:
+    """The thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._store = engine, engine.store
+        self._settings = engine.settings.service
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._submitted = self._taken = 0
+        self._trial: kb.KMTLUCB | None = None  # has all arms, to see whether the similarity takes another
+        self._stopping = self._damaged = False
+        self._swept = 0.0
+        self._busy_since: float | None = None
+        self.position: Position
+        self.last_error: str | None = None
+
+    # -- called by other threads ----------------------------------------------------------------
+
+    def put(self, job: Job) -> None:
+        """Hand in a job."""
+        self._submitted += len(job.commands)
+        self._jobs.put(job)
+
+    @property
+    def waiting(self) -> int:
+        """Commands that wait."""
+        return self._submitted - self._taken
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the transaction of now has taken."""
+        since = self._busy_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def stop(self) -> None:
+        """End when all that was handed in is answered."""
+        self._stopping = True
+        self._jobs.put(None)
+
+    def drain(self, problem: Problem) -> None:
+        """Answer all that wait with a problem."""
+        while not self._jobs.empty():
+            job = self._jobs.get()
+            if job is not None:
+                self._taken += len(job.commands)
+                deliver([(job, [problem] * len(job.commands))])
+
+    # -- the thread -----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Become the writer, then write."""
+        if not self._become_writer():
+            return
+        while True:
+            jobs = self._gather()
+            if jobs:
+                self._answer(jobs)
+            elif self._stopping:
+                return
+            self._sweep()
+
+    def _become_writer(self) -> bool:
+        """Wait until this process may write and its model knows the whole log; False if it ends before."""
+        learner, engine = self._engine.learner, self._engine
+        while not self._stopping and not learner.caught_up.wait(0.1):
+            pass
+        while not self._stopping and not self._store.try_lock():
+            engine.state = "standby: another process writes this log"
+            time.sleep(_STANDBY)
+        last = self._store.last_seq()
+        while not self._stopping and engine.serving.seq < last:
+            time.sleep(0.02)
+        if self._stopping:
+            return False
+        stats = engine.serving.stats
+        archived = max([0, *(e.body["upto"] for e in self._store.special("archived"))])
+        features = self._settings.n_features or stats.features
+        self.position = Position(last, self._store.last_number(), self._store.last_at(), archived, features)
+        self.position.active, self.position.counters = dict(stats.active), self._store.counters()
+        engine.accept()
+        return True
+
+    def _gather(self) -> list[Job]:
+        """All that wait, up to a limit."""
+        jobs: list[Job] = []
+        size = 0
+        try:
+            job = self._jobs.get(timeout=self._interval)
+            while True:
+                if job is not None:
+                    jobs.append(job)
+                    size += len(job.commands)
+                    self._taken += len(job.commands)
+                if size >= _MOST_AT_ONCE:
+                    return jobs
+                job = self._jobs.get_nowait()
+        except queue.Empty:
+            return jobs
+
+    def _answer(self, jobs: Sequence[Job]) -> None:
+        commands = [c for job in jobs for c in job.commands]
+        self._busy_since = time.monotonic()
+        try:
+            results = iter(self._write(commands))
+        except BaseException:  # this thread ends; nobody is left without an answer
+            deliver([(job, [unavailable() for _ in job.commands]) for job in jobs])
+            raise
+        finally:
+            self._busy_since = None
+        deliver([(job, [next(results) for _ in job.commands]) for job in jobs])
+
+    def _write(self, commands: Sequence[Command]) -> list[Result]:
+        """The result of each command, when it is on disk, or why there is none."""
+        try:
+            self._recover()
+            return self._transact(commands)
+        except StoreUnavailableError as error:
+            self._trouble(error)
+            return [self._refusal(c) or unavailable() for c in commands]
+        except IntegrityError as error:
+            raise RuntimeError("another process writes this log") from error
+        except Exception:
+            self._trial = None
+            if len(commands) > 1:
+                return [result for command in commands for result in self._write([command])]
+            log.exception("request failed")
+            return [Problem(500, "internal", "the request could not be carried out")]
+
+    def _transact(self, commands: Sequence[Command]) -> list[Result]:
+        """Choose, write, flush. Nothing is remembered unless all of it is on disk."""
+        position = self.position.copy()
+        with self._store.transaction() as tx:
+            ledger = self._ledger(tx, position)
+            results = ledger.apply(commands)
+        self._commit(position, ledger.events)
+        return results
+
+    def _ledger(self, tx: Any, position: Position) -> Ledger:
+        engine = self._engine
+        return Ledger(
+            tx, engine.clock(), position, engine.serving, self._settings, self._store.secret, self._try_arm
+        )  # fmt: skip
+
+    def _commit(self, position: Position, events: Sequence[Event]) -> None:
+        self.position = position
+        if events:
+            self._engine.learner.hand_over(events)
+
+    def _refusal(self, command: Command) -> Problem | None:
+        """Why it cannot be carried out, whatever the log says. A key may be that of an earlier decision."""
+        if isinstance(command, Decide) and command.key is None:
+            try:
+                self._ledger(None, self.position.copy()).check(command)
+            except Problem as problem:
+                return problem
+        return None
+
+    def _try_arm(self, body: Body) -> None:
+        """Raise what the policy raises if it cannot take this arm."""
+        if self._trial is None:
+            self._trial = first_policy(self._store, self._engine.settings)[0]
+            for event in self._store.special("arm_added"):
+                change_arms(self._trial, event.kind, event.body)
+        change_arms(self._trial, "arm_added", body)
+
+    # -- trouble --------------------------------------------------------------------------------
+
+    def _trouble(self, error: StoreUnavailableError) -> None:
+        self._trial = None
+        if isinstance(error, StoreLostError):
+            raise error
+        if self.last_error is None:
+            log.error("log not available", extra={"reason": str(error)})
+        self.last_error = str(error)
+        self._damaged |= isinstance(error, StoreDamagedError)
+
+    def _recover(self) -> None:
+        """After the log was away: show that it can be written."""
+        if self._damaged:
+            raise StoreDamagedError(self.last_error or "the log is damaged")
+        if self.last_error is not None:
+            self._store.probe()
+            self.last_error = None
+            log.info("log available again")
+
+    # -- overdue decisions ----------------------------------------------------------------------
+
+    @property
+    def _interval(self) -> float:
+        wait = self._settings.reward_wait
+        return min(1.0, max(0.05, wait / 4)) if wait else 1.0
+
+    def _sweep(self) -> None:
+        """Default the decisions whose wait is over. Also see whether the log is back."""
+        if time.monotonic() < self._swept + self._interval:
+            return
+        self._swept = time.monotonic()
+        try:
+            self._recover()
+            if not self._settings.reward_wait:
+                return
+            position = self.position.copy()
+            with self._store.transaction() as tx:
+                ledger = self._ledger(tx, position)
+                n = ledger.sweep(_SWEPT)
+            self._commit(position, ledger.events)
+            if n >= _SWEPT:
+                self._swept = 0.0
+        except StoreUnavailableError as error:
+            self._trouble(error)
