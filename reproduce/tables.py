@@ -12,7 +12,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).parents[1] / "docs"
 REPORT = DOCS / "paper" / "report"
-PAGES = [DOCS / f"{name}.md" for name in ("reproducing", "idea", "similarity")]
+PAGES = [DOCS / f"{name}.md" for name in ("idea", "reproduce")]
 EST, IND = "KMTL-UCB-Est", "Kernel-UCB-Ind"
 REFERENCE = {  # regret on the ten streams, of a dense float64 solve every round; near-ties of scores may move a run
     ("Digits", EST): "315 359 361 323 303 283 321 297 340 350",
@@ -40,11 +40,8 @@ def tables() -> dict[str, str]:
             ("data", "claim", "paper", "holds in", "verdict", "difference (95 %)", "p", "Holm"), _claims()
         ),
         "counts": _table(("data", "correlation with counts alone"), _counts()),
-        "runs": _runs(),
-        "sweep": _sweep(REPORT),
         "findings": "\n".join(f"- {line}" for line in _findings()),
         "points": _points(REPORT),
-        "points-digits": _points(REPORT, "Digits"),
         "effect": _effect(),
     }
 
@@ -104,16 +101,6 @@ def _counts() -> Iterator[list[str]]:
         yield [r["where"], f"{float(r['correlation']):.2f}"]
 
 
-def _sweep(place: Path) -> str:
-    columns = ("data", "multiplier", "runs", "Est", "against", "", "difference (95 %)", "better / equal / worse")
-    rows = []
-    for r in _rows("sweep", place):
-        runs = f"{r['wins']} / {r['ties']} / {r['losses']}"
-        means = _number(r["first_mean"]), r["second"], _number(r["second_mean"])
-        rows.append([r["where"], f"{float(r['multiplier']):g}", r["runs"], *means, _gap(r), runs, _p(r["equal"])])
-    return _table((*columns, "p of equality"), rows)
-
-
 def _points(place: Path, only: str | None = None) -> str:
     rows = [r for r in _rows("sweep-points", place) if only in (None, r["where"])]
     methods = list(dict.fromkeys(r["method"] for r in rows))
@@ -129,22 +116,6 @@ def _points(place: Path, only: str | None = None) -> str:
 def _swept() -> dict[str, int]:
     """Runs of each data set in the sweep."""
     return {r["where"]: len(r["finals"].split()) for r in _rows("sweep-points")}
-
-
-def _runs() -> str:
-    main = _rows("results", DOCS / "paper")
-    sets = list(dict.fromkeys(r["environment"] for r in main))
-    text = f"{len(main)} runs in the main experiment. The sweep: "
-    rounds = {r["where"]: int(r.get("rounds") or 0) for r in _rows("sweep-points")}
-    full = {r["environment"]: int(r["rounds"]) for r in main}
-    cut = {where: n for where, n in rounds.items() if 0 < n < full[where]}
-    text += ", ".join(f"{where} {n}" for where, n in _swept().items()) + " runs"
-    if cut:
-        text += f"; the first {max(cut.values()):,} rounds of {', '.join(cut)}"
-    missing = [name for name in sets if name not in rounds]
-    if not missing:
-        return text + "."
-    return f"{text}; none on {', '.join(missing)}. Played in several pieces; the sweep was stopped early."
 
 
 def _findings() -> Iterator[str]:

@@ -63,7 +63,7 @@ class Page:
         command.chmod(0o755)
         paths = os.pathsep.join(p for p in sys.path if p)
         self.environment = os.environ | {"PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": paths}
-        self.environment |= {"COLUMNS": "200", "TERM": "dumb"}
+        self.environment |= {"COLUMNS": "200", "TERM": "dumb", "LOKY_MAX_CPU_COUNT": "1"}
 
     def run(self) -> None:
         before = Path.cwd()
