@@ -34,7 +34,8 @@ def main() -> None:
         stone = following(n)
     ordinary = float(np.median([seconds for _, seconds in others]))
     print(f"an ordinary update: {1000 * ordinary:.2f} ms of CPU (median)")
-    print(f"{len(refits)} refits, {sum(s for _, s in refits):.1f} s together, {sum(s for _, s in others):.1f} s the rest")
+    together, rest = (sum(seconds for _, seconds in part) for part in (refits, others))
+    print(f"{len(refits)} refits: {together:.1f} s; all other updates: {rest:.1f} s")
     for n, seconds in refits[-10:]:
         print(f"refit at {n:5,} rows: {seconds:6.2f} s, {seconds / ordinary:6,.0f} ordinary updates")
 
