@@ -336,6 +336,7 @@ class Learner:
             if before is None:
                 raise
             log.exception("the model cannot be copied; the one before it goes on deciding")
+            self.fold.dirty = False
             serving = before._replace(stats=self.fold.stats.copy(), seq=self.fold.stats.seq)
         self._engine.serving = serving
         while self._marks and self._marks[0][0] <= serving.seq:
