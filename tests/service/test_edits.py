@@ -45,7 +45,13 @@ def play(engine: Engine, rounds: int, seed: int = 0) -> list[dict[str, Any]]:
 
 def settled(engine: Engine) -> np.ndarray:
     """What the model says when it has caught up with all that was edited."""
-    until(lambda: engine.serving.seq >= engine.store.last_seq() and not engine.learner.fold.outdated)
+    until(
+        lambda: (
+            engine.serving.seq >= engine.store.last_seq()
+            and not engine.learner.fold.outdated
+            and not engine.learner.fold.dirty
+        )
+    )
     return np.array([engine.serving.policy.predict([x]) for x in (-1.0, 0.0, 1.0)])
 
 

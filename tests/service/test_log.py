@@ -383,7 +383,13 @@ def test_archive(store_url: str, tmp_path: Path) -> None:
                 served.ask(command)
             assert caught.value.code == code
         served.ask(Correct(open_, 0.25, "me"))
-        until(lambda: served.serving.seq >= served.last_seq and not served.learner.fold.outdated)
+        until(
+            lambda: (
+                served.serving.seq >= served.last_seq
+                and not served.learner.fold.outdated
+                and not served.learner.fold.dirty
+            )
+        )
         assert served.serving.policy.n_observations == 49
     store = open_store(store_url)
     assert verify(store) == []

@@ -299,13 +299,16 @@ class Learner:
             self._news.wait(1.0)
             return
         waited, took = time.monotonic() - self._published, self.publish_seconds
-        if self.fold.stats.seq != self._engine.serving.seq and waited > max(_PUBLISH, took, min(_SHARE * took, 1.0)):
+        if self._is_news() and waited > max(_PUBLISH, took, min(_SHARE * took, 1.0)):
             self._publish()
         if not events:
             self._save_if_due()
-            late = self.fold.stats.seq != self._engine.serving.seq
-            if self._news.wait(_PUBLISH if late else _POLL):
+            if self._news.wait(_PUBLISH if self._is_news() else _POLL):
                 self._news.clear()
+
+    def _is_news(self) -> bool:
+        """Whether there is something to publish: later events, or the same ones learned again."""
+        return self.fold.dirty or self.fold.stats.seq != self._engine.serving.seq
 
     def _next(self) -> list[Event]:
         """The next events: those that were handed over, or from the log where some are missing."""
@@ -331,6 +334,7 @@ class Learner:
             if before is None:
                 raise
             log.exception("the model cannot be copied; the one before it goes on deciding")
+            self.fold.dirty = False
             serving = before._replace(stats=self.fold.stats.copy(), seq=self.fold.stats.seq)
         self._engine.serving = serving
         while self._marks and self._marks[0][0] <= serving.seq:
