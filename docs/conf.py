@@ -33,10 +33,15 @@ html_css_files = ["wide.css"]
 
 def _plain_bars(app, what, name, obj, options, lines):  # type: ignore[no-untyped-def]
     """Our docstrings write |x| for a magnitude, which reStructuredText would take for a substitution."""
+    literal: int | None = None  # indentation of the line whose "::" opened a literal block
     for i, line in enumerate(lines):
-        if not line.lstrip().startswith((">>>", "...")):
+        indent = len(line) - len(line.lstrip())
+        if literal is not None and line.strip() and indent <= literal:
+            literal = None
+        if literal is None and not line.lstrip().startswith((">>>", "...")):
             parts = line.split("``")  # every second part is code
             lines[i] = "``".join(p if n % 2 else p.replace("|", r"\|") for n, p in enumerate(parts))
+            literal = indent if line.rstrip().endswith("::") else None
 
 
 def _formula(display):  # type: ignore[no-untyped-def]
