@@ -4,12 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-demo
-# One BLAS thread: results do not depend on the machine's cores, and sweeps use processes instead.
-export OPENBLAS_NUM_THREADS = 1
-export OMP_NUM_THREADS = 1
-export MKL_NUM_THREADS = 1
 
-.PHONY: demo test test-quick test-kernels test-oldest test-pythons test-package test-extras lint types imports bench bench-service paper compare soak soak-service browser docs tables clean help
+.PHONY: demo test test-all test-slow test-kernels test-oldest test-pythons test-package test-extras lint types imports bench bench-service paper compare soak soak-service browser docs tables clean help
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,11 +30,13 @@ $(DEMO): $(BUILT_FROM)
 demo: $(DEMO)  ## one story in a minute: related items, new ones, noisy clicks; a page with figures
 	$(BIN)/kinbandits demo
 
-test: $(STAMP)  ## all tests
-	$(BIN)/python -m pytest -n auto
-
-test-quick: $(STAMP)  ## the tests that take no time
+test: $(STAMP)  ## what a stranger should see pass, in some minutes
 	$(BIN)/python -m pytest -n auto -m 'not slow'
+
+test-slow: $(STAMP)  ## the tests that take longer: kills, long games, a Dask cluster
+	$(BIN)/python -m pytest -n auto -m slow
+
+test-all: test test-slow test-kernels test-oldest test-pythons test-package  ## everything
 
 test-kernels: $(STAMP)  ## the numerical tests as on other processors
 	$(BIN)/python tools/kernels.py

@@ -81,7 +81,7 @@ def one(problem: str, rule: str, seed: int, horizon: int) -> dict[str, Any]:
     contexts = np.array([r.context for r in rounds])[:, None]
     # A hidden problem's functions belong to its seed, so the second policy is taught rounds of the same seed.
     other = taught_uniformly(problem, seed if problem.startswith("hidden") else 1000 + seed)
-    target, model = other.probabilities(contexts), other.predict(contexts).mean
+    target, model = other.probabilities_many(contexts), other.predict_many(contexts).mean
     pays = np.array([r.rewards for r in rounds])
     truth = float((target * pays).sum(axis=1).mean())
     found = estimate(

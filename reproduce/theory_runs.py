@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from kinbandits.exploration import ConfidenceExploration
+from kinbandits.rules import Confidence
 
 from kinbandits import theory
 from kinbandits._types import Indices, Matrix, Vector
@@ -191,6 +191,7 @@ def kmtl_for(
         context_kernel=problem.context_kernel,
         ridge=ridge,
         exploration=exploration,
+        rewards=None,
         cold_start="borrow",
     )
 
@@ -199,7 +200,7 @@ def proved_for(
     problem: RKHSProblem, ridge: float, similarity: Similarity | None = None, inflation: float = 1.0
 ) -> KMTLUCB:
     """KMTL-UCB with the radius of `theory.self_normalised_bound`; ``inflation`` multiplies the norm of f*."""
-    schedule = ConfidenceExploration(0.5, inflation * problem.norm, DELTA, ridge, form="tight")
+    schedule = Confidence(0.5, inflation * problem.norm, DELTA, form="tight")
     policy = kmtl_for(problem, ridge, similarity, schedule)
     theory.check_self_normalised(policy)
     return policy
@@ -318,9 +319,9 @@ def _three(seed: int, horizon: int, ridge: float) -> _Three:
     arms, X = rows_of(proved, problem)
     factor = np.linalg.cholesky(np.eye(horizon) + _kernel_matrix(problem, arms, X) / ridge)
     gains = np.concatenate([[0.0], 2.0 * np.cumsum(np.log(np.diagonal(factor)))[:-1]])
-    radius = ConfidenceExploration(0.5, problem.norm, DELTA, ridge, form="tight")
+    radius = Confidence(0.5, problem.norm, DELTA, form="tight")
     means = np.array([r.means[a] for r, a in zip(problem.rounds(), arms, strict=True)])  # type: ignore[index]
-    beta = np.array([radius(t + 1, log_det=gain) for t, gain in enumerate(gains)])
+    beta = np.array([radius.radius(gain, ridge) for gain in gains])
     missed = int(np.sum(np.abs(proved["mean"] - means) > beta * proved["width"] * (1 + 1e-9)))
     kmtl = simulate(kmtl_for(problem, ridge), problem)
     return _Three(trace, proved, kmtl, [len(s) for s in sup.stages], len(sup.settled), missed)

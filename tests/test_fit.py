@@ -20,7 +20,7 @@ ASKED = np.random.default_rng(5).random((50, 1, 2))
 
 
 def answers(policy: kb.KMTLUCB) -> np.ndarray:
-    return np.array(policy.predict(ASKED))
+    return np.array(policy.predict_many(ASKED))
 
 
 def test_a_short_log_is_learned_as_by_observe() -> None:
@@ -35,7 +35,7 @@ def test_a_short_log_is_learned_as_by_observe() -> None:
 def test_what_is_left_out_is_counted_and_refused(tmp_path: Path) -> None:
     log = made(300)
     log.rewards[7] = 3.0
-    policy = kb.KMTLUCB(ARMS, rewards=kb.Range(0.0, 1.0))
+    policy = kb.KMTLUCB(ARMS, rewards=(0.0, 1.0))
     with pytest.raises(InvalidInputError, match=r"row 8: the reward is outside \(0.0, 1.0\)"):
         kb.fit(log, policy)
     found = fitted(log, policy, bad="skip")

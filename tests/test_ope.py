@@ -277,7 +277,7 @@ def test_a_policy_is_evaluated_as_it_would_have_fared() -> None:
     found = evaluate(log.between(1000, 2000), {"taught": policy})["taught"]
     x = np.random.default_rng(9).random((4000, 2))
     means = np.where((x[:, :1] * 3).astype(int) == np.arange(3), 0.7, 0.2)
-    truth = float((policy.probabilities(x[:, None, :]) * means).sum(axis=1).mean())
+    truth = float((policy.probabilities_many(x) * means).sum(axis=1).mean())
     assert truth > found.logged + 0.1  # it has learned
     for name in ("ips", "snips", "dr"):
         assert found.estimates[name].low <= truth <= found.estimates[name].high, name

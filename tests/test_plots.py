@@ -15,7 +15,7 @@ from kinbandits.trace import Trace
 ENVIRONMENT = kb.environments.SyntheticNews(horizon=40)
 POLICIES = {
     "with descriptors": lambda e: kb.KMTLUCB(e.arms, similarity=kb.Known(descriptors=e.descriptors)),
-    "Lin-UCB": kb.baselines.LinUCB,
+    "Lin-UCB": lambda e: kb.baselines.lin_ucb(e.arms),
 }
 
 
@@ -26,7 +26,7 @@ def compared():
 
 def taught(n_arms: int = 12) -> kb.KMTLUCB:
     names = [f"a rather long name of product {i}" for i in range(n_arms)]
-    policy = kb.KMTLUCB(names, similarity=kb.Known(descriptors=np.linspace(0, 1, n_arms)), rewards=kb.Range(-1.0, 2.0))
+    policy = kb.KMTLUCB(names, similarity=kb.Known(descriptors=np.linspace(0, 1, n_arms)), rewards=(-1.0, 2.0))
     rng = np.random.default_rng(0)
     policy.observe(rng.choice(names, 30), rng.normal(size=(30, 2)), rng.random(30))
     return policy
@@ -92,8 +92,8 @@ def test_an_explanation_adds_up_and_is_a_sentence():
     assert sum(value for _, value in told.parts(3)) == pytest.approx(told.mean)
     assert told.level == -1.0
     assert told.parts(3)[-1][0] == f"and {sum(v != 0 for v in told.contributions.values()) - 3} more"
-    assert str(told).startswith(f"Arm {told.arm!r} is estimated at {told.mean:.3g}: -1 is where every arm starts, ")
-    assert "The others' rows narrow its width" in told.sentence
+    assert str(told).startswith(f"Arm {told.arm!r} is estimated at {told.mean:.3g}: every arm starts at -1, ")
+    assert "The other arms' rows narrow its width" in told.sentence
     alone = kb.KMTLUCB(2, similarity=kb.Independent())
     assert "it has no rows of its own, nothing comes from other arms." in alone.explain_arm(0, [1.0]).sentence
 
@@ -116,10 +116,10 @@ def test_progress_true_shows_a_bar(monkeypatch):
 
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)
-    kb.compare({"Lin-UCB": kb.baselines.LinUCB}, ENVIRONMENT, seeds=2, horizon=5, progress=True)
+    kb.compare({"Lin-UCB": lambda e: kb.baselines.lin_ucb(e.arms)}, ENVIRONMENT, seeds=2, horizon=5, progress=True)
     kb.simulate(kb.KMTLUCB(ENVIRONMENT.arms), ENVIRONMENT, 5, progress=True)
     assert "runs: 2 of 2" in out.getvalue()
     assert "rounds: 5 of 5" in out.getvalue()
     seen = []
-    kb.compare({"Lin-UCB": kb.baselines.LinUCB}, ENVIRONMENT, seeds=2, horizon=5, progress=lambda *s: seen.append(s))
+    kb.compare({"Lin-UCB": lambda e: kb.baselines.lin_ucb(e.arms)}, ENVIRONMENT, seeds=2, horizon=5, progress=lambda *s: seen.append(s))
     assert seen == [(1, 2), (2, 2)]

@@ -88,12 +88,10 @@ def test_regret_on_the_reference_streams_of_digits(method, seed):
 def test_what_all_experiments_share():
     policy = kb.KMTLUCB(5, **paper(ridge=0.04) | {"weighting": "uniform", "similarity": kb.Pooled()})
     assert (policy.ridge, policy.weighting, policy.similarity) == (0.04, "uniform", kb.Pooled())
-    assert policy.exploration == pytest.approx(0.02)
+    assert policy.exploration.exploration == pytest.approx(0.02)
     assert policy.tie_break == "first"
     plain = kb.KMTLUCB(5, **paper())
     assert (plain.ridge, plain.weighting, plain.cold_start) == (0.001, "per_arm", "explore")
     assert isinstance(plain.similarity, kb.Estimated)
     plain.observe([0, 1, 0], [[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
     assert plain.choose([0.5]).arm in range(5)
-    with pytest.raises(TypeError, match=r"settings= is gone; write \*\*kb\.presets\.paper\(\)"):
-        kb.KMTLUCB(5, settings="paper")

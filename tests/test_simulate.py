@@ -137,7 +137,7 @@ def test_metadata_says_what_was_played(trace):
     assert m["policy"] == "KMTLUCB"
     assert m["seed"] == 2
     assert m["environment"]["type"] == "SyntheticNews"
-    assert m["settings"]["ridge"] == "LearnedRidge()"
+    assert m["settings"]["rewards"] == "learn"
     assert "RBF" in m["policy_repr"]
     assert "0 observations" in m["policy_repr"]  # as it was before the game
     json.dumps(m)

@@ -18,13 +18,8 @@ from pathlib import Path
 from environments import new_environment
 
 ROOT = Path(__file__).parents[1]
-IN_SDIST = ["docs/index.md", "tests/conftest.py", "README.md", "CHANGELOG.md", "LICENSE", "Makefile", "setup.py"]
-IN_SDIST += [
-    "constraints.txt",
-    "constraints-oldest.txt",
-    "tools/constraints.py",
-    "src/kinbandits/regression/core/module.c",
-]
+IN_SDIST = ["docs/index.md", "tests/conftest.py", "README.md", "CHANGELOG.md", "LICENSE", "Makefile"]
+IN_SDIST += ["constraints.txt", "constraints-oldest.txt", "tools/constraints.py", "reproduce/controls.py"]
 IN_WHEEL = ["kinbandits/py.typed", "kinbandits/cli/__init__.py"]
 EXPERIMENT = """
 seeds = 1
@@ -39,11 +34,8 @@ NEED = {  # what is typed, without any extra: what it must answer
     "serve service.toml --store log.sqlite3": "kinbandits[serve]",
     "serve service.toml --store postgresql://nobody@localhost/x": "kinbandits[",
     "run experiment.toml": "kinbandits[plot]",
-    "theory": "kinbandits[plot]",
     "paper --quick": "kinbandits[",
-    "data path digits": "kinbandits[experiments]",
-    "run experiment.toml --no-report --out dask --backend dask": "kinbandits[dask]",
-    "run experiment.toml --no-report --out ray --backend ray": "kinbandits[ray]",
+    "data digits": "kinbandits[experiments]",
 }
 
 

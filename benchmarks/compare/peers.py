@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kinbandits._types import Vector
-from kinbandits.baselines import LinUCB
+from kinbandits.baselines import lin_ucb
 from kinbandits.environments import Environment
 from kinbandits.environments.labelled import LabelledRows
 
@@ -123,7 +123,7 @@ class OursLinear(Peer):
 
     def __init__(self, arms: Sequence[Any], *, alpha: float, ridge: float, **others: Any) -> None:
         super().__init__(arms, **others)
-        self._policy = LinUCB(arms, ridge=ridge, exploration=alpha, tie_break="first", seed=self.seed)
+        self._policy = lin_ucb(arms, ridge=ridge, exploration=alpha, tie_break="first", seed=self.seed)
         self._decision: Any = None
 
     def _choose(self, z: Vector) -> tuple[Any, float]:

@@ -29,7 +29,6 @@ from kinbandits.terms import Term
 
 if _TYPE_CHECKING:
     from kinbandits import datasets, environments, ope, testing
-    from kinbandits.paper import presets
 
 # Not needed to play: imported when they are asked for.
 _ROOMS = ("contrib", "datasets", "environments", "multitask", "ope", "plotting", "presets", "testing")

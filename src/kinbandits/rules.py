@@ -15,12 +15,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from kinbandits._types import Mask, Matrix, Vector
-from kinbandits._value import Count, NotNegative, OpenPart, Positive, Real, Value, positive
+from kinbandits._value import Count, NotNegative, OpenPart, Positive, Real, Value, one_of, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.regression.contract import Prediction, Query, Regression, best
 
@@ -224,15 +224,30 @@ class Confidence(Schedule):
         noise: sigma, a bound on the noise of rewards (sub-Gaussian).
         norm_bound: a bound on the norm of the reward function.
         delta: probability of failure.
+        form: ``"self-normalised"``, as above; or ``"tight"``, the root of the sum of the two squares, which holds too
+            (`kinbandits.theory.self_normalised_factor`).
+
+    >>> round(Confidence(noise=0.5).radius(log_det=2.0, ridge=1.0), 4)
+    2.285
     """
 
     noise: NotNegative = 0.1
     norm_bound: NotNegative = 1.0
     delta: OpenPart = 0.1
+    form: Literal["self-normalised", "tight"] = "self-normalised"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("form", self.form, "self-normalised", "tight")
+
+    def radius(self, log_det: float, ridge: float) -> float:
+        """beta, for log det(I + K / ridge) of the rows learned."""
+        spread = self.noise * math.sqrt(max(log_det, 0.0) - 2.0 * math.log(self.delta))
+        parts = spread, math.sqrt(ridge) * self.norm_bound
+        return math.hypot(*parts) if self.form == "tight" else sum(parts)
 
     def at(self, t: int, state: State) -> float:
-        spread = math.sqrt(max(state.log_det(), 0.0) - 2.0 * math.log(self.delta))
-        return self.noise * spread + math.sqrt(state.ridge) * self.norm_bound
+        return self.radius(state.log_det(), state.ridge)
 
 
 # -- by chance -------------------------------------------------------------------------------------

@@ -67,24 +67,24 @@ def check_self_normalised(policy: Any) -> None:
     """Refuse a policy that the bound does not cover, and say why: weights, or what is read off the data.
 
     >>> import kinbandits as kb
-    >>> fixed = {"context_kernel": kb.RBF(), "similarity": kb.Mixed(0.5), "ridge": 1.0}
+    >>> fixed = {"context_kernel": kb.RBF(), "similarity": kb.Mixed(0.5), "ridge": 1.0, "rewards": None}
     >>> check_self_normalised(kb.KMTLUCB(2, **fixed, cold_start="borrow"))
     """
     reasons = []
     if not isinstance(getattr(policy, "ridge", 1.0), int | float):
         reasons.append("the ridge is learned; give a number")
     rewards = getattr(policy, "rewards", None)
-    if rewards is not None and rewards.type_name in ("Running", "Standardized"):
-        reasons.append(f"the scale of rewards is read off the data ({rewards!r}); give kb.Range(low, high)")
+    if rewards == "learn":
+        reasons.append("the level and unit of rewards are learned; give rewards=None or (low, high)")
     if getattr(policy, "weighting", "uniform") != "uniform":
         reasons.append('weighting must be "uniform"')
     if getattr(policy, "cold_start", "borrow") != "borrow":
         reasons.append('cold_start must be "borrow", so that every arm has the ordinary posterior')
-    for term in policy.terms:
+    for term in policy.kernel:
         if not term.similarity.fixed:
-            reasons.append(f"the similarity {term.similarity!r} is read off the data; fix it beforehand")
+            reasons.append(f"the similarity {term.similarity!r} follows the data; fix it beforehand")
         if not hasattr(term.context_kernel, "diag"):
-            reasons.append(f"the kernel {term.context_kernel!r} is read off the data; give it a length scale")
+            reasons.append("the context kernel is learned; give context_kernel=")
     if getattr(policy, "memory", None) is not None:
         reasons.append("rows must not be forgotten (memory)")
     if reasons:

@@ -275,7 +275,7 @@ def test_replay_estimates_the_value_of_a_policy():
     rewards = (rng.random(n) < means[choices]).astype(float)
     log = Log.of(choices, rng.normal(size=(n, 2)), rewards, propensities=np.full(n, 1 / 3))
     for arm in range(3):
-        policy = kb.KMTLUCB(3, context_kernel=kb.kernels.Constant(1.0), exploration=0.0)
+        policy = kb.KMTLUCB(3, context_kernel=kb.kernels.Constant(1.0), ridge=0.01, rewards=None, exploration=0.0)
         policy.observe([arm], [[0.0, 0.0]], [1.0])  # the only arm with a mean above 0, for good
         trace = kb.simulate(policy, Replay(log), 600, trained=True)
         assert np.array_equal(trace["t"], np.flatnonzero(choices[:600] == arm))

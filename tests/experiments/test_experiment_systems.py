@@ -21,21 +21,21 @@ horizon = 40
 
 [[methods]]
 name = "uniform"
-policy = "Uniform"
+policy = "uniform"
 
 [[methods]]
 name = "epsilon-greedy"
-policy = "EpsilonGreedy"
+policy = "epsilon_greedy"
 environments = ["news"]
 
 [[methods]]
 name = "ucb1"
-policy = "UCB1"
+policy = "ucb1"
 environments = ["news"]
 
 [[methods]]
 name = "gaussian thompson"
-policy = "GaussianThompson"
+policy = "gaussian_thompson"
 environments = ["news"]
 
 [[methods]]
@@ -45,18 +45,18 @@ environments = ["news"]
 
 [[methods]]
 name = "linear thompson"
-policy = "LinUCB"
+policy = "lin_ucb"
 environments = ["news"]
 exploration = { type = "Thompson", samples = 200, scale = 0.3 }
 
 [[methods]]
 name = "lin-ucb"
-policy = "LinUCB"
-exploration = { type = "LogExploration", scale = 0.3 }
+policy = "lin_ucb"
+exploration = { type = "Logarithmic", scale = 0.3 }
 
 [[methods]]
 name = "hybrid"
-policy = "LinUCB"
+policy = "lin_ucb"
 sharing = "hybrid"
 shared_columns = [0]
 arm_columns = [1]
@@ -64,23 +64,22 @@ environments = ["news"]
 
 [[methods]]
 name = "kernel-ucb"
-policy = "KernelUCB"
+policy = "kernel_ucb"
 environments = ["news"]
 
 [[methods]]
 name = "gp-ucb"
-policy = "GPUCB"
+policy = "gp_ucb"
 arm_kernel = { type = "RBF" }
 descriptors = "environment"
 environments = ["news"]
 
 [[methods]]
 name = "cgp-ucb"
-policy = "CGPUCB"
+policy = "cgp_ucb"
 context_kernel = { type = "RBF" }
 similarity = { type = "Known", kernel = { type = "RBF" }, descriptors = "environment" }
 composition = "sum"
-norm_bound = 1.0
 environments = ["news"]
 """
 
@@ -101,7 +100,7 @@ def test_what_the_environment_does_not_have() -> None:
         "name": "x",
         "seeds": 1,
         "environments": [{"kind": "synthetic-news"}],
-        "methods": [{"name": "m", "policy": "GOBLin", "graph": "environment"}],
+        "methods": [{"name": "m", "policy": "gob_lin", "graph": "environment"}],
     }
     with pytest.raises(InvalidInputError, match="synthetic news has no graph"):
         experiment_of(data).check()

@@ -16,7 +16,7 @@ from kinbandits.paper.crossval import (
     shifted_solutions,
 )
 from kinbandits.paper.crossval import _folds as folds_of
-from kinbandits.regression import Query, RegressionSettings, make_regression
+from kinbandits.regression import Product, Query, Settings, make
 from kinbandits.similarity import Estimated, Independent, Known, Pooled
 from kinbandits.terms import Term, Terms
 
@@ -56,8 +56,8 @@ def oracle_errors(method, rows, grid, weighting, descriptors=None):
         for held in range(5):
             train, test = fold != held, np.flatnonzero(fold == held)
             history = History.of(N, rows.played[train], rows.contexts[train], rows.rewards[train])
-            ridge = RegressionSettings(Terms((term,)), point["ridge"], weighting, "explore")
-            engine = make_regression("naive", ridge, history)
+            product = Product(similarity.in_force(N), term.context_kernel)
+            engine = make("naive", Settings(N, (product,), point["ridge"], weighting, "explore"), history)
             for i in test:
                 query = Query(rows.played[i : i + 1], rows.contexts[None, i : i + 1])
                 squared[rows.played[i]] += (engine.predict(query).mean[0, 0] - rows.rewards[i]) ** 2

@@ -54,6 +54,7 @@ def test_equals_naive_from_the_first_row(case: tuple[Any, ...]) -> None:
     follow(s, random_rows(7, 4, 9), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_arms", [1, 6])
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.parametrize("similarity", SIMILARITIES)
@@ -85,6 +86,7 @@ def lead(s: Settings, compare: bool = True) -> Regression:
     return fast
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cold_start", COLD)
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.parametrize("similarity", SIMILARITIES)

@@ -19,7 +19,7 @@ DELTA = 0.1
 
 def policy_for(env, ridge, delta=DELTA, factor=None):
     """SupKMTL-UCB that knows what the theorem lets it know; ``factor`` shrinks its intervals, as a control."""
-    kind = kb.baselines.SupKMTLUCB if factor is None else shrunk(factor)
+    kind = kb.SupKMTLUCB if factor is None else shrunk(factor)
     return kind(
         env.arms,
         horizon=env.horizon,
@@ -32,12 +32,12 @@ def policy_for(env, ridge, delta=DELTA, factor=None):
 
 
 def shrunk(factor):
-    class Shrunk(kb.baselines.SupKMTLUCB):
+    class Shrunk(kb.SupKMTLUCB):
         @property
         def exploration(self):
             return factor * super().exploration
 
-    kb.policies.Policy.kinds.pop(Shrunk.kind)
+    kb.policy.Policy.registry.pop(Shrunk.kind)
     return Shrunk
 
 
@@ -45,7 +45,7 @@ def shrunk(factor):
 class Audit:
     """What happened in a run, and how often each statement of Lemmas 1 and 11 failed."""
 
-    policy: kb.baselines.SupKMTLUCB
+    policy: kb.SupKMTLUCB
     intervals: int = 0
     missed: int = 0  # Lemma 11, first item: intervals that do not hold f*
     eliminations: int = 0
@@ -211,6 +211,7 @@ def test_determinant_lemma_along_a_run_of_kmtl_ucb():
             context_kernel=env.context_kernel,
             ridge=ridge,
             exploration=1.0,
+            rewards=None,
             cold_start="borrow",
         )
         s = kb.simulate(policy, env, numbers=True)["width"]

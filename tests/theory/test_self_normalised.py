@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinbandits.exploration import ConfidenceExploration
+from kinbandits.rules import Confidence
 from scipy import stats
 
 import kinbandits as kb
@@ -20,20 +20,21 @@ DELTA, RIDGE = 0.1, 0.25
 def played(seed, form="tight", factor=1.0, horizon=30):
     """One game: the largest error of a mean over its radius, in all arms and rounds; the regret; the bound."""
     problem = RKHSProblem(seed=seed, mu=0.7, n_arms=3, horizon=horizon, context_kernel=kb.RBF(0.5), two_point=True)
-    schedule = ConfidenceExploration(noise=0.5, norm_bound=problem.norm, delta=DELTA, ridge=RIDGE, form=form)
+    schedule = Confidence(noise=0.5, norm_bound=problem.norm, delta=DELTA, form=form)
     policy = kb.KMTLUCB(
         problem.arms,
         similarity=problem.similarity,
         context_kernel=problem.context_kernel,
         ridge=RIDGE,
         exploration=schedule,
+        rewards=None,
         cold_start="borrow",
     )
     theory.check_self_normalised(policy)
     worst, regret = 0.0, 0.0
-    for t, round_ in enumerate(problem.rounds(), 1):
-        mean, width = (v[0] for v in policy.predict(np.atleast_2d(round_.context)[None]))
-        beta = factor * schedule(t, log_det=policy.log_det())
+    for round_ in problem.rounds():
+        mean, width = policy.predict(round_.context)
+        beta = factor * schedule.radius(policy.log_det(), RIDGE)
         worst = max(worst, float((np.abs(mean - round_.means) / (beta * width)).max()))
         decision = policy.choose(round_.context)
         policy.update(decision, float(round_.rewards[decision.index]))
@@ -73,8 +74,7 @@ def test_the_factor_is_that_of_the_schedule_and_tight_is_never_larger(log_g, del
     assert tight >= loose / math.sqrt(2) * (1 - 1e-12)
     if delta < 1.0:
         for form, value in (("self-normalised", loose), ("tight", tight)):
-            schedule = ConfidenceExploration(noise, B, delta, ridge, form)
-            assert schedule(7, log_det=log_g) == pytest.approx(value)
+            assert Confidence(noise, B, delta, form).radius(log_g, ridge) == pytest.approx(value)
 
 
 def test_the_radius_in_a_finite_space():
@@ -94,15 +94,15 @@ def test_the_radius_in_a_finite_space():
     ("change", "text"),
     [
         ({"weighting": "per_arm"}, "weighting"),
-        ({"similarity": kb.Estimated()}, "read off the data"),
-        ({"context_kernel": kb.Median()}, "read off the data"),
+        ({"similarity": kb.Estimated()}, "follows the data"),
+        ({"context_kernel": None}, "the context kernel is learned"),
         ({"cold_start": "explore"}, "cold_start"),
-        ({"ridge": kb.LearnedRidge(), "rewards": kb.Range(0.0, 1.0)}, "the ridge is learned"),
-        ({"rewards": kb.Running()}, "the scale of rewards is read off the data"),
+        ({"ridge": None, "rewards": (0.0, 1.0)}, "the ridge is learned"),
+        ({"rewards": "learn"}, "level and unit of rewards are learned"),
     ],
 )
 def test_policies_that_the_bound_does_not_cover_are_refused(change, text):
-    fine = {"similarity": kb.Mixed(0.5), "context_kernel": kb.RBF(), "ridge": 0.5, "cold_start": "borrow"}
+    fine = {"similarity": kb.Mixed(0.5), "context_kernel": kb.RBF(), "ridge": 0.5, "cold_start": "borrow", "rewards": None}
     theory.check_self_normalised(kb.KMTLUCB(3, **fine))
     with pytest.raises(ValueError, match=text):
         theory.check_self_normalised(kb.KMTLUCB(3, **(fine | change)))
@@ -182,6 +182,6 @@ def test_cgp_ucb_with_a_prior():
 
 def test_delta_of_the_stages_and_of_the_guarantee():
     T = 200
-    policy = kb.baselines.SupKMTLUCB(3, horizon=T, context_kernel=kb.RBF(), delta=theory.stage_delta(T, 0.1))
+    policy = kb.SupKMTLUCB(3, horizon=T, context_kernel=kb.RBF(), delta=theory.stage_delta(T, 0.1))
     assert policy.guarantee == pytest.approx(0.9)
-    assert kb.baselines.SupKMTLUCB(3, horizon=T, context_kernel=kb.RBF(), delta=0.5).guarantee == 0.0
+    assert kb.SupKMTLUCB(3, horizon=T, context_kernel=kb.RBF(), delta=0.5).guarantee == 0.0

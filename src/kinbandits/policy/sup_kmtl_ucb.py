@@ -179,11 +179,11 @@ class SupKMTLUCB(Policy):
         return self.regression(stage).log_det()
 
     @one_thread
-    def base(self, contexts: ArrayLike, stage: int, arms: Sequence[ArmName] | None = None) -> Prediction:
-        """BaseKMTL-UCB (Algorithm 2) on Psi^q, in many rounds; ``predict`` is of the stage that decides."""
+    def base(self, context: ArrayLike, stage: int, arms: Sequence[ArmName] | None = None) -> Prediction:
+        """BaseKMTL-UCB (Algorithm 2) on Psi^q in one round; ``predict`` is of the stage that decides."""
         candidates = self._arms.candidates(arms, to_play=False)
-        rounds = self._read(contexts, candidates, many=True)
-        return self.regression(stage).predict(Query(candidates.indices, rounds))
+        mean, width = self.regression(stage).predict(Query(candidates.indices, self._read(context, candidates)))
+        return Prediction(mean[0], width[0])
 
     # -- choosing: Algorithm 3, lines 5 to 19 -----------------------------------------------------
 
