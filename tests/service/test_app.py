@@ -23,7 +23,7 @@ SETTINGS = {
     "policy": {
         "arms": ["a", "b", 3],
         "context_kernel": {"type": "RBF"},
-        "rewards": {"type": "Range", "low": 0.0, "high": 1.0},
+        "rewards": [0.0, 1.0],
     },
     "service": {"max_body": 100_000},
 }

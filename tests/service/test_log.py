@@ -111,9 +111,9 @@ def test_the_life_of_a_log(tmp_path: Path, config: Path, run: Run) -> None:
         assert "96 rows learned, 0 refused" in run("log", "replay", log, config, saved)
     mine, theirs = kb.load(tmp_path / "log.policy"), kb.load(tmp_path / "other.policy")
     assert mine.predict([0.3, 0.4]).mean == pytest.approx(theirs.predict([0.3, 0.4]).mean)
-    found = json.loads(run("evaluate", other, config, "--json", "--train", 0.4))
+    found = json.loads(run("evaluate", other, "--policy", config, "--json", "--train", 0.4))
     assert set(found["estimates"]) == {"ips", "snips", "direct", "dr"}
-    said = run("evaluate", url, config)
+    said = run("evaluate", url, "--policy", config)
     assert "Left out: 12 decisions, open" in said
     assert "12 decisions have no reward" in " ".join(said.split())
     shadow = run("log", "shadow", url, config)
@@ -176,7 +176,7 @@ def test_what_cannot_be_done_is_said(tmp_path: Path, config: Path, run: Run, mon
     assert "must end in one of" in run("log", "export", tmp_path / "log.sqlite3", tmp_path / "x.xls", code=1)
     bad = tmp_path / "bad.toml"
     for text, said in (
-        ("[policy]\narms = 0\n", "arms must be at least 1"),
+        ("[policy]\narms = 0\n", "arms must be between 1 and 10^8, got 0"),
         ("[service]\nreward_wait = -1.0\n", "service.reward_wait"),
         ("[service]\nreward_weight = 1.0\n", "there is no setting service.reward_weight; there are reward_wait"),
         ('name = "x"\n[[environments]]\nkind = "y"\n', "is an experiment"),
@@ -439,7 +439,7 @@ def test_a_fitted_policy_is_served_whatever_its_engine_and_kept_by_the_log(tmp_p
 
 
 def test_a_start_of_other_settings_is_refused(tmp_path: Path, config: Path) -> None:
-    kb.KMTLUCB(["a", "b", 3], epsilon=0.5).save(tmp_path / "start.policy")
+    kb.KMTLUCB(["a", "b", 3], context_kernel=kb.RBF(length_scale=1.0), epsilon=0.5).save(tmp_path / "start.policy")
     options = load_settings(config, tmp_path / "start.policy")
     store = open_store(str(tmp_path / "log.sqlite3"))
     with pytest.raises(
@@ -459,7 +459,7 @@ def test_export_fit_serve(tmp_path: Path, config: Path, run: Run) -> None:
     url = str(tmp_path / "log.sqlite3")
     fill(url, config)
     start = tmp_path / "start.policy"
-    said = run("fit", url, "--policy", config, "--out", start, "--scheduler", "sync")
+    said = run("fit", url, "--policy", config, "--out", start, "--jobs", 1)
     assert "96 rows learned" in said
     options = load_settings(config, start)
     store = open_store(url)
