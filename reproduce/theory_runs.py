@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from kinbandits.rules import Confidence
 
 from kinbandits import theory
 from kinbandits._types import Indices, Matrix, Vector
@@ -23,6 +22,7 @@ from kinbandits.kernels import RBF, Kernel
 from kinbandits.plotting import OKABE_ITO, canvas, plot_style
 from kinbandits.policy import KMTLUCB
 from kinbandits.report import Section, one_line
+from kinbandits.rules import Confidence
 from kinbandits.similarity import Similarity
 from kinbandits.simulate import simulate
 from kinbandits.trace import Trace

@@ -121,5 +121,11 @@ def test_progress_true_shows_a_bar(monkeypatch):
     assert "runs: 2 of 2" in out.getvalue()
     assert "rounds: 5 of 5" in out.getvalue()
     seen = []
-    kb.compare({"Lin-UCB": lambda e: kb.baselines.lin_ucb(e.arms)}, ENVIRONMENT, seeds=2, horizon=5, progress=lambda *s: seen.append(s))
+    kb.compare(
+        {"Lin-UCB": lambda e: kb.baselines.lin_ucb(e.arms)},
+        ENVIRONMENT,
+        seeds=2,
+        horizon=5,
+        progress=lambda *s: seen.append(s),
+    )
     assert seen == [(1, 2), (2, 2)]

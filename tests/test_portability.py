@@ -23,7 +23,6 @@ from processors import PROCESSORS, Processor, can_run, in_use, own
 from test_golden import CASES, ENVIRONMENTS, GOLDEN, POLICIES, ROUNDS
 
 HALF = ROUNDS // 2
-SCHEDULE = POLICIES["mixed"](2).exploration  # a function is not saved: it is handed over again
 GAMES: dict[tuple[str, str], Callable[[int], kb.KMTLUCB]] = {(p, e): POLICIES[p] for p, e in CASES}
 GAMES |= {
     ("budgeted", e): lambda n, wide=wide: kb.KMTLUCB(n, engine=kb.Budgeted(points=64), context_kernel=kb.RBF(wide))
@@ -117,8 +116,7 @@ def test_saved_elsewhere_it_decides_here_as_if_it_had_always_been_here(processor
         with np.load(tmp_path / f"{name}.npz") as file:
             assert file["arms"].tolist() == arms[:HALF], name
             np.testing.assert_allclose(file["scores"], scores[:HALF], rtol=tolerance, atol=tolerance, err_msg=name)
-        more = {"exploration": SCHEDULE} if game[0] == "mixed" else {}
-        policy = kb.load(tmp_path / f"{name}.kb", **more)
+        policy = kb.load(tmp_path / f"{name}.kb")
         resumed, its_scores = play(policy, ENVIRONMENTS[game[1]](seed), range(HALF, ROUNDS))
         assert resumed == arms[HALF:], name
         np.testing.assert_allclose(its_scores, scores[HALF:], rtol=tolerance, atol=tolerance, err_msg=name)

@@ -94,7 +94,9 @@ def test_the_multiplier_of_the_width() -> None:
     policy.choose_many(np.zeros((2, 1)))
     wanted = 0.2 * math.sqrt(2.0 * math.log(5 * 9 * math.pi**2 / (6 * 0.2)))
     assert policy.choose([0.0]).exploration == pytest.approx(wanted)
-    assert kb.KMTLUCB(2, exploration=Logarithmic(2.0)).choose([0.0]).exploration == pytest.approx(2 * math.log(2) ** 0.5)
+    assert kb.KMTLUCB(2, exploration=Logarithmic(2.0)).choose([0.0]).exploration == pytest.approx(
+        2 * math.log(2) ** 0.5
+    )
 
 
 def test_the_largest_mean_of_those_that_reach_the_ceiling() -> None:

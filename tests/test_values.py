@@ -1,7 +1,5 @@
 """Frozen values: checked by annotation, equal by value, written and read back."""
 
-from kinbandits._value import Count, Natural, Positive, Value, from_json, to_json  # no __future__ annotations here
-from kinbandits.errors import InvalidInputError, InvalidTypeError
 import copy
 import pickle
 
@@ -9,6 +7,8 @@ import numpy as np
 import pytest
 
 import kinbandits as kb
+from kinbandits._value import Count, Natural, Positive, Value, from_json, to_json  # no __future__ annotations here
+from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 
 class Box(Value):

@@ -90,7 +90,7 @@ def try_it(name: str, file: Path, folder: Path, more: dict[str, str]) -> None:
     (here / "service.toml").write_text(SERVICE)
     call(python, "-W", "error", "-m", "doctest", str(ROOT / "README.md"), cwd=here)
     kinbandits = str(Path(python).with_name("kinbandits"))
-    for arguments in ("--help", "--version", "doctor", "run --help", "data list"):
+    for arguments in ("--help", "--version", "doctor", "run --help", "data"):
         call(kinbandits, *arguments.split(), cwd=here)
     for typed, wanted in NEED.items():
         said = call(kinbandits, *typed.split(), ok=False, cwd=here, more={"XDG_CACHE_HOME": str(here)})

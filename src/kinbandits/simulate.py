@@ -5,7 +5,7 @@
 >>> policy = kb.KMTLUCB(environment.arms)
 >>> trace = kb.simulate(policy, environment)
 >>> len(trace), round(trace.final_regret, 2)
-(50, 2.78)
+(50, 2.45)
 """
 
 from __future__ import annotations

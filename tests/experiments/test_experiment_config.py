@@ -91,7 +91,10 @@ def test_a_wrong_file_is_told_which_key(change, text):
             "environments.synthetic-news: .*no option 'arms'",
         ),
         ({"methods": [{"name": "m", "ridge": -1.0}]}, r"methods.m: ridge must be greater than 0"),
-        ({"methods": [{"name": "m", "context_kernel": {"type": "RFB"}}]}, "methods.m.context_kernel has an unknown type 'RFB'; did you mean 'RBF'"),
+        (
+            {"methods": [{"name": "m", "context_kernel": {"type": "RFB"}}]},
+            "methods.m.context_kernel has an unknown type 'RFB'; did you mean 'RBF'",
+        ),
         (
             {"methods": [{"name": "m", "context_kernel": {"type": "RBF", "width": 1}}]},
             "methods.m.context_kernel: RBF has no option 'width'",

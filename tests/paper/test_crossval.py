@@ -18,7 +18,7 @@ from kinbandits.paper.crossval import (
 from kinbandits.paper.crossval import _folds as folds_of
 from kinbandits.regression import Product, Query, Settings, make
 from kinbandits.similarity import Estimated, Independent, Known, Pooled
-from kinbandits.terms import Term, Terms
+from kinbandits.terms import Term
 
 N = 3
 SMALL = Grid(context=[0.05, 1.0], embedding=[0.1, 3.0], similarity=[0.5, 20.0], ridge=[1e-3, 0.1, 5.0])

@@ -136,7 +136,7 @@ def test_line_16_takes_the_widest_arm():
         decision = policy.choose(round_.context)
         stage = decision.note["stage"]
         if stage == 1:
-            width = policy.base(np.asarray(round_.context)[None], stage=1).width[0]
+            width = policy.base(round_.context, stage=1).width
             assert decision.index == width.argmax()
             assert policy.exploration * width.max() > 0.5
         policy.update(decision, round_.rewards[decision.index])
@@ -197,7 +197,7 @@ def test_late_and_missing_rewards_do_not_corrupt_the_stages():
         )
         x = rng.uniform(-1, 1, (3, 1))
         np.testing.assert_allclose(
-            [v[0] for v in policy.base(x[None], stage=q)], fresh.choose(x, scores=True).prediction, rtol=1e-6, atol=1e-8
+            policy.base(x, stage=q), fresh.choose(x, scores=True).prediction, rtol=1e-6, atol=1e-8
         )
 
 
@@ -227,7 +227,7 @@ def test_numbers_of_a_decision_are_those_of_its_stage():
         decision = policy.choose(round_.context, scores=True)
         stage = decision.note["stage"]
         seen.add(stage)
-        mean, width = (v[0] for v in policy.base(np.asarray(round_.context)[None], stage=stage))
+        mean, width = policy.base(round_.context, stage=stage)
         np.testing.assert_allclose(decision.prediction, (mean, width))
         np.testing.assert_allclose(decision.scores, mean + policy.exploration * width)
         policy.update(decision, round_.rewards[decision.index])

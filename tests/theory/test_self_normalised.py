@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinbandits.rules import Confidence
 from scipy import stats
 
 import kinbandits as kb
 from kinbandits import theory
 from kinbandits.environments import RKHSProblem
+from kinbandits.rules import Confidence
 from kinbandits.theory import equicorrelated
 
 DELTA, RIDGE = 0.1, 0.25
@@ -102,7 +102,13 @@ def test_the_radius_in_a_finite_space():
     ],
 )
 def test_policies_that_the_bound_does_not_cover_are_refused(change, text):
-    fine = {"similarity": kb.Mixed(0.5), "context_kernel": kb.RBF(), "ridge": 0.5, "cold_start": "borrow", "rewards": None}
+    fine = {
+        "similarity": kb.Mixed(0.5),
+        "context_kernel": kb.RBF(),
+        "ridge": 0.5,
+        "cold_start": "borrow",
+        "rewards": None,
+    }
     theory.check_self_normalised(kb.KMTLUCB(3, **fine))
     with pytest.raises(ValueError, match=text):
         theory.check_self_normalised(kb.KMTLUCB(3, **(fine | change)))

@@ -6,8 +6,8 @@ numpy.logspace(-3, 2, 10).
 
 >>> import kinbandits as kb
 >>> policy = kb.KMTLUCB(arms=10, **paper("digits"))
->>> policy.weighting, round(policy.exploration, 6)
-('per_arm', 0.003162)
+>>> policy.weighting, policy.exploration
+('per_arm', UCB(exploration=0.00316...))
 """
 
 from __future__ import annotations

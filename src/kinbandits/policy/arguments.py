@@ -38,7 +38,7 @@ def rewards_of(rewards: Any) -> tuple[Any, tuple[float, float] | None, tuple[flo
     """What was given, the limits of rewards, and their level and unit where these are not learned."""
     if isinstance(rewards, str) and rewards == "learn":
         return rewards, None, None
-    if rewards is None or rewards == "raw":  # settings files have no None
+    if rewards is None or (isinstance(rewards, str) and rewards == "raw"):  # settings files have no None
         return None, None, (0.0, 1.0)
     if isinstance(rewards, Scale):
         return rewards, None, (rewards.level, rewards.unit)
