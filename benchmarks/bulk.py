@@ -92,7 +92,8 @@ def main() -> None:
     same = all(np.array_equal(a, b) for a, b in zip(ask[0](x), ask[1](x), strict=True)) and found == again
     print(f"two Dask workers: {seconds:.1f} s, {peaks[1]['seconds'] / seconds:.2f} times as fast; equal: {same}")
     print(
-        f"peak memory of {given.rows:,} rows over that of a quarter: {peaks[1]['megabytes'] / peaks[0]['megabytes']:.2f}"
+        f"peak memory of {given.rows:,} rows over that of a quarter: "
+        f"{peaks[1]['megabytes'] / peaks[0]['megabytes']:.2f}"
     )
 
 

@@ -64,7 +64,7 @@ def test_cancelling_twice_is_as_harmless_as_updating_twice(tmp_path: Path) -> No
     policy.save(tmp_path / "p.kb")
     kb.load(tmp_path / "p.kb").cancel(first.id)
     assert policy.pending() == [second.id]
-    with pytest.raises(LookupError, match="no longer open|was cancelled"):
+    with pytest.raises(LookupError, match=r"no longer open|was cancelled"):
         policy.update(first, 1.0)
     with pytest.raises(LookupError, match="never made"):
         policy.cancel(99)

@@ -37,8 +37,8 @@ _NAMES = {"compare": "results", "MultiTaskKernelRidge": "multitask"}
 
 __all__ = [
     "KMTLUCB", "RBF", "UCB", "Budgeted", "Constant", "Decision", "Estimated", "Graph", "Independent", "InverseGap",
-    "Known", "Learned", "Linear", "Log", "Matern", "Mixed", "Model", "Pooled", "RationalQuadratic", "Scale", "SupKMTLUCB",
-    "Term", "Thompson", "Window", "compare", "fit", "load", "simulate",
+    "Known", "Learned", "Linear", "Log", "Matern", "Mixed", "Model", "Pooled", "RationalQuadratic", "Scale",
+    "SupKMTLUCB", "Term", "Thompson", "Window", "compare", "fit", "load", "simulate",
 ]  # fmt: skip
 
 

@@ -124,8 +124,9 @@ class UCB(Rule):
     Args:
         exploration: beta, a number, a `Schedule`, or a function t -> beta_t of the number of the decision, from 1.
             None: beta = deviations * sqrt(ridge), so that beta * width is so many posterior deviations whatever the
-            ridge, and 3/4 of it where arms were found to share (`Learned`). Among n > 20 candidates it is sqrt(log 20 / log n) of that: the largest of n normal deviations grows
-            like sqrt(2 log n), so that of many candidates one looks promising by chance.
+            ridge; and 3/4 of it where arms were found to share (`Learned`). Among n > 20 candidates it is
+            sqrt(log 20 / log n) of that: the largest of n normal deviations grows like sqrt(2 log n), so that of many
+            candidates one looks promising by chance.
         deviations: see there.
         ceiling: a reward that is never exceeded. Scores are capped there, and of those that reach it the largest mean
             is played.

@@ -112,10 +112,10 @@ def test_the_life_of_a_log(tmp_path: Path, config: Path, run: Run) -> None:
     mine, theirs = kb.load(tmp_path / "log.policy"), kb.load(tmp_path / "other.policy")
     assert mine.predict([0.3, 0.4]).mean == pytest.approx(theirs.predict([0.3, 0.4]).mean)
     found = json.loads(run("evaluate", other, "--policy", config, "--json", "--train", 0.4))
-    assert set(found["estimates"]) == {"ips", "snips", "direct", "dr"}
+    assert found["left_out"] == {"without a reward": 14}
+    assert set(found["policies"]["policy"]["estimates"]) == {"ips", "snips", "direct", "dr"}
     said = run("evaluate", url, "--policy", config)
-    assert "Left out: 12 decisions, open" in said
-    assert "12 decisions have no reward" in " ".join(said.split())
+    assert "Left out: 12 rows, without a reward" in said
     shadow = run("log", "shadow", url, config)
     assert "dr" in shadow
     assert "rows 96" in shadow

@@ -55,7 +55,7 @@ def engine_of(engine: Any, memory: Window | None) -> Engine:
     if isinstance(engine, Budgeted):
         if memory is not None:
             raise InvalidInputError(
-                'memory=kb.Window(...) needs engine="exact": a dictionary keeps sums, and no row can be taken out of them'
+                'memory=kb.Window(...) needs engine="exact": a dictionary keeps sums, which no row can leave'
             )
         return engine
     if not isinstance(engine, str):
