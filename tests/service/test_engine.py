@@ -323,6 +323,8 @@ def everything(engine: Engine) -> dict[str, Any]:
 def test_stopped_at_any_point_it_continues_as_if_it_had_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At 12 random points the files are copied as they are, as a crash leaves them, and continued from there."""
     monkeypatch.setattr("kinbandits.service.writer.Writer._sweep", lambda self: None)  # defaults come with late rewards
+    for pause in ("_POLL", "_PUBLISH"):  # each step waits for the model: do not wait for the clock as well
+        monkeypatch.setattr(f"kinbandits.service.learner.{pause}", 0.002)
     length, points = 150, sorted(random.Random(1).sample(range(4, 150), 12))
     steps, clock = script(length, seed=7), Clock()
     options = settings(reward_wait=60.0, default_reward=-0.5, snapshot_every=17)

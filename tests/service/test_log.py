@@ -112,13 +112,19 @@ def test_the_life_of_a_log(tmp_path: Path, config: Path, run: Run) -> None:
     mine, theirs = kb.load(tmp_path / "log.policy"), kb.load(tmp_path / "other.policy")
     assert mine.predict([0.3, 0.4]).mean == pytest.approx(theirs.predict([0.3, 0.4]).mean)
     found = json.loads(run("evaluate", other, "--policy", config, "--json", "--train", 0.4))
-    assert found["left_out"] == {"without a reward": 14}
     assert set(found["policies"]["policy"]["estimates"]) == {"ips", "snips", "direct", "dr"}
     said = run("evaluate", url, "--policy", config)
     assert "Left out: 12 rows, without a reward" in said
     shadow = run("log", "shadow", url, config)
     assert "dr" in shadow
     assert "rows 96" in shadow
+
+
+@pytest.mark.xfail(strict=True, reason="evaluate counts such rows, but does not warn that they may bias the values")
+def test_evaluate_warns_of_decisions_without_a_reward(tmp_path: Path, config: Path, run: Run) -> None:
+    fill(str(tmp_path / "log.sqlite3"), config)
+    said = run("evaluate", tmp_path / "log.sqlite3", "--policy", config)
+    assert "decisions have no reward" in " ".join(said.split())
 
 
 def test_a_shadow_of_the_served_policy_earns_what_was_earned(tmp_path: Path) -> None:
