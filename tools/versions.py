@@ -21,9 +21,9 @@ from environments import new_environment
 ROOT = Path(__file__).parents[1]
 EXTRAS = ".[experiments,plot,serve]"
 TOOLS = ["pytest", "pytest-xdist", "hypothesis", "pandas"]
-TESTS = ["cli", "policies/test_persist.py", "service/test_app.py", "service/test_log.py", "test_golden.py"]
-TESTS += ["experiments/test_experiment_config.py", "test_import.py", "test_values.py", "test_frames.py"]
-TESTS += ["test_kernels.py", "test_similarity.py"]
+TESTS = ["cli", "policies/test_round_trips.py", "service/test_app.py", "service/test_log.py", "test_golden.py"]
+TESTS += ["experiments/test_experiment_config.py", "test_values.py", "test_frames.py", "test_kernels.py"]
+TESTS += ["test_similarity.py", "regression/test_numbers.py"]
 
 
 def pythons() -> dict[str, str]:
