@@ -120,7 +120,6 @@ def test_the_life_of_a_log(tmp_path: Path, config: Path, run: Run) -> None:
     assert "rows 96" in shadow
 
 
-@pytest.mark.xfail(strict=True, reason="evaluate counts such rows, but does not warn that they may bias the values")
 def test_evaluate_warns_of_decisions_without_a_reward(tmp_path: Path, config: Path, run: Run) -> None:
     fill(str(tmp_path / "log.sqlite3"), config)
     said = run("evaluate", tmp_path / "log.sqlite3", "--policy", config)

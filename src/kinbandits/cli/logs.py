@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,13 +167,15 @@ def _files(logs: list[str]) -> Iterator[list[str]]:
         raise InvalidInputError("give either files or stores of services, not both")
     need("the log of a service", "serve", "pyarrow", "sqlalchemy")
     from kinbandits.service.store import open_store
-    from kinbandits.service.transfer import export_log
+    from kinbandits.service.transfer import export_log, logged_rounds
 
     with tempfile.TemporaryDirectory(prefix="kinbandits-") as folder:
         for i, url in enumerate(stores):
             store = open_store(url, readonly=True)
             try:
                 export_log(store, Path(folder) / f"log-{i:03}")
+                for warning in logged_rounds(store).warnings:
+                    print(f"Warning: {url}: {warning}", file=sys.stderr)
             finally:
                 store.close()
         yield [folder]
