@@ -6,7 +6,6 @@ best settings of every peer and our own methods on all seeds. Cells in common ar
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +13,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kinbandits.policy.defaults import defaults_as_data
-
 from compare.catalogue import PEERS, installed
 from kinbandits.environments import Environment
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.config import EnvironmentConfig, Experiment, experiment_of, policies
-from kinbandits.policy import KMTLUCB
 
 __all__ = ["DATA", "DEFAULT", "INVERSE", "OURS", "Plan", "setting_name"]
 
@@ -151,9 +147,9 @@ class Plan:
         methods = [{"name": setting_name(p, s), "policy": PEERS[p].policy, **s} for p, s in best.items()]
         for ours in self.ours:
             if ours == DEFAULT:
-                methods.append({"name": ours, **_defaults()})
+                methods.append({"name": ours})
             elif ours == INVERSE:
-                methods.append({"name": ours, **_defaults(), "exploration": {"type": "InverseGap"}})
+                methods.append({"name": ours, "exploration": {"type": "InverseGap"}})
             else:
                 methods.append({"name": ours, "policy": ours})
         return self._experiment(name, methods, self.seeds)
@@ -170,15 +166,6 @@ class Plan:
 
     def _make(self, name: str) -> Environment:
         return EnvironmentConfig.model_validate(self.environment(name)).make(0)
-
-
-def _defaults() -> dict[str, Any]:
-    """The defaults of our policy, written out: a release with other defaults then has other cells."""
-    parameters = inspect.signature(KMTLUCB).parameters.values()
-    plain = {
-        p.name: p.default for p in parameters if isinstance(p.default, bool | int | float | str) and p.name != "seed"
-    }
-    return plain | defaults_as_data()
 
 
 def setting_name(peer: str, settings: Mapping[str, Any]) -> str:

@@ -27,8 +27,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from compare.peers import Peer
+from kinbandits import SupKMTLUCB
 from kinbandits._types import Matrix, Vector
-from kinbandits.baselines import SupKernelUCB
 from kinbandits.environments import Environment
 from kinbandits.kernels import RBF
 
@@ -253,7 +253,7 @@ class BatchBKB(BKB):
             self._sum = 1.0
 
 
-class _Sup(SupKernelUCB):
+class _Sup(SupKMTLUCB):
     """With a confidence factor that is given."""
 
     factor = 1.0

@@ -68,7 +68,7 @@ def test_where_the_formula_of_mabwiser_is_wrong() -> None:
     for ridge in (0.1, 1.0, 10.0):
         mab = MAB(["a", "b"], LearningPolicy.LinUCB(alpha=1.0, l2_lambda=ridge))
         mab.fit(["a"], [0.0], x)
-        ours = kb.baselines.LinUCB(["a", "b"], ridge=ridge)
+        ours = kb.baselines.lin_ucb(["a", "b"], ridge=ridge)
         ours.observe(["a"], x, [0.0])
         found, wanted = mab.predict_expectations(x), ours.choose(x[0], scores=True).scores
         assert found["a"] == pytest.approx(wanted[0])
@@ -189,7 +189,7 @@ def test_our_default_is_written_out_and_is_what_nothing_given_means() -> None:
 
 
 def test_costs_are_measured_once_in_a_process_of_their_own(tmp_path) -> None:
-    plan = Plan(data=("hidden-0.5",), peers=(), ours=("Uniform",), seeds=1, horizon=30)
+    plan = Plan(data=("hidden-0.5",), peers=(), ours=("uniform",), seeds=1, horizon=30)
     (cell,) = plan.final("hidden-0.5", {}, None).cells()
     cost = cost_of(cell, tmp_path)
     assert 0.0 < cost["cpu_ms"] < 1000.0
@@ -258,7 +258,7 @@ def test_settings_and_means_of_earlier_runs(tmp_path) -> None:
     setting = {"alpha": 0.1, "ridge": 1.0, "scaling": "centred"}
     (tmp_path / "chosen.json").write_text(json.dumps({"hidden-0.5": {"kinbandits-linucb": setting}}))
     plan = Plan(
-        data=("hidden-0.5",), peers=("kinbandits-linucb",), ours=("Uniform",), horizon=20, seeds=1,
+        data=("hidden-0.5",), peers=("kinbandits-linucb",), ours=("uniform",), horizon=20, seeds=1,
         chosen=tmp_path / "chosen.json",
     )  # fmt: skip
     assert plan.grid("hidden-0.5") is None
@@ -295,7 +295,7 @@ def test_peers_play_from_no_rows_at_all(peer: str) -> None:
 
 
 def test_a_peer_that_is_not_run_is_told_with_its_cost(tmp_path) -> None:
-    plan = Plan(data=("clicks-12-3",), peers=("kinbandits-linucb",), ours=("Uniform",), seeds=1, horizon=60)
+    plan = Plan(data=("clicks-12-3",), peers=("kinbandits-linucb",), ours=("uniform",), seeds=1, horizon=60)
     run(plan, tmp_path, first=True, stream=None)
     run(replace(plan, peers=()), tmp_path, jobs=1, costs=False, stream=None)
     (found,) = read(plan, tmp_path)
