@@ -66,9 +66,11 @@ class Server:
         if self.user is not None:
             os.chown(self.home, pwd.getpwnam(self.user).pw_uid, -1)
             if not _may_run("test", "-x", str(found / "initdb")):  # a checkout that only root may enter
-                self.bin = self.home / "install" / "bin"
-                shutil.copytree(found.parent, self.bin.parent)
-                os.chmod(self.bin.parent, 0o755)
+                package = found.parents[1]
+                for folder in (package, package.with_name(f"{package.name}.libs")):  # the pip package, as it lies
+                    shutil.copytree(folder, self.home / folder.name, symlinks=True)
+                    os.chmod(self.home / folder.name, 0o755)
+                self.bin = self.home / found.relative_to(package.parent)
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
