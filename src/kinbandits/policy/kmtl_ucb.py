@@ -388,13 +388,6 @@ class KMTLUCB(Policy):
         other._knowledge.engine = self.regression.snapshot()
         return other
 
-    def relearned(self, arms: Sequence[ArmName], contexts: Matrix, rewards: Vector) -> Self:
-        """A frozen policy that knows these rows in place of its own, seen by the model of now."""
-        other = self.frozen()
-        history = History.of(self.n_arms, self._arms.numbers(list(arms)), contexts, rewards)
-        other._knowledge.engine = self.regression.changed(self.regression.settings, rows=history)
-        return other
-
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return self._knowledge.state()
 
