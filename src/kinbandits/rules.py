@@ -39,7 +39,7 @@ __all__ = [
 ]  # fmt: skip
 
 TIE = 1e-12
-MANY = 20.0  # candidates, up to which a deviation is one deviation
+MANY = 10.0  # candidates, up to which a deviation is one deviation
 SHARED = 0.75  # of a deviation, where arms were found to share: part of each width is then about what they have in
 # common, which is the same for all and decides nothing
 
@@ -124,9 +124,9 @@ class UCB(Rule):
     Args:
         exploration: beta, a number, a `Schedule`, or a function t -> beta_t of the number of the decision, from 1.
             None: beta = deviations * sqrt(ridge), so that beta * width is so many posterior deviations whatever the
-            ridge; and 3/4 of it where arms were found to share (`Learned`). Among n > 20 candidates it is
-            sqrt(log 20 / log n) of that: the largest of n normal deviations grows like sqrt(2 log n), so that of many
-            candidates one looks promising by chance.
+            ridge; and 3/4 of it where arms were found to share (`Learned`). Among n > 10 candidates it is
+            log 10 / log n of that: of many candidates one looks promising by chance, and in as many rounds each can
+            be tried less often.
         deviations: see there.
         ceiling: a reward that is never exceeded. Scores are capped there, and of those that reach it the largest mean
             is played.
@@ -152,7 +152,7 @@ class UCB(Rule):
         if beta is None:
             many = min(1.0, math.log(MANY) / math.log(max(k, 2)))
             deviations = self.deviations * (SHARED if state.shares else 1.0)
-            return np.full(rounds, deviations * math.sqrt(state.ridge * many))
+            return np.full(rounds, deviations * many * math.sqrt(state.ridge))
         if isinstance(beta, float):
             return np.full(rounds, beta)
         values = np.empty(rounds)

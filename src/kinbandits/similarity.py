@@ -416,7 +416,7 @@ class Learned(Similarity):
 
     Arms are taken as (1 - mu) I + mu B, with B what is known of them beforehand, and then as alike as the rows say
     (`kinbandits.model`). Where all arms see one context and nothing is known, they share only if that explains the
-    rewards better by 20 nats; `Independent` until then.
+    rewards better by 12 nats; `Independent` until then.
 
     Args:
         base: B, `Known` with descriptors or a matrix, or `Graph`. None: all arms are as like each other as any two.

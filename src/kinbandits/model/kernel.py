@@ -21,7 +21,7 @@ KERNEL_ROWS = 150  # of an arm that are looked at
 NEARLY = 0.03  # the share of distances in a kernel that is nearly linear
 UNEVEN = 10.0  # times the usual width, from which on a feature hides the others: each then has its own width unless the
 # rows object. Principal components, whose widths mean something, are 2 to 7 times apart
-CLEAR, NOISY, EARLY = 3.0, 1.0, 10.0  # nats a kernel must lead by; where noise is large; with few rows an arm
+CLEAR, NOISY, EARLY = 3.0, 0.0, 4.0  # nats a kernel must lead by; where noise is large; with few rows an arm
 EACH = 10  # rows an arm: before that, levels of arms look like slopes
 
 

@@ -27,12 +27,12 @@ from kinbandits.model.when import golden
 from kinbandits.regression.contract import Common
 from kinbandits.similarity import Learned, Similarity
 
-LEAD = 20.0  # nats by which sharing must beat independent arms where all see one context. Leads that lie stay
-# below 13 (play chooses the rows: where one arm is played since the others are bad, a common part fits); true ones grow
+LEAD = 12.0  # nats by which sharing must beat independent arms where all see one context. False leads (play chooses the
+# rows: where one arm is played since the others are bad, a common part fits) stay near 8 and vanish; true ones grow
 MUS = (0.5, 0.9)
-SIMILARITY_ROWS = 400  # m^3 a candidate
-SHRINK = 5.0  # rows that the target is worth
-STEPS = 12  # of EM a fit; it goes on from the matrix in force
+SIMILARITY_ROWS = 600  # m^3 a candidate
+SHRINK = 2.0  # rows that the target is worth
+STEPS = 20  # of EM a fit; it goes on from the matrix in force
 FEW_ARMS = 300  # above, arms without rows are not told apart while a matrix is learned
 MOST_ARMS = 2000  # up to which a whole matrix is learned
 

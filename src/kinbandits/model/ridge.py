@@ -19,7 +19,7 @@ from kinbandits.model.evidence import Fit, Rows, evidence
 from kinbandits.model.value import USUAL, Model, Spec
 from kinbandits.regression.contract import KZ
 
-MOST = 3.0
+MOST = 10.0  # where a click in thirty is all there is, noise is ten times the signal
 PRIOR = 2.0  # nats of evidence asked for each factor e away from USUAL
 FEW = 15.0  # rows an arm at which half of the evidence counts
 SHARE = 20.0  # rows an arm for each unit of ridge: a ridge as large as n would mean that nothing is learned
