@@ -25,12 +25,8 @@ _AT_ONCE = 2**22  # kernel values held at once when many points are predicted
 class Posterior(Regression):
     """An engine that answers. Subclasses fill in the posterior without units and without the cold-start rule."""
 
+    pairs: Pairs  # the kernel in force
     reads_only = False
-
-    @property
-    @abstractmethod
-    def pairs(self) -> Pairs:
-        """The kernel in force."""
 
     @property
     @abstractmethod
@@ -76,7 +72,7 @@ class Posterior(Regression):
         """Mean and variance of every candidate, (R, k) each, as learned."""
         query, place = self._merged(query)
         rounds, k = query.shape
-        mean, variance = np.zeros(query.shape), self.pairs.query_prior(query)
+        mean, variance = np.zeros(query.shape), self.pairs.prior(query)
         if rounds and k and self.n_terms:
             warm = ~self._cold(query.arms)
             step = max(1, _AT_ONCE // (max(self.n_terms, 1) * k))
@@ -113,11 +109,7 @@ class Posterior(Regression):
             found[apart] = 0.0
         return found if self.settings.unit == 1.0 else found * self.settings.unit**2
 
-    def snapshot(self) -> Regression:
-        return self._shallow()
-
-    def _shallow(self) -> Self:
-        """A copy that shares everything and only reads."""
+    def snapshot(self) -> Self:
         other = copy.copy(self)
         other.reads_only = True
         return other
@@ -160,7 +152,7 @@ class RowPosterior(Posterior):
         return self._rows.counts
 
     @property
-    def rows(self) -> History | None:
+    def rows(self) -> History:
         return self._rows
 
     @property
@@ -170,9 +162,6 @@ class RowPosterior(Posterior):
 
     def _noise(self) -> Vector:
         return self.settings.noise(self._rows.arms, self.counts)
-
-    def _columns(self, query: Query) -> Matrix:
-        return self.pairs.columns(self._rows.arms, self._rows.contexts, query)
 
     def observe(self, arms: Indices, contexts: Matrix, rewards: Vector) -> None:
         self._check_learns()
@@ -190,7 +179,7 @@ class RowPosterior(Posterior):
             self._build()  # always right, whatever was done until then
             raise
 
-    def _changed_rows(self, settings: Settings, rows: History | None, removed: int | None) -> History:
+    def changed_rows(self, settings: Settings, rows: History | None, removed: int | None) -> History:
         """The rows of a changed engine."""
         known = self._rows if rows is None else rows
         if removed is not None and rows is None:
@@ -198,19 +187,32 @@ class RowPosterior(Posterior):
         return known.copy(settings.n_arms)
 
     def changed(self, settings: Settings, *, rows: History | None = None, removed: int | None = None) -> Self:
-        return type(self)(settings, self._changed_rows(settings, rows, removed))
+        return type(self)(settings, self.changed_rows(settings, rows, removed))
 
-    def _shallow(self) -> Self:
-        other = super()._shallow()
+    def snapshot(self) -> Self:
+        other = super().snapshot()
         other._rows = self._rows.copy()
         return other
 
     def dual(self) -> tuple[Indices, Matrix, Vector]:
-        return self._rows.arms, self._rows.contexts, self._weights()
+        return self._rows.arms, self._rows.contexts, self._weights() if len(self._rows) else np.zeros(0)
 
     @abstractmethod
     def _weights(self) -> Vector:
-        """M^-1 y."""
+        """M^-1 y; there are rows."""
+
+    def _through(self, k: Matrix) -> tuple[Vector, Matrix]:
+        """k' M^-1 y and a c with c'c = k' M^-1 k, for kernel vectors k (t, m)."""
+        raise NotImplementedError
+
+    def _moments(self, query: Query, prior: Matrix) -> tuple[Matrix, Matrix]:
+        mean, c = self._through(self.pairs.columns(self._rows.arms, self._rows.contexts, query))
+        return mean.reshape(query.shape), prior - np.einsum("ij,ij->j", c, c).reshape(query.shape)
+
+    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
+        h, pairs = self._rows, self.pairs
+        _, c = self._through(pairs.gram(h.arms, h.contexts, arms, contexts))
+        return np.asarray(pairs.gram(arms, contexts, arms, contexts) - c.T @ c)
 
     def state(self) -> State:
         h = self._rows
