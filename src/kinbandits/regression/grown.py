@@ -23,7 +23,6 @@ reaches the best score.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -73,23 +72,27 @@ class Family:
     def nbytes(self) -> int:
         return sum(W.nbytes for W in self._chunks)
 
-    def _parts(self) -> Iterator[tuple[slice, Matrix]]:
-        """Which rows of T a chunk has, and these."""
-        low = 0
+    def _parts(self) -> list[tuple[int, Matrix]]:
+        """The rows of T that each chunk has, and the number of the first."""
+        parts, low = [], 0
         for W in self._chunks:
             end = min(low + len(W), self.n)
-            yield slice(low, end), W[: end - low, :end]
+            parts.append((low, W[: end - low, :end]))
             low = end
+        return parts
 
     def times(self, k: Matrix) -> Matrix:
         """T k for k (n, c)."""
-        return np.concatenate([W @ k[: W.shape[1]] for _, W in self._parts()])
+        c = np.empty(k.shape)
+        for low, W in self._parts():
+            np.matmul(W, k[: W.shape[1]], out=c[low : low + len(W)])
+        return c
 
     def transposed(self, c: Matrix) -> Matrix:
         """T' c for c (n, c)."""
         out = np.zeros(c.shape)
-        for part, W in self._parts():
-            out[: W.shape[1]] += W.T @ c[part]
+        for low, W in self._parts():
+            out[: W.shape[1]] += W.T @ c[low : low + len(W)]
         return out
 
     def grow(self, rows: Indices, K: Matrix, G: Matrix, y: Vector) -> Vector:

@@ -94,6 +94,8 @@ def factor(M: Matrix, *, quiet: bool = False) -> tuple[Matrix, float]:
 def lower_inverse(L: Matrix) -> Matrix:
     """T of L, in halves: n^3 2/3, nearly all of it in products."""
     n, h = len(L), len(L) // 2
+    if not n:
+        return L
     if n <= _BLOCK:
         T = lapack.dtrtri(L, lower=1)[0]
         return np.tril(T)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kinbandits._types import Indices, Mask, Matrix, Vector
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.regression.contract import Common, Product, Query, Settings, Tracker
 from kinbandits.regression.linalg import components
@@ -66,6 +66,7 @@ class Pairs:
         self.K_Zs = list(K_Zs)
         self._common = [K for K in K_Zs if isinstance(K, Common)]
         self._kinds: Indices | None = None
+        self._all_differ = False
 
     @classmethod
     def fixed(cls, settings: Settings) -> Pairs:
@@ -94,18 +95,18 @@ class Pairs:
             prior += diagonal(K_Z, query.arms) * term.kernel.diag(term.select(flat)).reshape(rounds, each)
         return prior
 
-    def alike(self, arms: Indices, counts: Indices, cold: Mask) -> tuple[Indices, Indices] | None:
+    def alike(self, arms: Indices, counts: Indices, explore: bool) -> tuple[Indices, Indices] | None:
         """With one context for all, arms of equal similarity to all arms with rows have equal numbers.
 
-        One of each kind, and which stands for whom; None if all differ.
+        One of each kind, and which stands for whom; None if all differ. ``explore``: the rule for a cold start.
         """
-        kinds = self._of_kind()
         if self._all_differ and counts.all():
             return None
-        kinds = kinds[arms]
+        kinds, unplayed = self._of_kind()[arms], counts[arms] == 0
         if len(self._common) == len(self.K_Zs):  # an arm without rows is as far from all others
-            kinds = np.where(counts[arms] == 0, -1, kinds)
-        _, first, place = np.unique(2 * kinds + cold, return_index=True, return_inverse=True)
+            kinds = np.where(unplayed, -1, kinds)
+        kinds = 2 * kinds + unplayed if explore else kinds
+        _, first, place = np.unique(kinds, return_index=True, return_inverse=True)
         return None if len(first) == len(arms) else (first, place.reshape(-1))
 
     def _of_kind(self) -> Indices:

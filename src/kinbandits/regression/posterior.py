@@ -63,8 +63,8 @@ class Posterior(Regression):
         """The query with one candidate for each kind that must have equal numbers, and which is whose."""
         if not query.shared or len(query.arms) < 2:
             return query, None
-        alike = self.pairs.alike(query.arms, self.counts, self._cold(query.arms))
-        if alike is None or len(alike[0]) == len(query.arms):
+        alike = self.pairs.alike(query.arms, self.counts, self.settings.cold_start == "explore")
+        if alike is None:
             return query, None
         return Query(query.arms[alike[0]], query.contexts), alike[1]
 

@@ -40,6 +40,7 @@ from kinbandits.regression.dictionary.rows import Recent, Sample
 from kinbandits.regression.pairs import Followed, Pairs, entries, same_kernel
 from kinbandits.regression.posterior import Posterior
 
+BATCH = 0.25
 TOO_BLIND = 0.1  # of the prior variance: a mean residual above this and the budget is too small
 _ARRAYS = ("arms", "contexts", "S", "v", "ones")  # of the points
 _NUMBERS = ("capacity", "swaps", "refreshes", "rebuilt_from", "_n", "_squares", "_next_check")
@@ -137,7 +138,7 @@ class Dictionary(Posterior):
 
     def _learn(self, arms: Indices, X: Matrix, rewards: Vector) -> None:
         """A row."""
-        if len(self._waiting) >= max(LATE, min(self.capacity // 4, 256)):
+        if len(self._waiting) >= max(LATE, min(int(self.capacity * BATCH), 256)):
             self._exchange()
         y, recent, full = float(self.settings.learned(rewards)[0]), self.recent, self.size == self.capacity
         k, column = self._at(arms, X)[0], None
@@ -148,7 +149,7 @@ class Dictionary(Posterior):
                 all_arms = np.append(recent.arms[past], arms)
                 column = self.pairs.gram(arms, X, all_arms, np.concatenate([recent.contexts[past], X]))
         # From here on no kernel is asked.
-        self._counts = self._counts + np.bincount(arms, minlength=len(self._counts))
+        self._counts[arms] += 1
         self._n += 1
         self._squares += y * y
         self._unsummed += 1
@@ -205,7 +206,7 @@ class Dictionary(Posterior):
 
     def _exchange(self) -> None:
         """Of the rows that wait, those that are missed more than points take their places."""
-        which, places = newcomers(self, np.array(self._waiting), max(8, self.capacity // 8))
+        which, places = newcomers(self, np.array(self._waiting), max(8, int(self.capacity * BATCH) // 2))
         recent = self.recent
         new = PointSet(recent.arms[which], recent.contexts[which])
         columns = self.pairs.gram(*new, recent.arms, recent.contexts)
@@ -261,6 +262,7 @@ class Dictionary(Posterior):
 
     def snapshot(self) -> Self:
         other = super().snapshot()
+        other._counts = self._counts.copy()
         if self._ready:
             other.inverses, other._sample = self.inverses.copy(), self._sample.copy()
         return other
@@ -354,7 +356,7 @@ class Dictionary(Posterior):
         data |= {name: getattr(self, name) for name in _NUMBERS}
         data |= {"seen": self._sample.seen, "rate": self._sample.rate}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays |= {"counts": self._counts, "waiting": np.array(self._waiting), "numbers": self._sample.numbers}
+        arrays |= {"counts": self._counts, "waiting": np.array(self._waiting), "numbers": np.array(self._sample.numbers)}
         for name, rows in (("recent", self.recent), ("sample", self._sample.rows)):
             arrays |= {f"{name}_arms": rows.arms, f"{name}_contexts": rows.contexts, f"{name}_rewards": rows.rewards}
         arrays |= {f"k_z_{i}": K for i, K in enumerate(self.pairs.K_Zs) if not isinstance(K, Common)}
@@ -375,7 +377,7 @@ class Dictionary(Posterior):
         )
         known = Sums(arrays["S"], arrays["v"], arrays["ones"], data["_squares"], data["_n"], arrays["counts"])
         other._fill(kept, PointSet(arrays["arms"], arrays["contexts"]), known)
-        other._sample = Sample(sample, arrays["numbers"], data["seen"], data["rate"])
+        other._sample = Sample(sample, arrays["numbers"].tolist(), data["seen"], data["rate"])
         other._counts, other._waiting = known.counts, arrays["waiting"].tolist()
         for name in _NUMBERS:
             setattr(other, name, data[name])

@@ -7,6 +7,8 @@ import numpy as np
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
 
+_GOLDEN = (5.0**0.5 - 1.0) / 2.0
+
 
 class Recent:
     """The last ``limit`` rows with their k at the points: they make new points exact for the recent past.
@@ -77,7 +79,7 @@ class Sample:
 
     limit = 4096
 
-    def __init__(self, rows: History, numbers: Indices, seen: int, rate: float = 1.0) -> None:
+    def __init__(self, rows: History, numbers: list[int], seen: int, rate: float = 1.0) -> None:
         self.rows, self.numbers, self.seen, self.rate = rows, numbers, seen, rate
         self._thin()
 
@@ -85,27 +87,22 @@ class Sample:
     def of(cls, rows: History) -> Sample:
         """Of these rows; rows that were forgotten before came first."""
         seen = len(rows) + rows.forgotten
-        return cls(rows.copy(), np.arange(rows.forgotten, seen), seen)
+        return cls(rows.copy(), list(range(rows.forgotten, seen)), seen)
 
     def append(self, arms: Indices, contexts: Matrix, rewards: Vector) -> None:
-        numbers = np.arange(self.seen, self.seen + len(arms))
+        numbers = range(self.seen, self.seen + len(arms))
+        taken = [i for i, number in enumerate(numbers) if number * _GOLDEN % 1.0 < self.rate]
+        self.numbers += [numbers[i] for i in taken]
+        self.rows.append(arms[taken], contexts[taken], rewards[taken])
         self.seen += len(arms)
-        taken = _spread(numbers) < self.rate
-        if taken.any():
-            self.rows.append(arms[taken], contexts[taken], rewards[taken])
-            self.numbers = np.append(self.numbers, numbers[taken])
         self._thin()
 
     def _thin(self) -> None:
         while len(self.rows) > self.limit:
             self.rate /= 2.0
-            keep = np.flatnonzero(_spread(self.numbers) < self.rate)
-            self.rows, self.numbers = self.rows.taken(keep), self.numbers[keep]
+            keep = [i for i, number in enumerate(self.numbers) if number * _GOLDEN % 1.0 < self.rate]
+            self.rows, self.numbers = self.rows.taken(np.array(keep)), [self.numbers[i] for i in keep]
         self.rows.forgotten = self.seen - len(self.rows)
 
     def copy(self) -> Sample:
-        return Sample(self.rows.copy(), self.numbers, self.seen, self.rate)
-
-
-def _spread(numbers: Indices) -> Vector:
-    return np.asarray(numbers * ((5.0**0.5 - 1.0) / 2.0) % 1.0)
+        return Sample(self.rows.copy(), self.numbers.copy(), self.seen, self.rate)
