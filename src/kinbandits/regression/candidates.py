@@ -41,7 +41,9 @@ class Candidates:
         """k'v."""
         if self.k_x is None:
             return np.asarray(self._k @ v)
-        return times(self._K_Z, self.query.arms, np.asarray(np.bincount(self._arms, self.k_x * v, self._n_arms), np.float64))
+        return times(
+            self._K_Z, self.query.arms, np.asarray(np.bincount(self._arms, self.k_x * v, self._n_arms), np.float64)
+        )
 
     def dot_arm(self, arm: int, rows: Indices, d: Vector) -> Vector:
         """k'v for v that is d on these rows, which are an arm's, else zero."""

@@ -18,7 +18,7 @@ import numpy as np
 from kinbandits._types import Matrix, Vector
 from kinbandits.history import History
 from kinbandits.regression.contract import Settings
-from kinbandits.regression.linalg import backward, factor, forward
+from kinbandits.regression.linalg import factor, solve_lower
 from kinbandits.regression.pairs import Followed, Pairs, entries
 from kinbandits.regression.posterior import RowPosterior
 
@@ -37,17 +37,17 @@ class Factored(RowPosterior):
         solved = self._solved
         if solved is None:
             L, _ = factor(self._matrix())
-            self._solved = solved = L, forward(L, self.y)
+            self._solved = solved = L, solve_lower(L, self.y)
             self._factors += 1
         return solved
 
     def _through(self, k: Matrix) -> tuple[Vector, Matrix]:
         L, z = self._factor()
-        c = forward(L, k)
+        c = solve_lower(L, k)
         return c.T @ z, c
 
     def _weights(self) -> Vector:
-        return backward(*self._factor())
+        return solve_lower(*self._factor(), transposed=True)
 
     def log_det(self) -> float:
         if not len(self._rows):

@@ -31,7 +31,7 @@ from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.regression.candidates import Candidates, SeenBefore
 from kinbandits.regression.contract import Query, Settings
-from kinbandits.regression.linalg import SMALL_PIVOT, UNIT, inverse_factor, jittered, room_for
+from kinbandits.regression.linalg import UNIT, certain, inverse_factor, jittered, room_for
 from kinbandits.regression.pairs import Pairs, same_kernel
 from kinbandits.regression.posterior import RowPosterior
 
@@ -55,7 +55,7 @@ class Family:
         """From M: n^3. LinAlgError where M + jitter I has a pivot that has lost its digits."""
         family = cls()
         family.jitter = jitter
-        T = inverse_factor(M + np.diag(np.full(len(M), jitter)) if jitter else M, SMALL_PIVOT)
+        T = inverse_factor(M + np.diag(np.full(len(M), jitter)) if jitter else M)
         family._write(rows, T, T @ y)
         return family
 
@@ -105,9 +105,8 @@ class Family:
         c = self.times(np.ascontiguousarray(K.T))
         S = G - c.T @ c
         S.flat[:: m + 1] += self.jitter
-        if not (S.diagonal() >= SMALL_PIVOT * G.diagonal()).all():
-            raise np.linalg.LinAlgError("few digits are certain")
-        D = inverse_factor(S, SMALL_PIVOT)
+        certain(S.diagonal(), G)
+        D = inverse_factor(S) if m > 1 else 1.0 / np.sqrt(S)
         new = np.empty((m, n + m))
         np.matmul(-D, self.transposed(c).T, out=new[:, :n])
         new[:, n:] = D
@@ -220,12 +219,12 @@ class Grown(RowPosterior):
 
     def _anew(self, f: int, rows: Indices, M: Matrix, y: Vector) -> None:
         """The family from M of its rows, with jitter if it takes that: n^3."""
-        scale, before = float(M.diagonal().max()), self._families[f].jitter if f in self._families else 0.0
-        try:
-            family = Family.of(rows, M, y[rows], before)
-        except np.linalg.LinAlgError:
-            first = max(1e-12, 10.0 * before / scale)
-            family, _ = jittered(lambda jitter: Family.of(rows, M, y[rows], jitter), scale, len(rows), first)
+        before = self._families[f].jitter if f in self._families else 0.0
+
+        def attempt(jitter: float) -> Family:
+            return Family.of(rows, M, y[rows], jitter)
+
+        family, _ = jittered(attempt, float(M.diagonal().max()), len(rows), before)
         self._built += 1
         self._families[f] = family
         self._alpha[rows] = family.transposed(family.z[:, None])[:, 0]

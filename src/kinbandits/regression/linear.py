@@ -105,7 +105,7 @@ class Linear(RowPosterior):
             self._v, self._theta, self._own = np.zeros((0, D)), np.zeros((0, D)), np.zeros((0, D))
             self._log_dets, self._age = np.zeros(0), np.zeros(0)
         for name in ("_S", "_P", "_v", "_theta", "_own", "_log_dets", "_age"):
-            setattr(self, name, room_for(getattr(self, name), s + 1, least=4 if self._separate else 1))
+            setattr(self, name, room_for(getattr(self, name), s + 1))
         self._own[s] = self.settings.ridge
         if self._separate:
             self._slot[arm] = s

@@ -76,7 +76,7 @@ def choose_points(settings: Settings, rows: History, most: int) -> PointSet:
     some = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _CANDIDATES * most)).astype(np.intp))
     arms, X, pairs = rows.arms[some], rows.contexts[some], Pairs.fixed(settings)
     rng, residual = np.random.default_rng(_SEED), pairs.prior(Query(arms, X[None]))[0]
-    least = novel(settings, residual)
+    least = 0.5 * novel(settings, residual)  # there is time for more than single rows may bring
     F = np.empty((min(most, len(arms)), len(arms)))  # K = F'F + what the points do not see, a line a point
     error = settings.learned(rows.rewards[some])
     error = error / (float(np.abs(error).max(initial=0.0)) or 1.0)  # squares of tiny rewards would vanish

@@ -40,7 +40,7 @@ from kinbandits.regression.dictionary.rows import Recent, Sample
 from kinbandits.regression.pairs import Followed, Pairs, entries, same_kernel
 from kinbandits.regression.posterior import Posterior
 
-BATCH = 0.25
+_BATCH = 256  # rows at most that are looked at together as newcomers
 TOO_BLIND = 0.1  # of the prior variance: a mean residual above this and the budget is too small
 _ARRAYS = ("arms", "contexts", "S", "v", "ones")  # of the points
 _NUMBERS = ("capacity", "swaps", "refreshes", "rebuilt_from", "_n", "_squares", "_next_check")
@@ -138,7 +138,7 @@ class Dictionary(Posterior):
 
     def _learn(self, arms: Indices, X: Matrix, rewards: Vector) -> None:
         """A row."""
-        if len(self._waiting) >= max(LATE, min(int(self.capacity * BATCH), 256)):
+        if len(self._waiting) >= max(LATE, min(self.capacity // 4, _BATCH)):
             self._exchange()
         y, recent, full = float(self.settings.learned(rewards)[0]), self.recent, self.size == self.capacity
         k, column = self._at(arms, X)[0], None
@@ -206,7 +206,7 @@ class Dictionary(Posterior):
 
     def _exchange(self) -> None:
         """Of the rows that wait, those that are missed more than points take their places."""
-        which, places = newcomers(self, np.array(self._waiting), max(8, int(self.capacity * BATCH) // 2))
+        which, places = newcomers(self, np.array(self._waiting), max(8, len(self._waiting) // 2))
         recent = self.recent
         new = PointSet(recent.arms[which], recent.contexts[which])
         columns = self.pairs.gram(*new, recent.arms, recent.contexts)
@@ -356,7 +356,11 @@ class Dictionary(Posterior):
         data |= {name: getattr(self, name) for name in _NUMBERS}
         data |= {"seen": self._sample.seen, "rate": self._sample.rate}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays |= {"counts": self._counts, "waiting": np.array(self._waiting), "numbers": np.array(self._sample.numbers)}
+        arrays |= {
+            "counts": self._counts,
+            "waiting": np.array(self._waiting),
+            "numbers": np.array(self._sample.numbers),
+        }
         for name, rows in (("recent", self.recent), ("sample", self._sample.rows)):
             arrays |= {f"{name}_arms": rows.arms, f"{name}_contexts": rows.contexts, f"{name}_rewards": rows.rewards}
         arrays |= {f"k_z_{i}": K for i, K in enumerate(self.pairs.K_Zs) if not isinstance(K, Common)}

@@ -30,7 +30,7 @@ VARIANCE_SHARE = 0.1
 MARGIN = 3.0
 _JUDGES = 128  # rows that stand for all
 _NUGGET = 1e-5
-_NEAREST = 128
+_NEAREST = 64
 
 
 def newcomers(engine: Dictionary, errors: Vector, most: int) -> tuple[Indices, Indices]:
