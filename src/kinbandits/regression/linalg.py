@@ -100,7 +100,7 @@ def lower_inverse(L: Matrix) -> Matrix:
 
 def inverse_factor(M: Matrix) -> Matrix:
     """T of M; LinAlgError if a pivot has lost its digits."""
-    L = np.linalg.cholesky(M)
+    L: Matrix = np.asarray(np.linalg.cholesky(M), dtype=np.float64)
     certain(np.square(L.diagonal()), M)
     return lower_inverse(L)
 

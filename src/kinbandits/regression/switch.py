@@ -70,7 +70,7 @@ class Switch(Regression):
         linear = self._feature_rows is not None and t >= self._feature_rows
         if self._budget is not None and settings.weighting == "uniform":
             after = self._budget.after
-            if after is None or (t > after and not linear):
+            if t > (after or 0) and not (after is not None and linear):
                 return self._dictionary
         if linear:
             return Linear

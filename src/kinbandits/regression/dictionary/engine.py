@@ -49,35 +49,35 @@ _NUMBERS = ("capacity", "swaps", "refreshes", "rebuilt_from", "_n", "_squares", 
 class Dictionary(Posterior):
     """At most ``capacity`` points, whatever the number of rows."""
 
-    def __init__(self, settings: Settings, capacity: int, rows: History) -> None:
-        """Learned from these rows at once: exact sums at points chosen among them."""
-        check(settings)
-        self._begin(settings, capacity)
-        if len(rows):
-            self._fill(rows, choose_points(settings, rows, capacity))
-        self._counts, self._n = rows.counts.astype(np.intp), len(rows) + rows.forgotten
+    def __init__(
+        self,
+        settings: Settings,
+        capacity: int,
+        rows: History,
+        points: PointSet | None = None,
+        known: Sums | None = None,
+    ) -> None:
+        """Learned from one row or more, at once: exact sums at points chosen among them.
 
-    def _begin(self, settings: Settings, capacity: int) -> None:
+        Or ``known`` sums at given points; ``rows`` are some of their rows then.
+        """
+        check(settings)
         self.settings, self.capacity = settings, capacity
         self.pairs = Pairs.fixed(settings)
-        self.size = 0
-        self._counts, self._n = np.zeros(settings.n_arms, dtype=np.intp), 0
-        self._squares = 0.0  # sum of squares of what was learned
-        self._ready = False  # whether the number of columns is known
+        points = choose_points(settings, rows, capacity) if points is None else points
+        total = sums(settings, points, rows) if known is None else known
+        self.size = len(points.arms)
+        self.arms, self.contexts = points
+        self.K = self.pairs.gram(*points, *points)
+        self.S, self.v, self.ones = total.S.copy(), total.v.copy(), total.ones.copy()
+        self._counts, self._n = total.counts.astype(np.intp), total.n + (rows.forgotten if known is None else 0)
+        self._squares = total.squares  # sum of squares of what was learned
         self._waiting: list[float] = []  # y - mean of the last rows, which may take the places of points
         self._unsummed = self.swaps = self.refreshes = 0
         self._next_check = 2 * capacity
         self._asked: tuple[bytes, list[Matrix]] | None = None  # the context last asked for, and its k_X
         self.rebuilt_from: int | None = None
-
-    def _fill(self, rows: History, points: PointSet, known: Sums | None = None) -> None:
-        """These points, with sums over the rows, or ``known`` ones of which these rows are a sample."""
-        self.size, self._ready = len(points.arms), True
-        self.arms, self.contexts = points
-        self.K = self.pairs.gram(*points, *points)
-        total = sums(self.settings, points, rows) if known is None else known
-        self.S, self.v, self.ones, self._squares = total.S.copy(), total.v.copy(), total.ones.copy(), total.squares
-        self.recent = Recent(max(min(2 * self.capacity, 1024), 256), self.capacity, points.contexts.shape[1])
+        self.recent = Recent(max(min(2 * capacity, 1024), 256), capacity, points.contexts.shape[1])
         last = rows.taken(np.arange(max(0, len(rows) - self.recent.limit), len(rows)))
         if len(last):
             self.recent.fill(last, self.pairs.gram(last.arms, last.contexts, *points))
@@ -97,7 +97,7 @@ class Dictionary(Posterior):
     @property
     def rows(self) -> History:
         """All rows, or a sample of them that says how many are left out."""
-        return self._sample.rows if self._ready else History(self.settings.n_arms)
+        return self._sample.rows
 
     @property
     def n_terms(self) -> int:
@@ -112,29 +112,14 @@ class Dictionary(Posterior):
 
     def observe(self, arms: Indices, contexts: Matrix, rewards: Vector) -> None:
         self._check_learns()
-        if not self._ready and len(arms) > max(2 * self.capacity, 256):
-            made = Dictionary(self.settings, self.capacity, History.of(len(self._counts), arms, contexts, rewards))
-            self.__dict__.update(made.__dict__)
-            return
         if self._n + len(arms) >= self._next_check and self.size == self.capacity:
             self._warn_if_blind()  # before, so that a warning which is made an error leaves nothing behind
             self._next_check = 2 * (self._n + len(arms))
-        if len(arms) == 1 and self._ready:
-            self._learn(arms, contexts, rewards)  # kernels fail before anything changed
-        elif len(arms):
-            before = copy.deepcopy(self.__dict__)
-            try:
-                if not self._ready:
-                    none = History(self.settings.n_arms)
-                    self._fill(none, PointSet(none.arms, np.empty((0, contexts.shape[1]))))
-                for i in range(len(arms)):
-                    self._learn(arms[i : i + 1], contexts[i : i + 1], rewards[i : i + 1])
-            except BaseException:
-                self.__dict__.clear()
-                self.__dict__.update(before)
-                raise
-        if len(arms):
-            self._sample.append(arms, contexts, rewards)
+        pupil = self if len(arms) < 2 else copy.deepcopy(self)  # kernels fail before a single row changes anything
+        for i in range(len(arms)):
+            pupil._learn(arms[i : i + 1], contexts[i : i + 1], rewards[i : i + 1])
+        pupil._sample.append(arms, contexts, rewards)
+        self.__dict__.update(pupil.__dict__)
 
     def _learn(self, arms: Indices, X: Matrix, rewards: Vector) -> None:
         """A row."""
@@ -252,8 +237,6 @@ class Dictionary(Posterior):
         return np.asarray(gram - self.settings.ridge * self.inverses.between(k))
 
     def dual(self) -> tuple[Indices, Matrix, Vector]:
-        if not self._ready:
-            return np.empty(0, dtype=np.intp), np.empty((0, 0)), np.empty(0)
         return self.arms, self.contexts, self.inverses.w
 
     def log_det(self) -> float:
@@ -263,8 +246,7 @@ class Dictionary(Posterior):
     def snapshot(self) -> Self:
         other = super().snapshot()
         other._counts = self._counts.copy()
-        if self._ready:
-            other.inverses, other._sample = self.inverses.copy(), self._sample.copy()
+        other.inverses, other._sample = self.inverses.copy(), self._sample.copy()
         return other
 
     # -- how good it is -------------------------------------------------------------------------
@@ -315,14 +297,15 @@ class Dictionary(Posterior):
         """Ridge, level, unit and new arms follow from the sums; else all is built anew from a sample."""
         settings = self._settled(settings, removed)
         check(settings)
-        if rows is not None or not self._ready:
-            return Dictionary(settings, self.capacity, History(settings.n_arms) if rows is None else rows)
+        if rows is not None and len(rows):
+            return Dictionary(settings, self.capacity, rows)
         counts = self._counts if removed is None else np.delete(self._counts, removed)
         counts = np.append(counts, np.zeros(settings.n_arms - len(counts), dtype=np.intp))
         if removed is not None or not same_kernel(self.settings, settings):
             sample = self._sample.rows
             sample = sample.copy(settings.n_arms) if removed is None else sample.without_arm(removed)
-            other = Dictionary(settings, self.capacity, sample)
+            none = PointSet(sample.arms[:0], self.contexts[:0])
+            other = Dictionary(settings, self.capacity, sample, None if len(sample) else none)
             other.rebuilt_from = len(sample)
             other._n = int(counts.sum())
             other._sample.seen, other._sample.rate = max(other._n, len(sample)), self._sample.rate
@@ -349,11 +332,8 @@ class Dictionary(Posterior):
 
     def state(self) -> State:
         """The inverses are not saved but computed anew on both sides, so that both go on alike."""
-        data = {"kind": "dictionary", "ready": self._ready}
-        if not self._ready:
-            return data | {"capacity": self.capacity}, {}
         self.refresh()
-        data |= {name: getattr(self, name) for name in _NUMBERS}
+        data = {"kind": "dictionary"} | {name: getattr(self, name) for name in _NUMBERS}
         data |= {"seen": self._sample.seen, "rate": self._sample.rate}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {
@@ -370,19 +350,16 @@ class Dictionary(Posterior):
     def restored(cls, settings: Settings, data: dict[str, Any], arrays: dict[str, Any]) -> Dictionary:
         """What `state` gave; estimated similarities are as they were settled."""
         terms = [t if t.fixed else replace(t, k_z=arrays[f"k_z_{i}"]) for i, t in enumerate(settings.terms)]
-        other = cls.__new__(cls)
-        other._begin(replace(settings, terms=tuple(terms)), data["capacity"])
-        if not data["ready"]:
-            return other
         arrays = {k: a.astype(np.intp) if a.dtype.kind == "i" else a for k, a in arrays.items()}
         kept, sample = (
             History.of(settings.n_arms, *(arrays[f"{name}_{part}"] for part in ("arms", "contexts", "rewards")))
             for name in ("recent", "sample")
         )
         known = Sums(arrays["S"], arrays["v"], arrays["ones"], data["_squares"], data["_n"], arrays["counts"])
-        other._fill(kept, PointSet(arrays["arms"], arrays["contexts"]), known)
+        points = PointSet(arrays["arms"], arrays["contexts"])
+        other = cls(replace(settings, terms=tuple(terms)), data["capacity"], kept, points, known)
         other._sample = Sample(sample, arrays["numbers"].tolist(), data["seen"], data["rate"])
-        other._counts, other._waiting = known.counts, arrays["waiting"].tolist()
+        other._waiting = arrays["waiting"].tolist()
         for name in _NUMBERS:
             setattr(other, name, data[name])
         return other
@@ -390,13 +367,9 @@ class Dictionary(Posterior):
 
 def engine_of(settings: Settings, points: PointSet, total: Sums, *, capacity: int, kept: History) -> Dictionary:
     """The engine that knows these sums; ``kept`` are some of their rows, the last ones at the end."""
-    check(settings)
-    engine = Dictionary(settings, capacity, History(settings.n_arms))
     rows = kept.copy()
     rows.forgotten = total.n - len(kept)
-    engine._counts, engine._n = total.counts.astype(np.intp), total.n
-    engine._fill(rows, points, total)
-    return engine
+    return Dictionary(settings, capacity, rows, points, total)
 
 
 def check(settings: Settings) -> None:
