@@ -19,7 +19,7 @@ from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dsyev
 
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits.regression.linalg import UNIT, inverted, jittered
+from kinbandits.regression.linalg import UNIT, inverse_factor, jittered
 from kinbandits.regression.strips import Strips
 
 _AHEAD = 1.15  # b_a over the noise at a rebuilding, and the noise over b_a at the next
@@ -84,7 +84,8 @@ class Blocks:
             K, b = np.tril(self._strips.within(arm)) * self._diagonal[arm], float(self._noise[arm]) * self._ahead
 
             def attempt(jitter: float, K: Matrix = K, b: float = b) -> Matrix:
-                return inverted(K + np.diag(np.full(len(K), b + jitter)))
+                T = inverse_factor(K + np.diag(np.full(len(K), b + jitter)))
+                return T.T @ T
 
             # B may be any matrix like M: jitter changes no answer.
             P, jitter = jittered(attempt, float(K.diagonal().max()) + b, len(K), quiet=True)

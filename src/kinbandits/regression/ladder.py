@@ -50,7 +50,7 @@ from kinbandits.regression.pairs import Followed, dense
 from kinbandits.regression.strips import Strips
 
 _BULK = 32  # more rows than this at once are a fresh start, not single updates
-_TRY = 8  # after a round that only a fresh factor settled, the costly rungs are tried in every so many rounds
+_TRY = 8  # after a round that only a fresh factor settled, rungs are tried in every so many rounds
 _STEPS = 2  # before widths, which cost as much as a step
 _CG_ROWS = 150  # a fresh factor costs as much as t / 150 steps of conjugate gradients, about
 
@@ -97,7 +97,7 @@ class Round:
         contenders = self.contenders
         if np.count_nonzero(contenders) == 1:
             return contenders[None, :]
-        if not (self.low == self.high)[contenders].all():
+        if not contenders.any() or not (self.low == self.high)[contenders].all():
             return None
         leaders = np.zeros((1, len(contenders)), dtype=bool)
         leaders[:, contenders] = best(self.low[None, contenders], tolerance)
@@ -215,11 +215,8 @@ class Ladder(Factored):
         """How wrong the means can be; res is worked out once for each state."""
         if self._error is None:
             t, strips = self._strips.size, self._strips
-            fresh = t * UNIT * self._own * self._sum_alpha
-            if self._drift * self._lift > 1e-8 and self._drift > 32.0 * fresh:
-                for b in np.flatnonzero(strips.counts).tolist():
-                    self._Y[b, :t] = strips.times(b, self._alpha[strips.rows(b)])
-                self._drift = fresh
+            if self._drift * self._lift > 1e-8 and self._drift > 32.0 * t * UNIT * self._own * self._sum_alpha:
+                self._set_dual(self._alpha[:t])
                 self._counters["Y recomputed"] += 1
             alpha, arms = self._alpha[:t], strips.arms
             res = self._learned_y[:t] - self._noises.take(arms) * alpha
@@ -228,6 +225,15 @@ class Ladder(Factored):
             self._sum_alpha = float(np.abs(alpha).sum())
             self._error = self._measured()
         return self._error
+
+    def _set_dual(self, alpha: Vector) -> None:
+        """Another dual vector, and Y from it: t^2."""
+        t, strips = self._strips.size, self._strips
+        self._alpha[:t] = alpha
+        for b in np.flatnonzero(strips.counts).tolist():
+            self._Y[b, :t] = strips.times(b, alpha[strips.rows(b)])
+        self._sum_alpha, self._error = float(np.abs(alpha).sum()), None
+        self._drift = t * UNIT * self._own * self._sum_alpha
 
     def _measured(self) -> Error:
         t, n_arms = self._strips.size, len(self._K_Z)
@@ -288,11 +294,13 @@ class Ladder(Factored):
             leaders = scores.leaders(tolerance)
             if leaders is not None:
                 self._counters[f"settled: {rung}"] += 1
-                self._futile = 0 if rung in ("steps", "cg") else self._futile
+                self._futile = 0 if rung != "residual" else self._futile
                 return leaders if place is None else leaders[:, place]
         self._counters["settled: dense"] += 1
         self._futile += 1
-        return super().leaders(query, exploration, tolerance)
+        leaders = super().leaders(query, exploration, tolerance)
+        self._set_dual(self._weights())  # or rows that come would be measured against a wrong one
+        return leaders
 
     def climb(self, query: Query, exploration: float) -> Iterator[tuple[str, Round]]:
         """Ever narrower intervals that hold the scores of one round, and the rung each came from."""
@@ -314,6 +322,8 @@ class Ladder(Factored):
         scores.f = seen.dot(self._alpha[: len(self._rows)])
         bound()
         yield "residual", scores
+        if self._futile % _TRY:  # lately all of what follows was in vain: K_Z is nearly singular
+            return
         self._blocks.refresh()
         for _ in range(_STEPS):
             if scores.open_with_exact_means():
@@ -330,8 +340,6 @@ class Ladder(Factored):
         self._tighten()
         bound()
         yield "widths", scores
-        if self._futile % _TRY:  # lately all of what follows was in vain
-            return
         for i in range(3 * len(self._noises) + 8):
             if scores.open_with_exact_means():
                 break

@@ -5,8 +5,8 @@ Notation
     L    (n, n)  its lower Cholesky factor, M = L L'
     T    (n, n)  L^-1
 
-NumPy's routines let other threads run while they work, SciPy's LAPACK wrappers do not: large matrices go to NumPy,
-SciPy is given blocks of `_BLOCK` rows at most, and triangular solves.
+NumPy's routines let other threads run while they work, SciPy's LAPACK wrappers do not: they are given triangular
+solves, and at most `_ALONE` rows of what costs n^3.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from kinbandits.errors import NumericalWarning, SingularMatrixError
 UNIT = 2.0**-53
 _SMALL_PIVOT = 1e-11  # of its diagonal entry: below it a pivot has lost its digits
 _LARGEST_JITTER = 1e-6  # of the largest diagonal entry; more would change the answer
-_BLOCK = 128
+_ALONE = 1024
+_BLOCK = 128  # below which products gain nothing
 
 Found = TypeVar("Found")
 Buffer = TypeVar("Buffer", bound=NDArray[Any])
@@ -61,6 +62,15 @@ def jittered(
     )
 
 
+def _cholesky(M: Matrix) -> Matrix:
+    if len(M) > _ALONE or not len(M):
+        return np.asarray(np.linalg.cholesky(M), dtype=np.float64)
+    L, info = lapack.dpotrf(M.T, lower=1)  # which costs half as much where copies count
+    if info:
+        raise np.linalg.LinAlgError("not positive definite")
+    return np.asarray(L)
+
+
 def certain(pivots: NDArray[Any], M: Matrix) -> None:
     """LinAlgError if a pivot has lost its digits against the diagonal entry of M."""
     if not (pivots >= _SMALL_PIVOT * M.diagonal()).all():
@@ -72,9 +82,9 @@ def factor(M: Matrix, *, quiet: bool = False) -> tuple[Matrix, float]:
 
     def attempt(jitter: float) -> Matrix:
         N = M + np.diag(np.full(len(M), jitter)) if jitter else M
-        L = np.linalg.cholesky(N)
+        L = _cholesky(N)
         certain(np.square(L.diagonal()), N)
-        return np.asarray(L)
+        return L
 
     try:
         return attempt(0.0), 0.0
@@ -100,33 +110,9 @@ def lower_inverse(L: Matrix) -> Matrix:
 
 def inverse_factor(M: Matrix) -> Matrix:
     """T of M; LinAlgError if a pivot has lost its digits."""
-    L: Matrix = np.asarray(np.linalg.cholesky(M), dtype=np.float64)
+    L = _cholesky(M)
     certain(np.square(L.diagonal()), M)
     return lower_inverse(L)
-
-
-def inverted(M: Matrix) -> Matrix:
-    """The inverse of M (C order), in its memory: n^3. LinAlgError if M is not positive definite.
-
-    Only the lower triangle of M is read.
-
-    >>> inverted(np.array([[4.0, 2.0], [2.0, 5.0]]))
-    array([[ 0.3125, -0.125 ],
-           [-0.125 ,  0.25  ]])
-    """
-    L, info = lapack.dpotrf(M.T, lower=0, clean=0, overwrite_a=1)  # for LAPACK it is the upper one of M'
-    if info:
-        raise np.linalg.LinAlgError("not positive definite")
-    P: Matrix = lapack.dpotri(L, lower=0, overwrite_c=1)[0].T
-    for low in range(0, len(P), 64):  # made symmetric in place; a block fits the cache
-        high = min(low + 64, len(P))
-        own = P[low:high, low:high]
-        np.copyto(own, own.T, where=_ABOVE[: high - low, : high - low])
-        P[low:high, high:] = P[high:, low:high].T
-    return P
-
-
-_ABOVE = np.triu(np.ones((64, 64), dtype=bool), 1)
 
 
 def solve_lower(L: Matrix, B: Matrix, *, transposed: bool = False) -> Matrix:

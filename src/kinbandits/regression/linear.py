@@ -74,19 +74,18 @@ class Linear(RowPosterior):
             parts = [np.einsum("ir,id->ird", root[arms], phi).reshape(len(arms), -1) for phi, root in pairs]
         return np.hstack(parts)
 
-    def _compared(self, start: int) -> tuple[Matrix, list[int]]:
-        """Phi of the new rows, and how wide the terms are."""
-        arms, X = self._rows.arms[start:], self._rows.contexts[start:]
-        return self._features(arms, X), [phi.shape[1] for phi in self._phi(X[:1])]
+    def _compared(self, start: int) -> Matrix:
+        """Phi of the new rows."""
+        return self._features(self._rows.arms[start:], self._rows.contexts[start:])
 
     # -- learning -------------------------------------------------------------------------------
 
     def _absorb(self, start: int, news: Any) -> None:
-        Phi, widths = news
+        Phi: Matrix = news
         arms, y = self._rows.arms[start:], self.settings.learned(self._rows.rewards[start:])
         new = arms[self._slot[arms] < 0] if self._separate else arms[: 0 if self._used else 1]
         for arm in np.unique(new).tolist():
-            self._open(arm, Phi.shape[1], widths)
+            self._open(arm, Phi.shape[1])
         slots = self._slot[arms]
         for s in np.unique(slots).tolist():
             rows = slots == s
@@ -97,7 +96,7 @@ class Linear(RowPosterior):
         if len(arms) == 1:
             self._rank_one(int(slots[0]), Phi[0])
 
-    def _open(self, arm: int, D: int, widths: list[int]) -> None:
+    def _open(self, arm: int, D: int) -> None:
         """A block for this arm, or for all."""
         s = self._used
         if not s:
@@ -109,6 +108,7 @@ class Linear(RowPosterior):
         self._own[s] = self.settings.ridge
         if self._separate:
             self._slot[arm] = s
+            widths = [phi.shape[1] for phi in self._phi(self._rows.contexts[:1])]
             scale = [float(diagonal(K, np.array([arm]))[0]) for K in self.pairs.K_Zs]
             self._own[s] /= np.maximum(np.repeat(scale, widths), 1e-300)
         self._P[s] = np.diag(1.0 / self._own[s])

@@ -21,7 +21,7 @@ def entries(K_Z: InForce, arms: Indices, others: Indices) -> Matrix:
     """K_Z between these arms and those."""
     if isinstance(K_Z, Common):
         return np.where(arms[:, None] == others, 1.0, K_Z.shared)
-    return np.asarray(K_Z[arms[:, None], others])
+    return K_Z.take(arms, axis=0).take(others, axis=1)
 
 
 def diagonal(K_Z: InForce, arms: Indices) -> Vector:

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Protocol
 
-from kinbandits._types import Indices, Mask, Matrix, Vector
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
-from kinbandits.regression.contract import Prediction, Query, Regression, Settings, State
+from kinbandits.regression.contract import Regression, Settings
 from kinbandits.regression.dense import Dense
 from kinbandits.regression.dictionary.engine import Dictionary, check, settled
 from kinbandits.regression.grown import Grown
@@ -52,8 +53,18 @@ class Auto:
     after: int | None = 5000
 
 
+def _of_engine(name: str) -> Any:
+    """An attribute, or method, of the engine at work."""
+    return property(attrgetter(f"at_work.{name}"))
+
+
 class Switch(Regression):
-    """Hands everything to the engine at work."""
+    """Hands everything to the engine at work, and exchanges it when the rows say so."""
+
+    settings, n_rows, counts, rows, k_z = map(_of_engine, ("settings", "n_rows", "counts", "rows", "k_z"))
+    leaders, predict, covariance = map(_of_engine, ("leaders", "predict", "covariance"))
+    log_det, dual, snapshot = map(_of_engine, ("log_det", "dual", "snapshot"))
+    state, report = map(_of_engine, ("state", "report"))
 
     def __init__(self, settings: Settings, rows: History, budget: Budget | None, *, forced: bool = True) -> None:
         """Without a budget all is exact. ``forced``: weights 1/n_a are refused, not kept exact."""
@@ -108,49 +119,3 @@ class Switch(Regression):
         same = method is type(now) and not now.reads_only
         other.at_work = now.changed(settings, rows=rows, removed=removed) if same else method(settings, known)
         return other
-
-    # -- the rest is for the engine at work -----------------------------------------------------
-
-    @property
-    def settings(self) -> Settings:  # type: ignore[override]
-        return self.at_work.settings
-
-    @property
-    def n_rows(self) -> int:
-        return self.at_work.n_rows
-
-    @property
-    def counts(self) -> Indices:
-        return self.at_work.counts
-
-    @property
-    def rows(self) -> History | None:
-        return self.at_work.rows
-
-    @property
-    def k_z(self) -> list[Matrix]:
-        return self.at_work.k_z
-
-    def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
-        return self.at_work.leaders(query, exploration, tolerance)
-
-    def predict(self, query: Query) -> Prediction:
-        return self.at_work.predict(query)
-
-    def covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
-        return self.at_work.covariance(arms, contexts)
-
-    def log_det(self) -> float:
-        return self.at_work.log_det()
-
-    def dual(self) -> tuple[Indices, Matrix, Vector]:
-        return self.at_work.dual()
-
-    def snapshot(self) -> Regression:
-        return self.at_work.snapshot()
-
-    def state(self) -> State:
-        return self.at_work.state()
-
-    def report(self) -> dict[str, Any]:
-        return self.at_work.report()

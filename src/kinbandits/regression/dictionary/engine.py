@@ -79,8 +79,9 @@ class Dictionary(Posterior):
         self.rebuilt_from: int | None = None
         self.recent = Recent(max(min(2 * capacity, 1024), 256), capacity, points.contexts.shape[1])
         last = rows.taken(np.arange(max(0, len(rows) - self.recent.limit), len(rows)))
-        if len(last):
-            self.recent.fill(last, self.pairs.gram(last.arms, last.contexts, *points))
+        k = self.pairs.gram(last.arms, last.contexts, *points) if len(last) else self.K
+        for row in zip(last.arms.tolist(), last.contexts, last.rewards.tolist(), k, strict=False):
+            self.recent.append(*row)
         self._sample = Sample.of(rows)
         self.refresh()
 
@@ -175,17 +176,17 @@ class Dictionary(Posterior):
         if not left > 0.5 * novel(self.settings, np.array([own]))[0]:
             return  # no gain: other points already say the same
         off = np.abs(u @ self.K - k[0]).max(initial=0.0)
-        lines = sums_at(self, k, column, np.empty(0, dtype=np.intp))
-        s12 = lines.S[0] - u @ self.S
-        s22 = float(lines.corner[0, 0] - lines.S[0] @ u - u @ s12)
+        line, corner, v, ones = sums_at(self, k, column, np.empty(0, dtype=np.intp))
+        s12 = line[0] - u @ self.S
+        s22 = float(corner[0, 0] - line[0] @ u - u @ s12)
         self.arms = np.append(self.arms, recent.arms[-1])
         self.contexts = np.concatenate([self.contexts, recent.contexts[-1:]])
         self.K = np.block([[self.K, k.T], [k, np.array([[own]])]])
-        self.S = np.block([[self.S, lines.S.T], [lines.S, lines.corner]])
-        self.v, self.ones = np.append(self.v, lines.v), np.append(self.ones, lines.ones)
+        self.S = np.block([[self.S, line.T], [line, corner]])
+        self.v, self.ones = np.append(self.v, v), np.append(self.ones, ones)
         self.size, self._asked = n + 1, None
         recent.set_points(np.array([n]), column)
-        inverses.border(u, left, s12, s22, float(lines.v[0]))
+        inverses.border(u, left, s12, s22, float(v[0]))
         if off > 1e-7 * np.abs(k).max(initial=0.0) or self.size == self.capacity:
             self.refresh()
 
@@ -199,12 +200,11 @@ class Dictionary(Posterior):
         self._sum_up()
         self._waiting = []
         if len(which):
-            k, corner = recent.k(self.size)[which], columns[:, which]
-            lines = sums_at(self, k, columns, places)
-            for M, line, block in ((self.K, k, corner), (self.S, lines.S, lines.corner)):
+            k = recent.k(self.size)[which]
+            lines, corner, self.v[places], self.ones[places] = sums_at(self, k, columns, places)
+            for M, line, block in ((self.K, k, columns[:, which]), (self.S, lines, corner)):
                 M[places], M[:, places] = line, line.T
                 M[places[:, None], places] = block
-            self.v[places], self.ones[places] = lines.v, lines.ones
             self.arms, self.contexts, self._asked = self.arms.copy(), self.contexts.copy(), None
             self.arms[places], self.contexts[places] = new
             recent.set_points(places, columns)
@@ -278,7 +278,7 @@ class Dictionary(Posterior):
         if not self.size:
             return about
         residual, prior = self.residuals()
-        enough = self.blindness() <= TOO_BLIND
+        enough = residual.sum() <= TOO_BLIND * prior.sum()
         return about | {
             "rows_kept": len(self.rows),
             "rebuilt_from": self.rebuilt_from,

@@ -14,7 +14,7 @@ are dense, and errors multiply.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg.lapack import dposv
@@ -68,17 +68,11 @@ def newcomers(engine: Dictionary, errors: Vector, most: int) -> tuple[Indices, I
     return len(recent) - several + may[accepted], places[: len(accepted)]
 
 
-class Lines(NamedTuple):
-    """Sums at b new points: with the points there (b, n), among themselves (b, b), of y k and of k (b,)."""
+def sums_at(engine: Dictionary, k: Matrix, at_new: Matrix, leaving: Indices) -> tuple[Matrix, Matrix, Vector, Vector]:
+    """Of k k' at b new points with the points there (b, n) and among themselves (b, b); of y k and of k (b,).
 
-    S: Matrix
-    corner: Matrix
-    v: Vector
-    ones: Vector
-
-
-def sums_at(engine: Dictionary, k: Matrix, at_new: Matrix, leaving: Indices) -> Lines:
-    """Of points with kernel values k (b, n) at the points, of which some leave, and ``at_new`` (b, rows kept)."""
+    ``k`` (b, n) are the new points' kernel values at the points, of which some leave; ``at_new`` (b, rows kept).
+    """
     recent, K = engine.recent, engine.K
     k_kept, rewards, z = recent.k(engine.size), engine.settings.learned(recent.rewards), np.zeros(k.shape)
     stay = np.delete(np.arange(engine.size), leaving)
@@ -96,4 +90,4 @@ def sums_at(engine: Dictionary, k: Matrix, at_new: Matrix, leaving: Indices) -> 
     errors, lines = at_new - z @ k_kept.T, z @ engine.S
     corner = lines @ z.T + errors @ at_new.T + (at_new - errors) @ errors.T
     v, ones = z @ engine.v + errors @ rewards, z @ engine.ones + errors.sum(axis=1)
-    return Lines(lines + errors @ k_kept, corner, v, ones)
+    return lines + errors @ k_kept, corner, v, ones

@@ -59,13 +59,6 @@ class Recent:
         self._k[i, : len(k)] = k
         self._high = i + 1
 
-    def fill(self, rows: History, k: Matrix) -> None:
-        """These rows, ``limit`` at most, where there were none."""
-        n = self._high = len(rows)
-        self._arms[:n], self._rewards[:n], self._k[:n, : k.shape[1]] = rows.arms, rows.rewards, k
-        if n:
-            self._contexts[:n] = rows.contexts
-
     def set_points(self, which: Indices, values: Matrix) -> None:
         """The values (b, rows) at new points."""
         self._k[self._low : self._high, which] = values.T
