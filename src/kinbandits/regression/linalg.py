@@ -63,12 +63,13 @@ def jittered(
 
 
 def _cholesky(M: Matrix) -> Matrix:
+    """L; only the lower triangle of M is read."""
     if len(M) > _ALONE or not len(M):
         return np.asarray(np.linalg.cholesky(M), dtype=np.float64)
-    L, info = lapack.dpotrf(M.T, lower=1)  # which costs half as much where copies count
+    U, info = lapack.dpotrf(M.T, lower=0)  # which costs half as much where copies count
     if info:
         raise np.linalg.LinAlgError("not positive definite")
-    return np.asarray(L)
+    return np.asarray(U.T)
 
 
 def certain(pivots: NDArray[Any], M: Matrix) -> None:
