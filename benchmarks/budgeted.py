@@ -2,7 +2,6 @@
 
     python benchmarks/budgeted.py cost      CPU time a round and memory at t = 2,000 and later, and of 256 points
     python benchmarks/budgeted.py regret    against exact on data sets (needs KINBANDITS_DATA, but for Digits)
-    python benchmarks/budgeted.py kors      against a dictionary by KORS (EK-UCB's idea) at equal size
 
 Ratios are within one run; seconds are never compared across runs. ``--rounds`` and ``--seeds`` cut a part short.
 """
@@ -168,77 +167,14 @@ def regret(rounds: int, seeds: int) -> None:
         )
 
 
-class Kors:
-    """EK-UCB's idea: a dictionary sampled by KORS, at a fixed size; independent arms, one context for all.
-
-    KORS (Calandriello, Lazaric, Valko, 2017; used by EK-UCB, Zenati et al., 2022) lets a row in with a probability
-    proportional to its estimated ridge leverage score, and weights it by one over that. A row never leaves. All
-    rows are kept, so its sums are exact: it has every advantage.
-    """
-
-    def __init__(self, settings: Settings, points: int, seed: int) -> None:
-        self.settings, self._room, self._rng = settings, points, np.random.default_rng(seed)
-        self._kernel, self._ridge = settings.terms[0].kernel, settings.ridge
-        self._rows: list[Any] = [([], [], [], [], None) for _ in range(settings.n_arms)]
-
-    def observe(self, arms: Array, contexts: Array, rewards: Array) -> None:
-        (arm,), (x,), (reward,) = arms, contexts, rewards
-        X, r, C, weights, _ = self._rows[arm]
-        X.append(x)
-        r.append(reward)
-        both, w = np.array([*C, x]), np.sqrt([*weights, 1.0])
-        K = self._kernel(both, both)
-        inner = np.linalg.solve(w[:, None] * K * w + self._ridge * np.eye(len(both)), w * K[:, -1])
-        p = min(1.0, max(3.0 * 1.5 / self._ridge * (1.0 - (w * K[:, -1]) @ inner), 1e-9))
-        if sum(len(a[2]) for a in self._rows) < self._room and self._rng.random() < p:
-            C.append(x)
-            weights.append(1.0 / p)
-        model = None
-        if C:
-            P = np.array(C)
-            K, k = self._kernel(P, P) + 1e-9 * np.eye(len(C)), self._kernel(P, np.array(X))
-            A = np.linalg.inv(self._ridge * K + k @ k.T)
-            model = P, np.linalg.inv(K), A, A @ (k @ np.array(r))
-        self._rows[arm] = X, r, C, weights, model
-
-    def leaders(self, query: Query, exploration: Array, tolerance: float) -> Array:
-        scores = np.full((1, self.settings.n_arms), exploration[0] / np.sqrt(self._ridge))
-        for a, (*_, model) in enumerate(self._rows):
-            if model is not None:
-                C, P, A, w = model
-                k = self._kernel(C, query.contexts[0])[:, 0]
-                scores[0, a] = k @ w + exploration[0] * np.sqrt(max(0.0, 1.0 - k @ P @ k) / self._ridge + k @ A @ k)
-        return scores == scores.max()
-
-
-def kors(rounds: int, seeds: int) -> None:
-    for name, points in (("digits", 128), ("digits", 256), ("segment", 64)):
-        pairs = []
-        for seed in range(seeds or 5):
-            X, y, start, stream = rows_of(name, rounds or SETS[name][0], seed)
-            settings = Settings(len(start), (Product(Common(len(start)), median_kernel(X)),), 0.01)
-            engines: list[Any] = [
-                make("exact", settings),
-                make(budget(points), settings),
-                Kors(settings, points, seed),
-            ]
-            pairs.append([regret_of(engine, X, y, start, stream) for engine in engines])
-        exact, ours, theirs = np.mean(pairs, axis=0)
-        print(
-            f"{name}, {points} points, {len(pairs)} seeds: exact {exact:.1f}, dictionary {ours:.1f} "
-            f"({ours / exact:.2f}), KORS {theirs:.1f} ({theirs / exact:.2f})",
-            flush=True,
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("cost", "regret", "kors"))
+    parser.add_argument("part", choices=("cost", "regret"))
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=0)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", BudgetWarning)
-    {"cost": cost, "regret": regret, "kors": kors}[arguments.part](arguments.rounds, arguments.seeds)
+    {"cost": cost, "regret": regret}[arguments.part](arguments.rounds, arguments.seeds)
 
 
 if __name__ == "__main__":

@@ -122,8 +122,7 @@ def _learn_sums(
     pupil: Any, found: Scan, parts: Sequence[Any], points: int, jobs: int | None, folder: Path | None
 ) -> None:
     """The sample settles model and points, the sums of all rows the rest."""
-    from kinbandits.regression.dictionary.build import Sums, choose_points, engine_of
-    from kinbandits.regression.dictionary.engine import settled
+    from kinbandits.regression.dictionary import Sums, choose_points, engine_of, settled
 
     n = len(pupil.arms)
     few = np.sort(np.argsort(random_numbers(found.sample.places, 0), kind="stable")[:SAMPLE])
@@ -143,7 +142,7 @@ def _history(n_arms: int, log: Log) -> Any:
 
 
 def _sums(part: Any, settings: Any, points: Any) -> State:
-    from kinbandits.regression.dictionary.build import sums
+    from kinbandits.regression.dictionary import sums
 
     found = sums(settings, points, _history(settings.n_arms, part.checked()[0]))
     return {name: np.asarray(getattr(found, name)) for name in ("S", "v", "ones", "squares", "n", "counts")}

@@ -113,64 +113,6 @@ def test_the_check_finds_intervals_that_are_too_narrow(what: str, monkeypatch: p
     assert sum(play(seed)[1] for seed in range(24)) > 0
 
 
-@pytest.mark.parametrize("weighting", ["per_arm", "uniform"])
-@pytest.mark.parametrize("k_z", [Estimated(0.3, RBF(0.5)), Common(5, 0.95), Common(5)], ids=str)
-def test_blocks_bound_the_matrix(k_z: Any, weighting: str) -> None:
-    """lo B <= M <= hi B, after the blocks have aged."""
-    rng = np.random.default_rng(3)
-    s = Settings(5, (Product(k_z, RBF(0.7)),), 0.01, weighting)  # type: ignore[arg-type]
-    rows = History.of(5, rng.integers(5, size=300), rng.normal(size=(300, 2)), rng.normal(size=300))
-    ladder = Ladder(s, rows)
-    ladder._blocks.refresh()
-    for _ in range(30):
-        ladder.observe(rng.integers(5, size=1), rng.normal(size=(1, 2)), rng.normal(size=1))
-    ladder._blocks.refresh()
-    inverse = ladder._blocks.apply(np.eye(330))
-    low, high = ladder._blocks.bounds(ladder.k_z[0])
-    noise = s.noise(rows.arms, rows.counts)
-    M = ladder._strips.products(ladder.k_z[0], noise, np.eye(330))
-    np.testing.assert_allclose(M, ladder._matrix(), atol=1e-12)
-    root = np.linalg.cholesky((inverse + inverse.T) / 2.0)
-    values = np.linalg.eigvalsh(root.T @ M @ root)
-    assert low * (1.0 - 1e-9) <= values[0]
-    assert values[-1] <= high * (1.0 + 1e-9)
-
-
-def test_rounds_settle_on_low_rungs() -> None:
-    """Far from ties, a round needs no width at all; the report says which rung settled how many."""
-    rng = np.random.default_rng(1)
-    s = Settings(5, (Product(Estimated(0.05, RBF(0.1)), RBF(0.7)),), 0.01, "per_arm")
-    rows = History.of(5, rng.integers(5, size=300), rng.normal(size=(300, 2)), rng.normal(size=300))
-    engine = make("exact", s, rows)
-    for _ in range(50):
-        engine.leaders(Query(np.arange(5), rng.normal(size=(1, 1, 2))), np.array([0.003]))
-    settled = {k.removeprefix("settled: "): v for k, v in engine.report().items() if k.startswith("settled")}
-    assert sum(settled.values()) == 50
-    assert settled.get("residual", 0) + settled.get("steps", 0) > 25
-
-
-@pytest.mark.filterwarnings("ignore::kinbandits.errors.NumericalWarning")
-@pytest.mark.parametrize("weighting", ["per_arm", "uniform"])
-@pytest.mark.parametrize("k_z", [Estimated(0.5, RBF(1.0)), Common(3, 1.0), Common(3)], ids=str)
-def test_many_hard_updates_stay_sound(k_z: Any, weighting: str) -> None:
-    """Duplicates, ridge 1e-8, a huge length scale: small backward error and no NaN to the end."""
-    rng = np.random.default_rng(5)
-    s = Settings(3, (Product(k_z, RBF(1e3)),), 1e-8, weighting)  # type: ignore[arg-type]
-    engine, pool = make("exact", s), rng.normal(size=(40, 2))
-    for i in range(600):
-        engine.observe(rng.integers(3, size=1), pool[rng.integers(40, size=1)], rng.normal(size=1))
-        if i % 20 == 0:
-            query = Query(np.arange(3), pool[None, :1])
-            assert engine.leaders(query, np.array([0.1])).any()
-            assert all(np.isfinite(part).all() for part in engine.predict(query))
-    h, alpha = engine.rows, engine.dual()[2]
-    assert h is not None
-    M = engine.k_z[0][np.ix_(h.arms, h.arms)] * s.terms[0].kernel(h.contexts, h.contexts)
-    M += np.diag(s.noise(h.arms, h.counts))
-    error = np.abs(h.rewards - M @ alpha).max() / (np.abs(M).sum(axis=1).max() * np.abs(alpha).max())
-    assert error < 1e-12
-
-
 def test_a_matrix_that_is_none_is_refused_by_name() -> None:
     def bad(A: np.ndarray, B: np.ndarray) -> np.ndarray:
         return np.asarray(-np.abs(A[:, :1] - B[:, 0]))

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
-from sklearn.linear_model import Ridge
 from worlds import known, random_rows
 
 from kinbandits.history import History
@@ -247,16 +246,6 @@ def test_gaussian_process_regressor(engine: str, weighting: str, k_z: Any) -> No
     np.testing.assert_allclose(np.sqrt(ridge) * found.width[0], deviation, rtol=1e-7)
     _, covariance = theirs.predict(np.column_stack([arms, X]), return_cov=True)
     np.testing.assert_allclose(ours.covariance(arms, X), covariance, atol=1e-9)
-
-
-@engines
-def test_linear_pooled_is_ridge_regression(engine: str) -> None:
-    rows = random_rows(2, 2, 25)
-    ours = make(engine, Settings(2, (Product(Common(2, 1.0), Linear()),), 0.2), rows.copy())  # type: ignore[arg-type]
-    theirs = Ridge(alpha=0.2, fit_intercept=False).fit(rows.contexts, rows.rewards)
-    X = np.random.default_rng(1).standard_normal((6, 3))
-    found = ours.predict(Query(np.array([0]), X[:, None])).mean[:, 0]
-    np.testing.assert_allclose(found, theirs.predict(X), rtol=1e-9)
 
 
 @engines

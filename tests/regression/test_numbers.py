@@ -18,8 +18,7 @@ from kinbandits.history import History
 from kinbandits.kernels import RBF, Linear
 from kinbandits.regression import Common, Product, Query, Settings, make
 from kinbandits.regression import candidates as candidates_module
-from kinbandits.regression.chunks import Chunked
-from kinbandits.regression.linalg import components, factor, inverted, lower_inverse
+from kinbandits.regression.linalg import components, factor, lower_inverse
 from kinbandits.similarity import Estimated
 
 BUDGET: Any = SimpleNamespace(points=64, after=None)
@@ -118,6 +117,10 @@ def test_nearly_singular_matrices_accept_every_row(similarity: str, engine: Any,
     mean, width = regression.predict(Query(np.arange(3), pool[:, None]))
     assert np.isfinite([mean, width]).all()
     assert regression.n_rows == 250
+    if engine == "exact":  # a small backward error
+        h, alpha = regression.rows, regression.dual()[2]
+        M = regression.k_z[0][np.ix_(h.arms, h.arms)] * RBF(50.0)(h.contexts, h.contexts) + ridge * np.eye(250)  # type: ignore[union-attr]
+        assert np.abs(h.rewards - M @ alpha).max() < 1e-12 * np.abs(M).sum(axis=1).max() * np.abs(alpha).max()  # type: ignore[union-attr]
     if engine != "exact" and ridge == 1e-6:  # the dictionary sees nearly all of it
         exact = make("exact", s, regression.rows.copy())  # type: ignore[union-attr]
         assert np.median(np.abs(mean - exact.predict(Query(np.arange(3), pool[:, None])).mean)) < 0.1
@@ -178,24 +181,6 @@ def test_other_threads_read_a_snapshot_while_the_engine_learns(similarity: str, 
         assert max(error for reader in readers for error in reader.result()) < 1e-9
 
 
-def test_t_of_a_factor_that_grows() -> None:
-    rng = np.random.default_rng(0)
-    X, arms = rng.normal(size=(700, 3)), rng.integers(5, size=700)
-    M, y = RBF()(X, X) + 0.1 * np.eye(700), rng.normal(size=700)
-    grown, n, dual = Chunked(), 0, np.zeros(0)
-    for m in (1, 1, 5, 250, 1, 200, 1, 241):
-        part = slice(n, n + m)
-        gain = grown.grow(arms[part], M[part, :n], M[part, part].copy(), y[part], 0.0)
-        dual = np.append(dual, np.zeros(m)) + gain
-        n += m
-    np.testing.assert_allclose(dual, np.linalg.solve(M, y), rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(grown.log_det, np.linalg.slogdet(M)[1], rtol=1e-12)
-    k = rng.normal(size=(700, 3))
-    np.testing.assert_allclose(grown.transposed(grown.times(k)), np.linalg.solve(M, k), rtol=1e-8, atol=1e-10)
-    forked = grown.fork(2.0 * y)
-    np.testing.assert_allclose(forked.z, 2.0 * grown.z, rtol=1e-12)
-
-
 @pytest.mark.parametrize("similarity", ["independent", "mixed"])
 @pytest.mark.parametrize("most", [candidates_module.MOST, 2000])
 def test_candidates_that_come_again(similarity: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +209,6 @@ def test_linear_algebra() -> None:
     L, jitter = factor(M)
     assert jitter == 0.0
     np.testing.assert_allclose(lower_inverse(L) @ L, np.eye(300), atol=1e-9)
-    np.testing.assert_allclose(inverted(M.copy()), np.linalg.inv(M), rtol=1e-6, atol=1e-9)
     assert components(np.diag([1.0, 2.0])).tolist() == [0, 1]
     with pytest.raises(ValueError, match="NaN"):
         factor(np.full((2, 2), np.nan))

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from kinbandits.history import History
 from kinbandits.regression.contract import Common, Prediction, Product, Query, Regression, Settings
 from kinbandits.regression.dictionary import Dictionary
-from kinbandits.regression.exact import Exact
 from kinbandits.regression.naive import Naive
 from kinbandits.regression.posterior import saved_rows
 from kinbandits.regression.switch import Auto, Budget, Switch
@@ -27,7 +26,7 @@ def make(engine: Engine, settings: Settings, rows: History | None = None) -> Reg
     if engine == "naive":
         return Naive(settings, rows)
     if engine == "exact":
-        return Exact(settings, rows)
+        return Switch(settings, rows, None)
     if engine == "auto":
         return Switch(settings, rows, Auto(), forced=False)
     return Switch(settings, rows, engine)
@@ -43,7 +42,6 @@ def restore(engine: Engine, settings: Settings, data: dict[str, Any], arrays: di
 def holding(engine: Engine, dictionary: Dictionary) -> Regression:
     """An engine of this name that has come as far as this dictionary."""
     other = make(engine, dictionary.settings)
-    if not isinstance(other, Switch):
-        return dictionary
-    other.at_work = dictionary
-    return other
+    if isinstance(other, Switch):
+        other.at_work = dictionary
+    return other if isinstance(other, Switch) else dictionary

@@ -19,7 +19,7 @@ from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dsyev
 
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits.regression.linalg import UNIT, inverted, jittered
+from kinbandits.regression.linalg import UNIT, inverse_factor, jittered
 from kinbandits.regression.strips import Strips
 
 _AHEAD = 1.15  # b_a over the noise at a rebuilding, and the noise over b_a at the next
@@ -29,12 +29,10 @@ class Blocks:
     """P of each arm. ``noise`` (N,) is edited by its owner, and grows."""
 
     def __init__(self, strips: Strips, diagonal: Vector, noise: Vector, per_arm: bool) -> None:
-        self._strips, self._noise, self._per_arm = strips, noise, per_arm
-        n_arms = len(noise)
-        self._buffers: list[Matrix] = [np.empty((0, 0)) for _ in range(n_arms)]
-        self._sizes = [0] * n_arms
-        self._b = np.ones(n_arms)
-        self._borders = np.zeros(n_arms)
+        self._strips, self._noise, self._ahead = strips, noise, _AHEAD if per_arm else 1.0
+        self._buffers: list[Matrix] = [np.empty((0, 0)) for _ in noise]
+        self._sizes = [0] * len(noise)
+        self._b, self._borders = np.ones(len(noise)), np.zeros(len(noise))
         self._diagonal = diagonal.copy()  # of K_Z
         self._stale = set(np.flatnonzero(strips.counts).tolist())
         self._limits: tuple[float, float] | None = None  # of the similarity
@@ -58,17 +56,21 @@ class Blocks:
         if not s >= 1e-8 * corner or aged or self._borders[arm] > 64 + n // 2:
             self._stale.add(arm)
             return
+        if n == len(self._buffers[arm]):
+            self._keep(arm, P)
         buffer = self._buffers[arm]
-        if n == len(buffer):
-            buffer = np.zeros((int(1.3 * n) + 16,) * 2)
-            buffer[:n, :n] = P
-            self._buffers[arm] = buffer
         wide = np.zeros(len(buffer))  # whole lines, which BLAS changes in place
         wide[:n] = u
         dger(1.0 / s, wide, u, a=buffer[:n].T, overwrite_a=1)
         buffer[n, :n] = buffer[:n, n] = -u / s
         buffer[n, n] = 1.0 / s
         self._sizes[arm] = n + 1
+
+    def _keep(self, arm: int, P: Matrix) -> None:
+        """The block of an arm, in a buffer with room for more."""
+        n = self._sizes[arm] = len(P)
+        self._buffers[arm] = np.zeros((int(1.3 * n) + 16,) * 2)
+        self._buffers[arm][:n, :n] = P
 
     def P(self, arm: int) -> Matrix:  # noqa: N802
         """The block of an arm (a view); `refresh` first."""
@@ -79,23 +81,15 @@ class Blocks:
         """Build the blocks that need it."""
         while self._stale:
             arm = self._stale.pop()
-            b = float(self._noise[arm]) * (_AHEAD if self._per_arm else 1.0)
-            K = np.tril(self._strips.within(arm))
-            K *= self._diagonal[arm]
-            n, scale = len(K), float(K.diagonal().max()) + b
+            K, b = np.tril(self._strips.within(arm)) * self._diagonal[arm], float(self._noise[arm]) * self._ahead
 
-            def attempt(more: float, K: Matrix = K, b: float = b) -> Matrix:
-                B = K.copy()
-                B.flat[:: len(B) + 1] += b + more
-                return inverted(B)
+            def attempt(jitter: float, K: Matrix = K, b: float = b) -> Matrix:
+                T = inverse_factor(K + np.diag(np.full(len(K), b + jitter)))
+                return T.T @ T
 
-            try:
-                P, jitter = attempt(0.0), 0.0
-            except np.linalg.LinAlgError:  # B may be any matrix like M: no answer changes
-                P, jitter = jittered(attempt, scale, n, quiet=True)
-            buffer = np.zeros((int(1.3 * n) + 16,) * 2)
-            buffer[:n, :n] = P
-            self._buffers[arm], self._sizes[arm] = buffer, n
+            # B may be any matrix like M: jitter changes no answer.
+            P, jitter = jittered(attempt, float(K.diagonal().max()) + b, len(K), quiet=True)
+            self._keep(arm, P)
             self._b[arm], self._borders[arm] = b + jitter, 0
             self.built += 1
 

@@ -147,8 +147,6 @@ class Regression(ABC):
 
     settings: Settings
 
-    # -- what is known --------------------------------------------------------------------------
-
     @property
     @abstractmethod
     def n_rows(self) -> int:
@@ -169,8 +167,6 @@ class Regression(ABC):
     def k_z(self) -> list[Matrix]:
         """The similarity matrices in force, one per term; made when asked for."""
 
-    # -- learning -------------------------------------------------------------------------------
-
     @abstractmethod
     def observe(self, arms: Indices, contexts: Matrix, rewards: Vector) -> None:
         """Learn from rows, rewards in their own units; if that fails, all is as it was before."""
@@ -185,8 +181,6 @@ class Regression(ABC):
     @abstractmethod
     def snapshot(self) -> Regression:
         """What is known now, read only: other threads may read it while this engine learns on."""
-
-    # -- answers --------------------------------------------------------------------------------
 
     @abstractmethod
     def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:

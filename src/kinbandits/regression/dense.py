@@ -11,64 +11,48 @@ from other threads: a factor that two threads make at once is the same.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import numpy as np
 
-from kinbandits._types import Indices, Matrix, Vector
+from kinbandits._types import Matrix, Vector
 from kinbandits.history import History
-from kinbandits.regression.contract import Query, Regression, Settings
-from kinbandits.regression.linalg import backward, factor, forward
+from kinbandits.regression.contract import Settings
+from kinbandits.regression.linalg import factor, solve_lower
 from kinbandits.regression.pairs import Followed, Pairs, entries
 from kinbandits.regression.posterior import RowPosterior
-
-
-class Solved(NamedTuple):
-    """A factor and the rewards seen through it: everything about a posterior follows from these."""
-
-    L: Matrix
-    z: Vector
 
 
 class Factored(RowPosterior):
     """An engine that reads its numbers off a Cholesky factor of M."""
 
-    _solved: Solved | None = None
+    _solved: tuple[Matrix, Vector] | None = None  # L and z
     _factors = 0
 
     @abstractmethod
     def _matrix(self) -> Matrix:
         """M."""
 
-    def _factor(self) -> Solved:
+    def _factor(self) -> tuple[Matrix, Vector]:
         solved = self._solved
         if solved is None:
             L, _ = factor(self._matrix())
-            self._solved = solved = Solved(L, forward(L, self.y))
+            self._solved = solved = L, solve_lower(L, self.y)
             self._factors += 1
         return solved
 
-    def _moments(self, query: Query, prior: Matrix) -> tuple[Matrix, Matrix]:
-        solved = self._factor()
-        c = forward(solved.L, self._columns(query))
-        explained = np.einsum("ij,ij->j", c, c)
-        return (c.T @ solved.z).reshape(query.shape), prior - explained.reshape(query.shape)
-
-    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
-        h, pairs = self._rows, self.pairs
-        c = forward(self._factor().L, pairs.gram(h.arms, h.contexts, arms, contexts))
-        return np.asarray(pairs.gram(arms, contexts, arms, contexts) - c.T @ c)
+    def _through(self, k: Matrix) -> tuple[Vector, Matrix]:
+        L, z = self._factor()
+        c = solve_lower(L, k)
+        return c.T @ z, c
 
     def _weights(self) -> Vector:
-        if not len(self._rows):
-            return np.zeros(0)
-        solved = self._factor()
-        return backward(solved.L, solved.z)
+        return solve_lower(*self._factor(), transposed=True)
 
     def log_det(self) -> float:
         if not len(self._rows):
             return 0.0
-        return float(2.0 * np.log(self._factor().L.diagonal()).sum() - np.log(self._noise()).sum())
+        return float(2.0 * np.log(self._factor()[0].diagonal()).sum() - np.log(self._noise()).sum())
 
 
 class Dense(Factored):
@@ -76,13 +60,8 @@ class Dense(Factored):
 
     def _build(self) -> None:
         self._followed = Followed(self.settings, self._rows)
-        self._pairs = self._followed.pairs
-        self._solved = None
+        self.pairs, self._solved = self._followed.pairs, None
         self._grams: list[Matrix] = []  # buffers; made when the first factor is
-
-    @property
-    def pairs(self) -> Pairs:
-        return self._pairs
 
     def _compared(self, start: int) -> list[Matrix]:
         """Context-kernel values of the rows from ``start`` on with all, for each term."""
@@ -91,7 +70,7 @@ class Dense(Factored):
 
     def _absorb(self, start: int, news: Any) -> None:
         self._followed.observe(start)
-        self._pairs, self._solved = self._followed.pairs, None
+        self.pairs, self._solved = self._followed.pairs, None
         if self._grams or not start:
             self._enter(start, news)
 
@@ -110,23 +89,23 @@ class Dense(Factored):
         if not self._grams:
             self._enter(0, self._compared(0))
         M = np.diag(self._noise())
-        for K, K_Z in zip(self._grams, self._pairs.K_Zs, strict=True):
+        for K, K_Z in zip(self._grams, self.pairs.K_Zs, strict=True):
             M += entries(K_Z, arms, arms) * K[:t, :t]
         return M
 
     def report(self) -> dict[str, Any]:
         return {"method": "dense", "factors": self._factors, "bytes": sum(K.nbytes for K in self._grams)}
 
-    def snapshot(self) -> Regression:
+    def snapshot(self) -> Self:
         """Shares the kernel values: lines that are there are never written again."""
-        other = self._shallow()
+        other = super().snapshot()
         other._grams = list(self._grams)
         return other
 
     @classmethod
-    def frozen(cls, settings: Settings, rows: History, pairs: Pairs) -> Dense:
+    def frozen(cls, settings: Settings, rows: History, pairs: Pairs) -> Self:
         """A snapshot of these rows under the similarity in force, which costs nothing until it is read."""
         other = cls.__new__(cls)
-        other.settings, other._rows, other._pairs, other._grams = settings, rows.copy(), pairs, []
+        other.settings, other._rows, other.pairs, other._grams = settings, rows.copy(), pairs, []
         other.reads_only = True
         return other

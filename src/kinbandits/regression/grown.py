@@ -1,21 +1,28 @@
 """M that only grows: fixed similarities and uniform weights. What the default policy runs on.
 
 Arms fall into families: components of the graph in which two arms are linked when their similarity is not zero.
-Families never meet in a product kernel, so M is block-diagonal over them, and each has T = L^-1 of its own
-(`chunks`): a row costs 2 n^2 of its family, t^2 for one family (Pooled, Mixed, Known), the sum of n_a^2 for
-independent arms, where every arm is a family. A decision with one context for all arms costs one pass over T for
-all of them; n^2 of its family for each contender otherwise. No kernel matrix is kept, only T: t^2 / 2 numbers.
+Families never meet in a product kernel, so M is block-diagonal over them, and each has its own T = L^-1.
 
-Notation as in `contract` and `chunks`; besides
-    alpha    (t,)  M^-1 y
-    largest  (t,)  1 / (k_ii + ridge)
-    ceiling        an upper bound on a score, since one row alone explains k_i^2 / (k_ii + ridge) of the prior
+Notation as in `contract`; besides, for a family of n rows
+    L        (n, n)  Cholesky factor of the family's part of M
+    T        (n, n)  L^-1, lower triangular, in chunks of rows
+    z        (n,)    T y
+    alpha    (t,)    M^-1 y, for the rows of all families
+    largest  (t,)    1 / (k_ii + ridge)
+    ceiling          an upper bound on a score, since one row alone explains k_i^2 / (k_ii + ridge) of the prior
 
-Means come first, widths only for candidates whose ceiling reaches the best score.
+A row with kernel values k to the others and g with itself (noise included) has c = T k, the pivot d^2 = g - c'c and
+the row (-c'T, 1) / d of T: two products with T, n^2 each for the family, so t^2 for one family (Pooled, Mixed,
+Known) and the sum of n_a^2 for independent arms. A row of T is written once, so snapshots share T and read as many
+rows as there were when they were taken. No kernel matrix is kept: memory is t^2 / 2 numbers.
+
+A decision computes all means (t), then widths (one product with T for two) only for candidates whose ceiling
+reaches the best score.
 """
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -23,48 +30,123 @@ import numpy as np
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.regression.candidates import Candidates, SeenBefore
-from kinbandits.regression.chunks import Chunked
-from kinbandits.regression.contract import Query, Settings, best
-from kinbandits.regression.linalg import SMALL_PIVOT, UNIT, jittered, room_for
+from kinbandits.regression.contract import Query, Settings
+from kinbandits.regression.linalg import UNIT, certain, inverse_factor, jittered, room_for
 from kinbandits.regression.pairs import Pairs, same_kernel
 from kinbandits.regression.posterior import RowPosterior
 
-_CONTENDERS = 8  # whose widths are computed together
-_ARMS = 64  # with rows, in a family: beyond that candidates are taken one by one
+_HEIGHT = 256  # rows of a chunk at most
+_TOGETHER = 2  # contenders whose widths come first, and together: two cost as much as one
 
 
 class Family:
-    """The rows of arms that learn from each other."""
+    """T and z of the rows of arms that learn from each other. `fork` it before another may grow it."""
 
     def __init__(self) -> None:
-        self.T = Chunked()
-        self._rows: Indices = np.empty(0, dtype=np.intp)
+        self.n = 0
         self.jitter = 0.0
+        self.log_det = 0.0  # of M
+        self._rows: Indices = np.empty(0, dtype=np.intp)
+        self._z: Vector = np.empty(0)
+        self._chunks: list[Matrix] = []  # rows of T from ``low`` on, with room for low + height columns
+
+    @classmethod
+    def of(cls, rows: Indices, M: Matrix, y: Vector, jitter: float) -> Family:
+        """From M: n^3. LinAlgError where M + jitter I has a pivot that has lost its digits."""
+        family = cls()
+        family.jitter = jitter
+        T = inverse_factor(M + np.diag(np.full(len(M), jitter)) if jitter else M)
+        family._write(rows, T, T @ y)
+        return family
 
     @property
     def rows(self) -> Indices:
         """Which rows of the history these are."""
-        return self._rows[: self.T.n]
+        return self._rows[: self.n]
 
-    def fork(self, y: Vector | None = None) -> Family:
-        """To be read only; with rewards, of all rows, also to learn on."""
-        other = Family()
-        other._rows, other.jitter = self._rows, self.jitter
-        if y is None:
-            other.T = self.T.view()
-        else:
-            other._rows, other.T = self._rows.copy(), self.T.fork(y[self.rows])
+    @property
+    def z(self) -> Vector:
+        return self._z[: self.n]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(W.nbytes for W in self._chunks)
+
+    def _parts(self) -> list[tuple[int, Matrix]]:
+        """The rows of T that each chunk has, and the number of the first."""
+        parts, low = [], 0
+        for W in self._chunks:
+            end = min(low + len(W), self.n)
+            parts.append((low, W[: end - low, :end]))
+            low = end
+        return parts
+
+    def times(self, k: Matrix) -> Matrix:
+        """T k for k (n, c)."""
+        c = np.empty(k.shape)
+        for low, W in self._parts():
+            np.matmul(W, k[: W.shape[1]], out=c[low : low + len(W)])
+        return c
+
+    def transposed(self, c: Matrix) -> Matrix:
+        """T' c for c (n, c)."""
+        out = np.zeros(c.shape)
+        for low, W in self._parts():
+            out[: W.shape[1]] += W.T @ c[low : low + len(W)]
+        return out
+
+    def grow(self, rows: Indices, K: Matrix, G: Matrix, y: Vector) -> Vector:
+        """With m rows more, by their values K (m, n) to the others and G (m, m): 2 m n^2.
+
+        ``y`` are their rewards. Gives what M^-1 y gains, (n + m,). LinAlgError, and nothing changed, if a pivot has
+        lost its digits.
+        """
+        n, m = self.n, len(rows)
+        c = self.times(np.ascontiguousarray(K.T))
+        S = G - c.T @ c
+        S.flat[:: m + 1] += self.jitter
+        certain(S.diagonal(), G)
+        D = inverse_factor(S) if m > 1 else 1.0 / np.sqrt(S)
+        new = np.empty((m, n + m))
+        np.matmul(-D, self.transposed(c).T, out=new[:, :n])
+        new[:, n:] = D
+        z = D @ (y - self.z @ c)
+        self._write(rows, new, z)
+        return np.asarray(z @ new)
+
+    def _write(self, rows: Indices, T: Matrix, z: Vector) -> None:
+        """The next rows of T (m, n + m) and of z."""
+        n, end = self.n, self.n + len(rows)
+        self._rows, self._z = room_for(self._rows, end), room_for(self._z, end)
+        self._rows[n:end], self._z[n:end] = rows, z
+        self.log_det -= 2.0 * float(np.log(T[:, n:].diagonal()).sum())
+        while self.n < end:
+            room = sum(map(len, self._chunks))
+            if self.n == room:  # memory that is not touched costs nothing
+                height = min(max(8, room), _HEIGHT)
+                self._chunks.append(np.zeros((height, room + height)))
+                room += height
+            W, done = self._chunks[-1], min(end, room)
+            W[len(W) - room + self.n : len(W) - room + done, :done] = T[self.n - n : done - n, :done]
+            self.n = done
+
+    def view(self) -> Family:
+        """As it is now, to be read only."""
+        other = copy.copy(self)
+        other._chunks = self._chunks.copy()
         return other
 
-    def enter(self, rows: Indices) -> None:
-        """Rows that T is about to have."""
-        n = self.T.n
-        self._rows = room_for(self._rows, n + len(rows))
-        self._rows[n : n + len(rows)] = rows
+    def fork(self, y: Vector) -> Family:
+        """With other rewards, to learn on: n^2. What may still be written is copied."""
+        other = self.view()
+        other._rows, other._z = self._rows.copy(), self._z.copy()
+        other._chunks[-1] = other._chunks[-1].copy()
+        other._z[: self.n] = self.times(y[self.rows, None])[:, 0]
+        return other
 
 
 class News(NamedTuple):
-    """New rows of a family: kernel values with the family's rows (m, n) and with each other (m, m), with noise."""
+    """Rows of a family: kernel values with the n rows before (m, n) and with each other (m, m), noise included."""
 
     family: int
     rows: Indices
@@ -76,8 +158,8 @@ class Grown(RowPosterior):
     """Exact for fixed similarities and uniform weights."""
 
     def _build(self) -> None:
-        self._pairs = Pairs.fixed(self.settings)
-        self._family_of = self._pairs.families(self.settings.n_arms)
+        self.pairs = Pairs.fixed(self.settings)
+        self._family_of = self.pairs.families()
         self._families: dict[int, Family] = {}
         self._alpha: Vector = np.empty(0)
         self._largest: Vector = np.empty(0)
@@ -88,92 +170,76 @@ class Grown(RowPosterior):
         if len(self._rows):
             self._absorb(0, self._compared(0))
 
-    @property
-    def pairs(self) -> Pairs:
-        return self._pairs
-
     # -- learning -------------------------------------------------------------------------------
 
     def _compared(self, start: int) -> tuple[Vector, list[News]]:
         """The prior of the new rows, and their kernel values, family by family."""
         h = self._rows
         arms, X = h.arms[start:], h.contexts[start:]
-        own = self._pairs.prior(arms, X)
         of = self._family_of[arms]
-        return own, [self._news(f, start + np.flatnonzero(of == f)) for f in np.unique(of).tolist()]
+        found = [self._news(f, start + np.flatnonzero(of == f)) for f in np.unique(of).tolist()]
+        return self.pairs.prior(Query(arms, X[None]))[0], found
 
     def _news(self, f: int, rows: Indices) -> News:
-        h, old = self._rows, self._families[f].rows if f in self._families else np.empty(0, dtype=np.intp)
+        h, K = self._rows, None
+        old = self._families[f].rows if f in self._families else np.empty(0, dtype=np.intp)
+        if len(rows) > 2 * len(old) + 1:  # cheaper anew
+            rows, old = np.concatenate([old, rows]), old[:0]
         arms, X = h.arms[rows], h.contexts[rows]
-        K = None
         if len(rows) == 1 and self._asked is not None:  # perhaps it was a candidate of the last query
             K = self._asked.row(int(arms[0]), X[0], h.arms, old)
         if K is None:
-            K = self._pairs.gram(arms, X, h.arms[old], h.contexts[old])
-        G = self._pairs.gram(arms, X, arms, X)
-        G.flat[:: len(G) + 1] += self.settings.ridge
-        return News(f, rows, K, G)
+            K = self.pairs.gram(arms, X, h.arms[old], h.contexts[old])
+        return News(f, rows, K, self._noisy(rows))
+
+    def _noisy(self, rows: Indices) -> Matrix:
+        """M of these rows."""
+        arms, X = self._rows.arms[rows], self._rows.contexts[rows]
+        M = self.pairs.gram(arms, X, arms, X)
+        M.flat[:: len(M) + 1] += self.settings.ridge
+        return M
 
     def _absorb(self, start: int, news: Any) -> None:
-        own, parts = news
+        prior, parts = news
         end, y = len(self._rows), self.y
         self._alpha, self._largest = room_for(self._alpha, end), room_for(self._largest, end)
-        self._alpha[start:end], self._largest[start:end] = 0.0, 1.0 / (own + self.settings.ridge)
-        for part in parts:
-            self._grow(part, y)
+        self._alpha[start:end], self._largest[start:end] = 0.0, 1.0 / (prior + self.settings.ridge)
+        for f, rows, K, G in parts:
+            family = self._families.get(f)
+            if family is None or not K.shape[1]:
+                self._anew(f, rows, G, y)
+                continue
+            everything = np.concatenate([family.rows, rows])
+            try:
+                self._alpha[everything] += family.grow(rows, K, G, y[rows])
+            except np.linalg.LinAlgError:
+                self._anew(f, everything, self._noisy(everything), y)
         self._sum_alpha = float(np.abs(self._alpha[:end]).sum())
         self._asked = None
 
-    def _grow(self, news: News, y: Vector) -> None:
-        family = self._families.setdefault(news.family, Family())
-        T, arms = family.T, self._rows.arms[news.rows]
-        rows = np.concatenate([family.rows, news.rows])
-        if len(rows) > 3 * T.n + 1:  # cheaper anew
-            self._anew(family, rows, y, News(news.family, rows, news.K[:, :0], news.G) if not T.n else None)
-            return
-        G = news.G
-        G.flat[:: len(G) + 1] += family.jitter
-        family.enter(news.rows)
-        try:
-            gain = T.grow(arms, news.K, G, y[news.rows], SMALL_PIVOT)
-        except np.linalg.LinAlgError:
-            self._anew(family, rows, y)
-            return
-        self._alpha[rows] += gain
+    def _anew(self, f: int, rows: Indices, M: Matrix, y: Vector) -> None:
+        """The family from M of its rows, with jitter if it takes that: n^3."""
+        before = self._families[f].jitter if f in self._families else 0.0
 
-    def _anew(self, family: Family, rows: Indices, y: Vector, news: News | None = None) -> None:
-        """T of these rows from their kernel matrix, with jitter if it takes that: n^3."""
-        h = self._rows
-        arms, X = h.arms[rows], h.contexts[rows]
-        if news is None:
-            M = self._pairs.gram(arms, X, arms, X)
-            M.flat[:: len(M) + 1] += self.settings.ridge
-        else:
-            M = news.G
+        def attempt(jitter: float) -> Family:
+            return Family.of(rows, M, y[rows], jitter)
 
-        def attempt(jitter: float) -> Chunked:
-            return Chunked.of(arms, M + np.diag(np.full(len(M), jitter)) if jitter else M, y[rows], SMALL_PIVOT)
-
-        scale = float(M.diagonal().max())
-        try:
-            T = attempt(family.jitter)
-        except np.linalg.LinAlgError:
-            T, family.jitter = jittered(attempt, scale, len(rows), max(1e-12, 10.0 * family.jitter / scale))
+        family, _ = jittered(attempt, float(M.diagonal().max()), len(rows), before)
         self._built += 1
-        family.T, family._rows = T, rows
-        self._alpha[rows] = T.transposed(T.z[:, None])[:, 0]
+        self._families[f] = family
+        self._alpha[rows] = family.transposed(family.z[:, None])[:, 0]
 
     def changed(self, settings: Settings, *, rows: History | None = None, removed: int | None = None) -> Self:
         """T is shared where kernel, ridge and similarities of the arms there were stay: n^2 instead of n^3."""
-        found = self._changed_rows(settings, rows, removed)
+        learned = self.changed_rows(settings, rows, removed)
         if rows is not None or removed is not None or not self._goes_on(settings):
-            return type(self)(settings, found)
+            return type(self)(settings, learned)
         other = type(self)(settings, History(settings.n_arms))
-        other._rows, y = found, settings.learned(found.rewards)
+        other._rows, y = learned, settings.learned(learned.rewards)
         other._families = {f: family.fork(y) for f, family in self._families.items()}
         other._largest, other._alpha = self._largest.copy(), np.zeros(len(self._alpha))
         for family in other._families.values():
-            other._alpha[family.rows] = family.T.transposed(family.T.z[:, None])[:, 0]
+            other._alpha[family.rows] = family.transposed(family.z[:, None])[:, 0]
         other._sum_alpha = float(np.abs(other._alpha).sum())
         return other
 
@@ -181,14 +247,13 @@ class Grown(RowPosterior):
         """Whether M is the same under these settings, and new rows would fall into the same families."""
         if settings.ridge != self.settings.ridge or not same_kernel(self.settings, settings):
             return False
-        of = Pairs.fixed(settings).families(settings.n_arms)
+        of = Pairs.fixed(settings).families()
         return bool(np.array_equal(of[: self.settings.n_arms], self._family_of))
 
-    def _shallow(self) -> Self:
-        other = super()._shallow()
-        other._families = {f: family.fork() for f, family in self._families.items()}
+    def snapshot(self) -> Self:
+        other = super().snapshot()
+        other._families = {f: family.view() for f, family in self._families.items()}
         other._alpha = self._alpha.copy()
-        other._seen = SeenBefore()
         return other
 
     # -- numbers --------------------------------------------------------------------------------
@@ -196,104 +261,72 @@ class Grown(RowPosterior):
     def _weights(self) -> Vector:
         return self._alpha[: len(self._rows)].copy()
 
-    def _moments(self, query: Query, prior: Matrix) -> tuple[Matrix, Matrix]:
-        h = self._rows
-        if not query.shared or len(self._pairs.terms) > 1:
-            k = self._columns(query)
-            mean = (self._alpha[: len(h)] @ k).reshape(query.shape)
-            points = np.tile(np.arange(len(query.arms)), query.shape[0])
-            return mean, prior - self._explained(query.arms[points], k).reshape(query.shape)
-        term, K_Z = self._pairs.terms[0], self._pairs.K_Zs[0]
-        k_x = term.kernel(term.select(query.contexts[:, 0]), term.select(h.contexts))
-        candidates = Candidates(query, self._pairs, h.arms, [k_x])
-        mean, explained = candidates.dot(self._alpha[: len(h)]), np.zeros(query.shape)
-        for _, family, of_it in self._of(query.arms):
-            k = k_x if family.T.n == len(h) else k_x.take(family.rows, axis=1)
-            explained[:, of_it] = family.T.explained_by_arm(k, K_Z, query.arms[of_it])
-        return mean, prior - explained
-
-    def _of(self, arms: Indices) -> list[tuple[int, Family, Indices]]:
-        """The families with rows that some of ``arms`` belong to, and which."""
-        of = self._family_of[arms]
-        if len(self._families) == 1 and not of.any() and 0 in self._families:
-            return [(0, self._families[0], np.arange(len(arms)))]
-        found = np.unique(of).tolist()
-        return [(f, self._families[f], np.flatnonzero(of == f)) for f in found if f in self._families]
-
-    def _explained(self, arms: Indices, k: Matrix) -> Vector:
-        """k' M^-1 k for columns k (t, m) that belong to these arms."""
-        q = np.zeros(len(arms))
-        for _, family, of_it in self._of(arms):
-            q[of_it] = family.T.explained(k[np.ix_(family.rows, of_it)])
-        return q
-
-    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
-        h = self._rows
-        covariance = self._pairs.gram(arms, contexts, arms, contexts)
-        k = self._pairs.gram(h.arms, h.contexts, arms, contexts)
+    def _through(self, k: Matrix) -> tuple[Vector, Matrix]:
+        parts = []
         for family in self._families.values():
-            c = family.T.times(k[family.rows])
-            covariance -= c.T @ c
-        return covariance
+            own = k[family.rows]
+            c, seen = np.zeros(own.shape), np.flatnonzero(own.any(axis=0))  # points of other families are not
+            c[:, seen] = family.times(own[:, seen])
+            parts.append(c)
+        return self._alpha[: len(k)] @ k, np.concatenate(parts)
 
     def log_det(self) -> float:
-        return float(sum(f.T.log_det for f in self._families.values()) - np.log(self._noise()).sum())
+        return float(sum(f.log_det for f in self._families.values()) - np.log(self._noise()).sum())
 
     # -- deciding -------------------------------------------------------------------------------
 
     def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
         """As every engine; widths are computed only for candidates whose ceiling reaches the best score."""
-        if query.shape[0] > 1 or not len(self._rows) or not len(query.arms):
+        h = self._rows
+        if len(query.contexts) > 1 or not len(h) or not len(query.arms):
             return super().leaders(query, exploration, tolerance)
-        merged, place = self._merged(query)
-        seen = SeenBefore() if self.reads_only else self._seen  # other threads may read, too
-        asked = Candidates(merged, self._pairs, self._rows.arms, seen.values(merged, self._pairs, self._rows))
-        if not self.reads_only:
-            self._asked = asked
-        scores = self._scores(asked, float(exploration[0]), tolerance)
-        known = np.isfinite(scores)
-        leaders = np.zeros((1, len(scores)), dtype=bool)
-        leaders[:, known] = best(scores[None, known], tolerance)
+        query, place = self._merged(query)
+        if self.reads_only:  # other threads may read, too
+            asked = Candidates(query, self.pairs, h.arms, SeenBefore().values(query, self.pairs, h))
+        else:
+            asked = self._asked = Candidates(query, self.pairs, h.arms, self._seen.values(query, self.pairs, h))
+        leaders = self._leaders(asked, float(exploration[0]), tolerance)[None, :]
         return leaders if place is None else leaders[:, place]
 
-    def _scores(self, asked: Candidates, beta: float, tolerance: float) -> Vector:
-        """The scores (k,) of all candidates that may lead; -inf for others."""
+    def _leaders(self, asked: Candidates, beta: float, tolerance: float) -> Mask:
+        """Which of the candidates (k,) of a round lead."""
         t, arms = len(self._rows), asked.query.arms
-        prior = self._pairs.query_prior(asked.query)[0]
-        mean, cold = asked.dot(self._alpha[:t])[0], self._cold(arms)
+        prior, mean, cold = self.pairs.prior(asked.query)[0], asked.dot(self._alpha[:t]), self._cold(arms)
         margin = 16.0 * t * UNIT * self._sum_alpha * float(prior.max())
         ceiling = mean + self._bonus(prior - np.minimum(asked.largest(self._largest[:t]), prior), beta) + margin
         scores = np.full(len(mean), -np.inf)
         if cold.any():
-            scores[cold], ceiling[cold] = self._bonus(prior[cold], beta), -np.inf
-        floor = float((mean - margin).max(where=~cold, initial=-np.inf)) if beta >= 0.0 else -np.inf
-        while True:  # the best score is at least the floor, and at least the best that is known
-            top, slack = (
-                float(scores.max()),
-                tolerance * float(np.abs(np.append(mean, scores[scores > -np.inf])).max()),
-            )
-            may = np.flatnonzero((ceiling >= max(top, floor) - slack) & (ceiling > -np.inf))
+            mean[cold] = 0.0
+            scores[cold] = self._bonus(prior[cold], beta)
+        floor = -np.inf  # the best score is at least this
+        if beta >= 0.0 and not cold.all():
+            floor = float(mean.max(where=~cold, initial=-np.inf)) - margin
+        left, several, magnitude = ~cold, _TOGETHER, float(np.abs(mean).max())
+        while True:
+            top = float(scores.max())
+            if top > -np.inf:
+                magnitude = max(magnitude, float(np.abs(scores, where=scores > -np.inf, out=np.zeros(len(mean))).max()))
+            least = max(top, floor) - tolerance * magnitude
+            may = np.flatnonzero(left & (ceiling >= least))
+            if len(may) == 1 and top < least:  # it leads, whatever its width
+                scores[may] = np.inf
+                return np.asarray(scores == np.inf)
             if not len(may):
-                return scores
-            if len(may) == 1 and top < floor - slack:  # it leads, whatever its width
-                scores[may] = mean[may]
-                return scores
-            first = int(may[ceiling[may].argmax()])
-            now, explained = self._explained_with(asked, first, may)
-            scores[now], ceiling[now] = mean[now] + self._bonus(prior[now] - explained, beta), -np.inf
+                return np.asarray(scores >= least)
+            if len(may) > several:
+                may = may[np.argsort(-ceiling[may], kind="stable")[:several]]
+            scores[may] = mean[may] + self._bonus(prior[may] - self._explained(asked, may), beta)
+            left[may] = False
+            several *= 2
 
-    def _explained_with(self, asked: Candidates, first: int, may: Indices) -> tuple[Indices, Vector]:
-        """k' M^-1 k of candidate ``first``, and of others that may lead and come cheap with it; and whose."""
-        of = self._family_of[asked.query.arms]
-        if of[first] not in self._families:
-            return np.array([first]), np.zeros(1)
-        family = self._families[int(of[first])]
-        now = may[of[may] == of[first]]
-        if len(now) > 1 and asked.k_x is not None and len(np.unique(family.T.arms)) <= _ARMS:
-            k_x = asked.k_x if family.T.n == len(self._rows) else asked.k_x.take(family.rows)
-            return now, family.T.explained_by_arm(k_x[None], self._pairs.K_Zs[0], asked.query.arms[now])[0]
-        now = np.append(first, now[now != first][: _CONTENDERS - 1])
-        return now, family.T.explained(asked.columns(now, family.rows))
+    def _explained(self, asked: Candidates, which: Indices) -> Vector:
+        """k' M^-1 k of these candidates."""
+        of, q = self._family_of[asked.query.arms[which]], np.zeros(len(which))
+        for f in set(of.tolist()) & self._families.keys():
+            own, family = of == f, self._families[f]
+            c = family.times(asked.columns(which[own], family.rows))
+            q[own] = np.einsum("ij,ij->j", c, c)
+        return q
 
     def report(self) -> dict[str, Any]:
         return {
@@ -301,5 +334,5 @@ class Grown(RowPosterior):
             "families": len(self._families),
             "built": self._built,
             "jitter": max((f.jitter for f in self._families.values()), default=0.0),
-            "bytes": sum(f.T.nbytes for f in self._families.values()),
+            "bytes": sum(f.nbytes for f in self._families.values()),
         }

@@ -43,25 +43,16 @@ from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits.kernels import cdist
 from kinbandits.regression.blocks import Blocks
 from kinbandits.regression.candidates import Candidates
-from kinbandits.regression.contract import Query, Regression, best
+from kinbandits.regression.contract import Query, best
 from kinbandits.regression.dense import Dense, Factored
 from kinbandits.regression.linalg import UNIT, room_for
-from kinbandits.regression.pairs import Followed, Pairs, dense
+from kinbandits.regression.pairs import Followed, dense
 from kinbandits.regression.strips import Strips
 
 _BULK = 32  # more rows than this at once are a fresh start, not single updates
-_TRY = 8  # after a round that only a fresh factor settled, the costly rungs are tried in every so many rounds
+_TRY = 8  # after a round that only a fresh factor settled, rungs are tried in every so many rounds
 _STEPS = 2  # before widths, which cost as much as a step
 _CG_ROWS = 150  # a fresh factor costs as much as t / 150 steps of conjugate gradients, about
-
-
-class Bounds(NamedTuple):
-    """Of the matrix, as it is now."""
-
-    kernel: float  # the largest k(x~, x~) of a row, or entry of K_X
-    row_sum: float  # sum of a row of |K_Z| at most
-    inverse_noise: float  # root of the sum of 1 / noise over the rows
-    noise: float  # the largest
 
 
 class Error(NamedTuple):
@@ -74,16 +65,60 @@ class Error(NamedTuple):
     scale: float  # 1, or the largest |res_i|, where squares of tiny residuals would vanish
 
 
+class Round:
+    """low..high (k,) hold the scores of all candidates, and only ever shrink. Cold candidates have a known score."""
+
+    def __init__(self, prior: Vector, q_high: Vector, cold: Mask, ridge: float, beta: float) -> None:
+        self.prior, self.cold, self._beta, self._factor = prior, cold, beta, beta / math.sqrt(ridge)
+        self.f, self.q_low, self.q_high = np.zeros(len(prior)), np.zeros(len(prior)), np.minimum(prior, q_high)
+        self.low: Vector = np.full(len(cold), -np.inf)
+        self.high: Vector = np.full(len(cold), np.inf)
+
+    def narrow(self, error: Vector) -> None:
+        """From f, q_low and q_high, and the ``error`` of the means."""
+        slack = 8.0 * UNIT
+        least, most = np.sqrt(np.maximum(self.prior - np.stack([self.q_high, self.q_low]), 0.0)) * self._factor
+        least, most = least * (1.0 - slack), most * (1.0 + slack)
+        low, high = (self.f + least, self.f + most) if self._beta >= 0.0 else (self.f + most, self.f + least)
+        if self.cold.any():
+            known = self._factor * np.sqrt(self.prior)
+            low, high = np.where(self.cold, known, low), np.where(self.cold, known, high)
+            error = np.where(self.cold, 0.0, error)
+        self._exact = low, high, float(error.max())
+        np.maximum(self.low, low - error, out=self.low)
+        np.minimum(self.high, high + error, out=self.high)
+
+    @property
+    def contenders(self) -> Mask:
+        return np.asarray(self.high >= self.low.max())
+
+    def leaders(self, tolerance: float) -> Mask | None:
+        """Who leads, (1, k); None while that is open."""
+        contenders = self.contenders
+        if np.count_nonzero(contenders) == 1:
+            return contenders[None, :]
+        if not contenders.any() or not (self.low == self.high)[contenders].all():
+            return None
+        leaders = np.zeros((1, len(contenders)), dtype=bool)
+        leaders[:, contenders] = best(self.low[None, contenders], tolerance)
+        return leaders
+
+    def open_with_exact_means(self) -> bool:
+        """Whether the round would stay open if the means were exact: then no step will settle it."""
+        low, high, error = self._exact
+        if error >= 0.3 * float((self.high - self.low).max()):
+            return False
+        return bool(np.count_nonzero(high >= low.max()) > 1)
+
+
 class Ladder(Factored):
     """Exact decisions at the cost of a few products; exact numbers, when read, from a fresh factor. One term."""
 
     def _build(self) -> None:
         self._followed = Followed(self.settings, self._rows)
-        self._pairs: Pairs | None = None
         self._counters: Counter[str] = Counter()
         self._futile = 0  # rounds in a row that only a fresh factor settled
         (self._term,) = self.settings.terms
-        self._moves = not self.settings.fixed
         self._squares = self._term.columns is None and self._term.kernel.from_squares(np.zeros((1, 1))) is not None
         self._fill()
 
@@ -92,41 +127,35 @@ class Ladder(Factored):
         h, s = self._rows, self.settings
         X = self._term.select(h.contexts)
         K_X = self._term.kernel(X, X)
-        self._read()
         self._strips = Strips(s.n_arms, h.arms, K_X)
         per_arm = s.weighting == "per_arm"
         self._noises = s.ridge * np.maximum(h.counts, 1.0) if per_arm else np.full(s.n_arms, s.ridge)
-        self._blocks = Blocks(self._strips, self._K_Z.diagonal(), self._noises, per_arm)
         self._alpha, self._res = np.zeros(len(h)), np.zeros(len(h))
         self._Y = np.zeros((s.n_arms, self._strips.room))
         self._learned_y = np.array(self.y)
         self._largest_y = float(np.abs(self._learned_y).max(initial=0.0))
         self._own = float(K_X.diagonal().max(initial=0.0))  # the largest k_X(x, x)
         self._sum_alpha = self._drift = 0.0
-        self._forget()
+        self._follow()
+        self._blocks = Blocks(self._strips, self._K_Z.diagonal(), self._noises, per_arm)
 
-    def _read(self) -> None:
-        pairs = self._followed.pairs
-        if pairs is not self._pairs:
-            self._pairs, self._K_Z = pairs, dense(pairs.K_Zs[0])
-
-    def _forget(self) -> None:
-        """What was computed for the rows before is no longer valid."""
-        self._scalars = self._bounds()
+    def _follow(self) -> None:
+        """The similarity in force, and bounds on M; what was computed for the rows before is no longer valid."""
+        self.pairs = self._followed.pairs
+        self._K_Z = dense(self.pairs.K_Zs[0])
+        largest = float(self._K_Z.diagonal().max())
+        self._kernel = self._own * max(1.0, largest)  # the largest k(x~, x~) of a row, or entry of K_X
+        self._row_sum = len(self._K_Z) * largest  # of |K_Z| at most
+        self._lift = math.sqrt(float((self._strips.counts / self._noises).sum()))  # root of the sum of 1 / noise
         self._solved = None
         self._error: Error | None = None
         self._asked: tuple[Matrix, Matrix, Matrix | None] | None = None  # contexts, k_X, squared distances
-
-    @property
-    def pairs(self) -> Pairs:
-        assert self._pairs is not None
-        return self._pairs
 
     def _matrix(self) -> Matrix:
         self._counters["dense factors"] += 1
         return self._strips.dense(self._K_Z, self._noise())
 
-    def snapshot(self) -> Regression:
+    def snapshot(self) -> Dense:  # type: ignore[override]
         """A factor is made when it is first read: t^3 / 3."""
         return Dense.frozen(self.settings, self._rows, self.pairs)
 
@@ -151,11 +180,11 @@ class Ladder(Factored):
         if len(h) - start > _BULK:
             self._fill()
             return
-        self._read()
+        self._K_Z = dense(self._followed.pairs.K_Zs[0])
         y = self.settings.learned(h.rewards[start:])
         for arm, reward, k_x in zip(h.arms[start:].tolist(), y.tolist(), values, strict=True):
             self._append(arm, reward, k_x)
-        self._forget()
+        self._follow()
 
     def _append(self, arm: int, reward: float, k_x: Vector) -> None:
         """alpha gets the value that makes the new row's own residual small; Y follows for t."""
@@ -165,7 +194,7 @@ class Ladder(Factored):
         self._learned_y = room_for(self._learned_y, t + 1)
         if t == self._Y.shape[1]:
             self._Y = np.hstack([self._Y, np.zeros_like(self._Y)])
-        self._Y[:, t] = np.bincount(strips.arms, weights=k_x[:t] * self._alpha[:t], minlength=len(K_Z))
+        self._Y[:, t] = np.bincount(strips.arms, k_x[:t] * self._alpha[:t], len(K_Z))
         k, corner = own * k_x.take(rows), own * float(k_x[t])
         noise = self.settings.ridge * (len(rows) + 1 if self.settings.weighting == "per_arm" else 1)
         error = reward - float(K_Z[arm] @ self._Y[:, t])
@@ -182,45 +211,42 @@ class Ladder(Factored):
 
     # -- the dual vector ------------------------------------------------------------------------
 
-    def _bounds(self) -> Bounds:
-        largest = float(self._K_Z.diagonal().max())
-        return Bounds(
-            self._own * max(1.0, largest),
-            len(self._K_Z) * largest,
-            math.sqrt(float((self._strips.counts / self._noises).sum())),
-            float(self._noises.max()),
-        )
-
     def _residual(self) -> Error:
         """How wrong the means can be; res is worked out once for each state."""
         if self._error is None:
             t, strips = self._strips.size, self._strips
-            fresh = t * UNIT * self._own * self._sum_alpha
-            if self._drift * self._scalars.inverse_noise > 1e-8 and self._drift > 32.0 * fresh:
-                for b in np.flatnonzero(strips.counts).tolist():
-                    self._Y[b, :t] = strips.times(b, self._alpha[strips.rows(b)])
-                self._drift = fresh
+            if self._drift * self._lift > 1e-8 and self._drift > 32.0 * t * UNIT * self._own * self._sum_alpha:
+                self._set_dual(self._alpha[:t])
                 self._counters["Y recomputed"] += 1
             alpha, arms = self._alpha[:t], strips.arms
-            res = self._res[:t]
-            np.multiply(self._noises.take(arms), alpha, out=res)
-            np.subtract(self._learned_y[:t], res, out=res)
+            res = self._learned_y[:t] - self._noises.take(arms) * alpha
             res -= np.einsum("bi,bi->i", self._Y[:, :t], self._K_Z.take(arms, axis=1))
+            self._res[:t] = res
             self._sum_alpha = float(np.abs(alpha).sum())
             self._error = self._measured()
         return self._error
 
+    def _set_dual(self, alpha: Vector) -> None:
+        """Another dual vector, and Y from it: t^2."""
+        t, strips = self._strips.size, self._strips
+        self._alpha[:t] = alpha
+        for b in np.flatnonzero(strips.counts).tolist():
+            self._Y[b, :t] = strips.times(b, alpha[strips.rows(b)])
+        self._sum_alpha, self._error = float(np.abs(alpha).sum()), None
+        self._drift = t * UNIT * self._own * self._sum_alpha
+
     def _measured(self) -> Error:
-        t, n_arms, s = self._strips.size, len(self._K_Z), self._scalars
+        t, n_arms = self._strips.size, len(self._K_Z)
         res = self._res[:t]
         scale = max(float(res.max()), -float(res.min())) or 1.0
-        unit = res if 1e-100 < scale < 1e100 else res / scale
-        scale = 1.0 if unit is res else scale
-        shares = np.bincount(self._strips.arms, weights=unit * unit, minlength=n_arms) / self._noises
-        terms = self._largest_y + (2.0 * s.kernel + s.noise) * self._sum_alpha
-        rounding = s.row_sum * self._drift + (n_arms + 4) * UNIT * terms
-        eta = scale * math.sqrt(shares.sum()) + rounding * s.inverse_noise
-        floor = (t + n_arms) * UNIT * s.kernel * self._sum_alpha
+        if 1e-100 < scale < 1e100:
+            scale = 1.0
+        unit = res if scale == 1.0 else res / scale
+        shares = np.bincount(self._strips.arms, unit * unit, n_arms) / self._noises
+        terms = self._largest_y + (2.0 * self._kernel + float(self._noises.max())) * self._sum_alpha
+        rounding = self._row_sum * self._drift + (n_arms + 4) * UNIT * terms
+        eta = scale * math.sqrt(shares.sum()) + rounding * self._lift
+        floor = (t + n_arms) * UNIT * self._kernel * self._sum_alpha
         return Error(eta, rounding, floor, shares, scale)
 
     def _step(self) -> tuple[int, Indices, Vector]:
@@ -232,8 +258,7 @@ class Ladder(Factored):
         self._alpha[rows] += d
         z = strips.times(arm, d)
         self._Y[arm, :t] += z
-        z *= self._K_Z[arm].take(strips.arms)
-        self._res[:t] -= z
+        self._res[:t] -= z * self._K_Z[arm].take(strips.arms)
         self._res[rows] -= self._noises[arm] * d
         size = float(np.abs(d).sum())
         self._sum_alpha += size
@@ -248,16 +273,15 @@ class Ladder(Factored):
         if lo > 0.0:
             error = self._residual()
             res = self._res[: self._strips.size] / error.scale
-            total = float(self._blocks.forms(res).sum()) + self._blocks.error(self._scalars.kernel) * float(res @ res)
-            eta = error.scale * math.sqrt(max(total, 0.0) / lo) * (1.0 + 1e-6)
-            eta += error.rounding * self._scalars.inverse_noise
+            total = float(self._blocks.forms(res).sum()) + self._blocks.error(self._kernel) * float(res @ res)
+            eta = error.scale * math.sqrt(max(total, 0.0) / lo) * (1.0 + 1e-6) + error.rounding * self._lift
             self._error = error._replace(eta=min(error.eta, eta))
 
     # -- deciding -------------------------------------------------------------------------------
 
     def _merged(self, query: Query) -> tuple[Query, Indices | None]:
         """An estimated similarity tells arms apart once they have rows; looking would cost as much as the means."""
-        if self._moves and self._rows.counts.all():
+        if not self.settings.fixed and self._rows.counts.all():
             return query, None
         return super()._merged(query)
 
@@ -266,98 +290,78 @@ class Ladder(Factored):
         if query.shape[0] > 1 or not len(query.arms):
             return super().leaders(query, exploration, tolerance)
         merged, place = self._merged(query)
-        for rung, intervals in self.climb(merged, float(exploration[0])):
-            leaders = intervals.leaders(tolerance)
+        for rung, scores in self.climb(merged, float(exploration[0])):
+            leaders = scores.leaders(tolerance)
             if leaders is not None:
                 self._counters[f"settled: {rung}"] += 1
-                self._futile = 0 if rung in ("steps", "cg") else self._futile
+                self._futile = 0 if rung != "residual" else self._futile
                 return leaders if place is None else leaders[:, place]
         self._counters["settled: dense"] += 1
         self._futile += 1
-        return super().leaders(query, exploration, tolerance)
+        leaders = super().leaders(query, exploration, tolerance)
+        self._set_dual(self._weights())  # or rows that come would be measured against a wrong one
+        return leaders
 
-    def climb(self, query: Query, exploration: float) -> Iterator[tuple[str, Intervals]]:
+    def climb(self, query: Query, exploration: float) -> Iterator[tuple[str, Round]]:
         """Ever narrower intervals that hold the scores of one round, and the rung each came from."""
         seen, prior = self._candidates(query)
-        cold = self._cold(query.arms)
-        known = self._bonus(prior, exploration) if cold.any() else None
-        scores = Intervals(cold, known)
-        lift = 1.0 / self._noises
-        self._residual()
-        f, beyond = seen.dot(self._alpha[: len(self._rows)])[0], self._beyond(prior)
-        q_low, q_high = np.zeros(len(f)), np.minimum(prior, seen.squares(lift))
+        scores = Round(
+            prior, seen.squares(1.0 / self._noises), self._cold(query.arms), self.settings.ridge, exploration
+        )
+        # A candidate beyond all rows has larger kernel values than they have among each other: how much larger.
+        beyond = max(1.0, math.sqrt(float(prior.max()) / max(self._kernel, 1e-300)))
 
         def bound() -> None:
-            """The intervals from f, q_low, q_high and the error of the dual vector."""
             error = self._residual()
-            least, most = self._bonuses(prior, q_low, q_high, exploration)
-            scores.narrow(f + least, f + most, np.sqrt(q_high) * error.eta + beyond * error.floor)
+            scores.narrow(np.sqrt(scores.q_high) * error.eta + beyond * error.floor)
 
+        def step() -> None:
+            scores.f = scores.f + seen.dot_arm(*self._step())
+
+        self._residual()
+        scores.f = seen.dot(self._alpha[: len(self._rows)])
         bound()
         yield "residual", scores
+        if self._futile % _TRY:  # lately all of what follows was in vain: K_Z is nearly singular
+            return
         self._blocks.refresh()
         for _ in range(_STEPS):
             if scores.open_with_exact_means():
                 break
-            f = f + seen.dot_arm(*self._step())
+            step()
             bound()
             yield "steps", scores
         lo, hi = self._blocks.bounds(self._K_Z)
-        Q, slack = (
-            seen.forms(self._blocks.forms),
-            self._blocks.error(self._scalars.kernel) * seen.squares(np.ones(len(lift))),
-        )
-        q_low = np.maximum(q_low, (Q - slack) / hi)
+        slack = self._blocks.error(self._kernel) * seen.squares(np.ones(len(self._noises)))
+        Q = seen.forms(self._blocks.forms)
+        scores.q_low = np.maximum(scores.q_low, (Q - slack) / hi)
         if lo > 0.0:
-            q_high = np.minimum(q_high, (Q + slack) / lo)
+            scores.q_high = np.minimum(scores.q_high, (Q + slack) / lo)
         self._tighten()
         bound()
         yield "widths", scores
-        if self._futile % _TRY:  # lately all of what follows was in vain
-            return
-        for step in range(3 * len(lift) + 8):
+        for i in range(3 * len(self._noises) + 8):
             if scores.open_with_exact_means():
                 break
-            f = f + seen.dot_arm(*self._step())
-            if step % 3 == 2:
+            step()
+            if i % 3 == 2:
                 self._tighten()
             bound()
             yield "steps", scores
-        for _ in self._conjugate(seen, prior, scores, f, q_low, q_high, exploration):
+        for _ in self._conjugate(seen, scores, beyond):
             yield "cg", scores
 
-    def _beyond(self, prior: Vector) -> float:
-        """A candidate beyond all rows has larger kernel values than they have among each other: how much larger."""
-        return max(1.0, math.sqrt(float(prior.max()) / max(self._scalars.kernel, 1e-300)))
-
-    def _bonuses(self, prior: Vector, q_low: Vector, q_high: Vector, beta: float) -> tuple[Vector, Vector]:
-        """exploration * width at least and at most."""
-        slack, factor = 8.0 * UNIT, beta / math.sqrt(self.settings.ridge)
-        narrow, wide = (np.sqrt(np.maximum(prior - q, 0.0)) for q in (q_high, q_low))
-        narrow *= factor * (1.0 - slack)
-        wide *= factor * (1.0 + slack)
-        return (narrow, wide) if beta >= 0.0 else (wide, narrow)
-
-    def _conjugate(
-        self,
-        seen: Candidates,
-        prior: Vector,
-        scores: Intervals,
-        f: Vector,
-        q_low: Vector,
-        q_high: Vector,
-        beta: float,
-    ) -> Iterator[None]:
+    def _conjugate(self, seen: Candidates, scores: Round, beyond: float) -> Iterator[None]:
         """Conjugate gradients for the two best contenders, then for the next two, until none is left."""
-        self._blocks.refresh()
         (lo, hi), error, t = self._blocks.bounds(self._K_Z), self._residual(), len(self._rows)
         noise, res = self._noises.take(self._strips.arms), self._res[:t]
-        kernel, floor = max(self._scalars.kernel, float(prior.max())), self._beyond(prior) * error.floor
-        f, q_low, q_high = f.copy(), q_low.copy(), q_high.copy()
-        start, mean_error, done = f.copy(), np.sqrt(q_high) * error.eta + floor, np.array(scores.cold)
+        kernel, floor = max(self._kernel, float(scores.prior.max())), beyond * error.floor
+        start, done = scores.f.copy(), scores.cold.copy()
+        mean_error = np.sqrt(scores.q_high) * error.eta + floor
         last, budget = False, max(2, t // _CG_ROWS)
-        while not last and budget > 0 and len(left := np.flatnonzero((scores.high >= scores.low.max()) & ~scores.cold)):
-            ids = left[~done[left]][np.argsort(-scores.high[left[~done[left]]], kind="stable")[:2]]
+        while not last and budget > 0 and len(left := np.flatnonzero(scores.contenders & ~scores.cold)):
+            ids = left[~done[left]]
+            ids = ids[np.argsort(-scores.high[ids], kind="stable")[:2]]
             if last := not len(ids):  # all were apart in pairs, not among each other
                 ids = left
             done[ids] = True
@@ -373,12 +377,11 @@ class Ladder(Factored):
                 q = np.einsum("ij,ij->j", V, k + R)
                 off = 2.0 * t * UNIT * kernel * size + size * rounding
                 lower = q - off + np.maximum(rho / hi * (1.0 - 1e-6) - rounding * size, 0.0)
-                f[ids] = start[ids] + V.T @ res
-                q_low[ids] = np.maximum(q_low[ids], lower)
-                q_high[ids] = np.minimum(q_high[ids], q + off + remainder)
+                scores.f[ids] = start[ids] + V.T @ res
+                scores.q_low[ids] = np.maximum(scores.q_low[ids], lower)
+                scores.q_high[ids] = np.minimum(scores.q_high[ids], q + off + remainder)
                 mean_error[ids] = np.sqrt(remainder) * error.eta + floor + size * error.rounding
-                least, most = self._bonuses(prior, q_low, q_high, beta)
-                scores.narrow(f + least, f + most, mean_error)
+                scores.narrow(mean_error)
                 yield
                 spread = float((scores.high - scores.low)[ids].max())
                 if budget <= 0:
@@ -407,61 +410,19 @@ class Ladder(Factored):
 
     def _candidates(self, query: Query) -> tuple[Candidates, Vector]:
         """The candidates of a single round, and their priors."""
-        X, flat, term = self._rows.contexts, query.contexts[0], self._term
-        t, squares = len(X), None
+        X, flat, term, squares = self._rows.contexts, query.contexts[0], self._term, None
+        own = term.kernel.diag(term.select(flat))[:, None]
         if self._squares:
-            squares = np.zeros((len(flat), t + 1))  # last, the distance to itself
-            squares[:, :t] = cdist(flat, X, "sqeuclidean")
-            k_x = term.kernel.from_squares(squares)
+            squares = np.hstack([cdist(flat, X, "sqeuclidean"), np.zeros((len(flat), 1))])  # last, to itself
+            k_x = term.kernel.from_squares(squares[:, :-1])
             assert k_x is not None
         else:
-            k_x = np.empty((len(flat), t + 1))
-            k_x[:, :t], k_x[:, t] = (
-                term.kernel(term.select(flat), term.select(X)),
-                term.kernel.diag(term.select(flat)),
-            )
-        self._asked = flat, k_x, squares
-        prior = self._K_Z.diagonal()[query.arms] * k_x[:, t]
-        return Candidates(query, self.pairs, self._strips.arms, [k_x[:, :t]]), prior
+            k_x = term.kernel(term.select(flat), term.select(X))
+        self._asked = flat, np.hstack([k_x, own]), squares
+        prior = self._K_Z.diagonal()[query.arms] * own[:, 0]
+        return Candidates(query, self.pairs, self._strips.arms, [k_x]), prior
 
     def report(self) -> dict[str, Any]:
         held = self._strips.nbytes + self._Y.nbytes + self._blocks.nbytes
         counters = dict(sorted(self._counters.items()))
         return {"method": "ladder", **counters, "blocks built": self._blocks.built, "bytes": held}
-
-
-class Intervals:
-    """low..high (k,) hold every score, and only ever shrink. Cold candidates have a known score."""
-
-    def __init__(self, cold: Mask, known: Vector | None) -> None:
-        self.cold = cold
-        self._known = known
-        self.low: Vector = np.full(len(cold), -np.inf)
-        self.high: Vector = np.full(len(cold), np.inf)
-
-    def narrow(self, low: Vector, high: Vector, error: Vector) -> None:
-        """Scores are between ``low`` and ``high``, but for an ``error`` of the means."""
-        if self._known is not None:
-            low, high = np.where(self.cold, self._known, low), np.where(self.cold, self._known, high)
-            error = np.where(self.cold, 0.0, error)
-        self._exact = low, high, float(error.max())
-        np.maximum(self.low, low - error, out=self.low)
-        np.minimum(self.high, high + error, out=self.high)
-
-    def leaders(self, tolerance: float) -> Mask | None:
-        """Who leads, (1, k); None while that is open."""
-        contenders = self.high >= self.low.max()
-        if np.count_nonzero(contenders) == 1:
-            return np.asarray(contenders[None, :])
-        if not (self.low == self.high)[contenders].all():
-            return None
-        leaders = np.zeros((1, len(contenders)), dtype=bool)
-        leaders[:, contenders] = best(self.low[None, contenders], tolerance)
-        return leaders
-
-    def open_with_exact_means(self) -> bool:
-        """Whether the round would stay open if the means were exact: then no step will settle it."""
-        low, high, error = self._exact
-        if error >= 0.3 * float((self.high - self.low).max()):
-            return False
-        return bool(np.count_nonzero(high >= low.max()) > 1)

@@ -5,8 +5,8 @@ Notation
     L    (n, n)  its lower Cholesky factor, M = L L'
     T    (n, n)  L^-1
 
-NumPy's routines let other threads run while they work, SciPy's LAPACK wrappers do not: large matrices go to NumPy,
-SciPy is given blocks of `_BLOCK` rows at most, and triangular solves.
+NumPy's routines let other threads run while they work, SciPy's LAPACK wrappers do not: they are given triangular
+solves, and at most `_ALONE` rows of what costs n^3.
 """
 
 from __future__ import annotations
@@ -23,32 +23,38 @@ from kinbandits._types import Indices, Matrix
 from kinbandits.errors import NumericalWarning, SingularMatrixError
 
 UNIT = 2.0**-53
-SMALL_PIVOT = 1e-11  # of its diagonal entry: below it a pivot has lost its digits
+_SMALL_PIVOT = 1e-11  # of its diagonal entry: below it a pivot has lost its digits
 _LARGEST_JITTER = 1e-6  # of the largest diagonal entry; more would change the answer
-_BLOCK = 128
+_ALONE = 1024
+_BLOCK = 128  # below which products gain nothing
 
 Found = TypeVar("Found")
 Buffer = TypeVar("Buffer", bound=NDArray[Any])
 
 
 def jittered(
-    attempt: Callable[[float], Found], scale: float, rows: int, first: float = 1e-12, *, quiet: bool = False
+    attempt: Callable[[float], Found], scale: float, rows: int, before: float = 0.0, *, quiet: bool = False
 ) -> tuple[Found, float]:
     """``attempt(jitter)`` for ever larger amounts to add to a diagonal, until it raises no LinAlgError; and which.
 
-    Amounts are ``first`` to 1e-6 times ``scale``, the largest diagonal entry. A matrix that needs more is refused:
-    the answer would be another. A warning says how much it was, unless ``quiet``.
+    Amounts are ``before``, then 1e-12 to 1e-6 times ``scale``, the largest diagonal entry. A matrix that needs more
+    is refused: the answer would be another. A warning says how much it was, unless ``quiet``.
     """
-    jitter = first
-    while jitter <= _LARGEST_JITTER * 1.000001:
+    jitter = before
+    while jitter <= _LARGEST_JITTER * 1.000001 * scale:
         try:
-            found = attempt(jitter * scale)
+            found = attempt(jitter)
         except np.linalg.LinAlgError:
-            jitter *= 10.0
+            jitter = max(1e-12 * scale, 10.0 * jitter)
             continue
-        if not quiet:
-            warn_singular(rows, f"{jitter * scale:.3g} was added to its diagonal")
-        return found, jitter * scale
+        if jitter > before and not quiet:
+            warnings.warn(
+                f"the kernel matrix of {rows} rows is singular or nearly so in floating point (contexts repeat, or "
+                f"the ridge is tiny): {jitter:.3g} was added to its diagonal. Raise ridge to avoid this",
+                NumericalWarning,
+                stacklevel=2,
+            )
+        return found, jitter
     raise SingularMatrixError(
         f"the kernel matrix of {rows} rows is not positive definite, even with {_LARGEST_JITTER:g} of its "
         "largest entry added to the diagonal. The kernel may not be positive semidefinite "
@@ -56,47 +62,46 @@ def jittered(
     )
 
 
-def warn_singular(rows: int, what: str) -> None:
-    """Tell that a kernel matrix is nearly singular, and what was done about it."""
-    warnings.warn(
-        f"the kernel matrix of {rows} rows is singular or nearly so in floating point (contexts repeat, or the "
-        f"ridge is tiny): {what}. Raise ridge to avoid this",
-        NumericalWarning,
-        stacklevel=2,
-    )
+def _cholesky(M: Matrix) -> Matrix:
+    """L; only the lower triangle of M is read."""
+    if len(M) > _ALONE or not len(M):
+        return np.asarray(np.linalg.cholesky(M), dtype=np.float64)
+    U, info = lapack.dpotrf(M.T, lower=0)  # which costs half as much where copies count
+    if info:
+        raise np.linalg.LinAlgError("not positive definite")
+    return np.asarray(U.T)
 
 
-def _cholesky(M: Matrix, least: float) -> Matrix:
-    """L; LinAlgError if a pivot is below ``least`` of its diagonal entry."""
-    L = np.linalg.cholesky(M)
-    if not (np.square(L.diagonal()) >= least * M.diagonal()).all():
+def certain(pivots: NDArray[Any], M: Matrix) -> None:
+    """LinAlgError if a pivot has lost its digits against the diagonal entry of M."""
+    if not (pivots >= _SMALL_PIVOT * M.diagonal()).all():
         raise np.linalg.LinAlgError("few digits are certain")
-    return np.asarray(L)
 
 
 def factor(M: Matrix, *, quiet: bool = False) -> tuple[Matrix, float]:
     """L, with jitter if it takes that, and how much: n^3 / 3."""
+
+    def attempt(jitter: float) -> Matrix:
+        N = M + np.diag(np.full(len(M), jitter)) if jitter else M
+        L = _cholesky(N)
+        certain(np.square(L.diagonal()), N)
+        return L
+
     try:
-        return _cholesky(M, SMALL_PIVOT), 0.0
+        return attempt(0.0), 0.0
     except np.linalg.LinAlgError:
         if not np.isfinite(M).all():
             raise SingularMatrixError(
                 "the kernel matrix holds NaN or infinity; check what the kernel returns"
             ) from None
-    n = len(M)
-
-    def attempt(jitter: float) -> Matrix:
-        return _cholesky(M + np.diag(np.full(n, jitter)), SMALL_PIVOT)
-
-    return jittered(attempt, float(M.diagonal().max()), n, quiet=quiet)
+    return jittered(attempt, float(M.diagonal().max()), len(M), quiet=quiet)
 
 
 def lower_inverse(L: Matrix) -> Matrix:
     """T of L, in halves: n^3 2/3, nearly all of it in products."""
     n, h = len(L), len(L) // 2
     if n <= _BLOCK:
-        T = lapack.dtrtri(L, lower=1)[0]
-        return np.tril(T)
+        return np.tril(lapack.dtrtri(L, lower=1)[0]) if n else L
     T = np.zeros((n, n))
     T[:h, :h] = lower_inverse(L[:h, :h])
     T[h:, h:] = lower_inverse(L[h:, h:])
@@ -104,47 +109,16 @@ def lower_inverse(L: Matrix) -> Matrix:
     return T
 
 
-def inverse_factor(M: Matrix, least: float) -> Matrix:
-    """T of M; LinAlgError if a pivot is below ``least`` of its diagonal entry."""
-    if len(M) == 1:
-        if not M[0, 0] > 0.0:
-            raise np.linalg.LinAlgError("not positive definite")
-        return np.asarray(1.0 / np.sqrt(M))
-    return lower_inverse(_cholesky(M, least))
+def inverse_factor(M: Matrix) -> Matrix:
+    """T of M; LinAlgError if a pivot has lost its digits."""
+    L = _cholesky(M)
+    certain(np.square(L.diagonal()), M)
+    return lower_inverse(L)
 
 
-def inverted(M: Matrix) -> Matrix:
-    """The inverse of M (C order), in its memory: n^3. LinAlgError if M is not positive definite.
-
-    Only the lower triangle of M is read.
-
-    >>> inverted(np.array([[4.0, 2.0], [2.0, 5.0]]))
-    array([[ 0.3125, -0.125 ],
-           [-0.125 ,  0.25  ]])
-    """
-    L, info = lapack.dpotrf(M.T, lower=0, clean=0, overwrite_a=1)  # for LAPACK it is the upper one of M'
-    if info:
-        raise np.linalg.LinAlgError("not positive definite")
-    P: Matrix = lapack.dpotri(L, lower=0, overwrite_c=1)[0].T
-    for low in range(0, len(P), 64):  # made symmetric in place; a block fits the cache
-        high = min(low + 64, len(P))
-        own = P[low:high, low:high]
-        np.copyto(own, own.T, where=_ABOVE[: high - low, : high - low])
-        P[low:high, high:] = P[high:, low:high].T
-    return P
-
-
-_ABOVE = np.triu(np.ones((64, 64), dtype=bool), 1)
-
-
-def forward(L: Matrix, B: Matrix) -> Matrix:
-    """L^-1 B."""
-    return np.asarray(solve_triangular(L, B, lower=True, check_finite=False))
-
-
-def backward(L: Matrix, B: Matrix) -> Matrix:
-    """L^-T B."""
-    return np.asarray(solve_triangular(L, B, lower=True, trans=1, check_finite=False))
+def solve_lower(L: Matrix, B: Matrix, *, transposed: bool = False) -> Matrix:
+    """L^-1 B, or L^-T B."""
+    return np.asarray(solve_triangular(L, B, lower=True, trans=1 if transposed else 0, check_finite=False))
 
 
 def components(K: Matrix) -> Indices:
@@ -161,10 +135,10 @@ def components(K: Matrix) -> Indices:
     return np.asarray(connected_components(csr_array(K), directed=False)[1], dtype=np.intp)
 
 
-def room_for(array: Buffer, rows: int, least: int = 64) -> Buffer:
+def room_for(array: Buffer, rows: int) -> Buffer:
     """``array``, or a longer copy of it (the rest zero) that has room for so many rows."""
     if rows <= len(array):
         return array
-    grown = np.zeros((max(rows, 2 * len(array), least), *array.shape[1:]), dtype=array.dtype)
+    grown = np.zeros((max(rows, 2 * len(array)), *array.shape[1:]), dtype=array.dtype)
     grown[: len(array)] = array
     return grown  # type: ignore[return-value]

@@ -38,38 +38,27 @@ class Linear(RowPosterior):
     @staticmethod
     def pays_from(settings: Settings, contexts: Matrix) -> float:
         """From how many rows on feature space is the cheaper place; infinity if never. Contexts: at least one."""
-        if not settings.growing:
+        features = [t.kernel.features(t.select(contexts[:1])) for t in settings.terms] if settings.growing else [None]
+        widths = [phi.shape[1] for phi in features if phi is not None]
+        if len(widths) < len(features):
             return math.inf
-        widths = []
-        for term in settings.terms:
-            phi = term.kernel.features(term.select(contexts[:1]))
-            if phi is None:
-                return math.inf
-            widths.append(phi.shape[1])
         K_Zs = Pairs.fixed(settings).K_Zs
-        if all(_diagonal(K) for K in K_Zs):
-            blocks, D = settings.n_arms, sum(widths)
-        else:
-            ranks = [_rank(K) for K in K_Zs]
-            blocks, D = 1, sum(w * r for w, r in zip(widths, ranks, strict=True))
-        if blocks * D**2 > _MEMORY:
+        separate = all(map(_is_diagonal, K_Zs))
+        D = sum(widths) if separate else sum(w * _rank(K) for w, K in zip(widths, K_Zs, strict=True))
+        if (settings.n_arms if separate else 1) * D**2 > _MEMORY:
             return math.inf
         return 0.0 if D <= _LARGEST else D
 
     def _build(self) -> None:
-        self._pairs = Pairs.fixed(self.settings)
-        self._separate = all(_diagonal(K) for K in self._pairs.K_Zs)
-        self._roots = [] if self._separate else [_root(K) for K in self._pairs.K_Zs]
-        self._slot = np.full(self.settings.n_arms, -1) if self._separate else np.zeros(self.settings.n_arms, np.intp)
-        self._used = 0  # slots
-        self._renewals = 0
+        n = self.settings.n_arms
+        self.pairs = Pairs.fixed(self.settings)
+        self._separate = all(map(_is_diagonal, self.pairs.K_Zs))
+        self._roots = [] if self._separate else [_root(K) for K in self.pairs.K_Zs]
+        self._slot = np.full(n, -1) if self._separate else np.zeros(n, dtype=np.intp)  # block of each arm
+        self._used = self._renewals = 0
         self._S: Matrix = np.zeros((0, 0, 0))
         if len(self._rows):
             self._absorb(0, self._compared(0))
-
-    @property
-    def pairs(self) -> Pairs:
-        return self._pairs
 
     # -- features -------------------------------------------------------------------------------
 
@@ -85,19 +74,18 @@ class Linear(RowPosterior):
             parts = [np.einsum("ir,id->ird", root[arms], phi).reshape(len(arms), -1) for phi, root in pairs]
         return np.hstack(parts)
 
-    def _compared(self, start: int) -> tuple[Matrix, list[int]]:
-        """Phi of the new rows, and how wide the terms are."""
-        arms, X = self._rows.arms[start:], self._rows.contexts[start:]
-        return self._features(arms, X), [phi.shape[1] for phi in self._phi(X[:1])]
+    def _compared(self, start: int) -> Matrix:
+        """Phi of the new rows."""
+        return self._features(self._rows.arms[start:], self._rows.contexts[start:])
 
     # -- learning -------------------------------------------------------------------------------
 
     def _absorb(self, start: int, news: Any) -> None:
-        Phi, widths = news
+        Phi: Matrix = news
         arms, y = self._rows.arms[start:], self.settings.learned(self._rows.rewards[start:])
         new = arms[self._slot[arms] < 0] if self._separate else arms[: 0 if self._used else 1]
         for arm in np.unique(new).tolist():
-            self._open(arm, Phi.shape[1], widths)
+            self._open(arm, Phi.shape[1])
         slots = self._slot[arms]
         for s in np.unique(slots).tolist():
             rows = slots == s
@@ -108,7 +96,7 @@ class Linear(RowPosterior):
         if len(arms) == 1:
             self._rank_one(int(slots[0]), Phi[0])
 
-    def _open(self, arm: int, D: int, widths: list[int]) -> None:
+    def _open(self, arm: int, D: int) -> None:
         """A block for this arm, or for all."""
         s = self._used
         if not s:
@@ -116,11 +104,12 @@ class Linear(RowPosterior):
             self._v, self._theta, self._own = np.zeros((0, D)), np.zeros((0, D)), np.zeros((0, D))
             self._log_dets, self._age = np.zeros(0), np.zeros(0)
         for name in ("_S", "_P", "_v", "_theta", "_own", "_log_dets", "_age"):
-            setattr(self, name, room_for(getattr(self, name), s + 1, least=4 if self._separate else 1))
+            setattr(self, name, room_for(getattr(self, name), s + 1))
         self._own[s] = self.settings.ridge
         if self._separate:
             self._slot[arm] = s
-            scale = [float(diagonal(K, np.array([arm]))[0]) for K in self._pairs.K_Zs]
+            widths = [phi.shape[1] for phi in self._phi(self._rows.contexts[:1])]
+            scale = [float(diagonal(K, np.array([arm]))[0]) for K in self.pairs.K_Zs]
             self._own[s] /= np.maximum(np.repeat(scale, widths), 1e-300)
         self._P[s] = np.diag(1.0 / self._own[s])
         self._used += 1
@@ -152,49 +141,41 @@ class Linear(RowPosterior):
 
     def _moments(self, query: Query, prior: Matrix) -> tuple[Matrix, Matrix]:
         mean, variance = np.zeros(query.shape), prior.copy()
-        slots, ridge = self._slot[query.arms], self.settings.ridge
-        warm = np.flatnonzero(slots >= 0)
-        if not len(warm):
+        warm = np.flatnonzero(self._slot[query.arms] >= 0)
+        arms = query.arms[warm]
+        if not len(arms):
             return mean, variance
-        slots = slots[warm]
-        if self._separate and query.shared:
-            phi = np.hstack(self._phi(query.contexts[:, 0]))  # (R, D)
-            everyone = len(slots) == self._used and np.array_equal(slots, np.arange(self._used))
-            P, theta = self._P[: self._used], self._theta[: self._used]
-            if not everyone:
-                P, theta = P[slots], theta[slots]
-            half = (P.reshape(-1, P.shape[2]) @ phi.T).reshape(len(slots), -1, len(phi))  # all inverses at once
-            variance[:, warm] = ridge * np.einsum("kdr,rd->rk", half, phi)
-            mean[:, warm] = phi @ theta.T
-            return mean, variance
-        arms, contexts = Query(query.arms[warm], self._of(query, warm)).points()
-        Phi, where = self._features(arms, contexts), self._slot[arms]
-        m, square = np.empty(len(arms)), np.empty(len(arms))
-        for s in np.unique(where).tolist():
-            rows = where == s
-            m[rows] = Phi[rows] @ self._theta[s]
-            square[rows] = np.einsum("ij,ij->i", Phi[rows] @ self._P[s], Phi[rows])
-        mean[:, warm] = m.reshape(-1, len(warm))
-        variance[:, warm] = ridge * square.reshape(-1, len(warm))
+        contexts = query.contexts if query.shared else query.contexts[:, warm]
+        slots: Indices | slice = slice(0, 1)
+        pick: Indices | slice = slice(None)
+        if self._separate:  # candidate by candidate, (k or 1, R, D), all blocks at once
+            slots = self._slot[arms]
+            Phi = np.hstack(self._phi(contexts.reshape(-1, contexts.shape[2])))
+            Phi = Phi.reshape(len(contexts), -1, Phi.shape[1]).swapaxes(0, 1)
+            if query.shared and len(arms) == self._used:  # without a copy of them
+                slots, pick = slice(0, self._used), slots
+        else:
+            Phi = self._features(*Query(arms, contexts).points())[None]
+        P, theta = self._P[slots], self._theta[slots]
+        half, Phi = Phi @ P, np.broadcast_to(Phi, (len(P), *Phi.shape[1:]))
+        q = self.settings.ridge * np.einsum("krd,krd->kr", half, Phi)
+        found = np.stack([np.einsum("krd,kd->kr", Phi, theta), q])[:, pick]
+        if self._separate:
+            found = found.swapaxes(1, 2)
+        mean[:, warm], variance[:, warm] = found.reshape(2, -1, len(warm))
         return mean, variance
 
-    @staticmethod
-    def _of(query: Query, some: Indices) -> Matrix:
-        return query.contexts if query.shared else query.contexts[:, some]
-
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
-        covariance = self._pairs.gram(arms, contexts, arms, contexts)
-        Phi, where = self._features(arms, contexts), self._slot[arms]
-        for s in np.unique(where[where >= 0]).tolist():
-            rows = np.flatnonzero(where == s)
+        covariance = self.pairs.gram(arms, contexts, arms, contexts)
+        Phi, slots = self._features(arms, contexts), self._slot[arms]
+        for s in np.unique(slots[slots >= 0]).tolist():
+            rows = np.flatnonzero(slots == s)
             covariance[np.ix_(rows, rows)] = self.settings.ridge * (Phi[rows] @ self._P[s] @ Phi[rows].T)
         return covariance
 
     def _weights(self) -> Vector:
         """M^-1 y = (y - mean) / noise at the rows."""
         h = self._rows
-        if not len(h):
-            return np.zeros(0)
         Phi, slots = self._features(h.arms, h.contexts), self._slot[h.arms]
         return np.asarray((self.y - np.einsum("ij,ij->i", Phi, self._theta[slots])) / self.settings.ridge)
 
@@ -202,8 +183,8 @@ class Linear(RowPosterior):
         """log det(A / ridge), summed over blocks."""
         return float(self._log_dets[: self._used].sum()) if self._used else 0.0
 
-    def _shallow(self) -> Self:
-        other = super()._shallow()
+    def snapshot(self) -> Self:
+        other = super().snapshot()
         other._slot = self._slot.copy()
         if self._used:
             other._P, other._theta = self._P[: self._used].copy(), self._theta[: self._used].copy()
@@ -214,7 +195,7 @@ class Linear(RowPosterior):
         return {"method": "linear", "blocks": self._used, "renewals": self._renewals, "bytes": 2 * self._S.nbytes}
 
 
-def _diagonal(K_Z: InForce) -> bool:
+def _is_diagonal(K_Z: InForce) -> bool:
     if isinstance(K_Z, Common):
         return K_Z.shared == 0.0
     return not np.any(K_Z - np.diag(K_Z.diagonal()))
@@ -232,7 +213,7 @@ def _root(K_Z: InForce) -> Matrix:
     if isinstance(K_Z, Common) and K_Z.shared == 1.0:
         return np.ones((K_Z.n_arms, 1))
     K = dense(K_Z)
-    if _diagonal(K):
+    if _is_diagonal(K):
         return np.diag(np.sqrt(K.diagonal()))
     values, vectors = np.linalg.eigh(K)
     keep = values > 1e-14 * max(float(values[-1]), 1e-300)

@@ -22,7 +22,7 @@ class Naive(RowPosterior):
     """Dense, from scratch, at every call: t^3."""
 
     @property
-    def pairs(self) -> Pairs:
+    def pairs(self) -> Pairs:  # type: ignore[override]
         return Followed(self.settings, self._rows).pairs
 
     def _build(self) -> None:
@@ -51,7 +51,8 @@ class Naive(RowPosterior):
         k = pairs.gram(h.arms, h.contexts, arms, contexts)
         mean = k.T @ np.linalg.solve(A, eta @ self.y)
         explained = np.sum(k * np.linalg.solve(A, eta @ k), axis=0)
-        return mean.reshape(query.shape), (pairs.prior(arms, contexts) - explained).reshape(query.shape)
+        own = pairs.prior(Query(arms, contexts[None]))[0]
+        return mean.reshape(query.shape), (own - explained).reshape(query.shape)
 
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
         h, pairs = self._rows, self.pairs
@@ -61,8 +62,6 @@ class Naive(RowPosterior):
 
     def _weights(self) -> Vector:
         """(eta K~ + lambda I)^-1 eta y."""
-        if not len(self._rows):
-            return np.zeros(0)
         A, eta = self._system()
         return np.asarray(np.linalg.solve(A, eta @ self.y))
 

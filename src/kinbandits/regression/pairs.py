@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kinbandits._types import Indices, Mask, Matrix, Vector
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.regression.contract import Common, Product, Query, Settings, Tracker
 from kinbandits.regression.linalg import components
@@ -21,7 +21,7 @@ def entries(K_Z: InForce, arms: Indices, others: Indices) -> Matrix:
     """K_Z between these arms and those."""
     if isinstance(K_Z, Common):
         return np.where(arms[:, None] == others, 1.0, K_Z.shared)
-    return np.asarray(K_Z[np.ix_(arms, others)])
+    return K_Z.take(arms, axis=0).take(others, axis=1)
 
 
 def diagonal(K_Z: InForce, arms: Indices) -> Vector:
@@ -29,37 +29,30 @@ def diagonal(K_Z: InForce, arms: Indices) -> Vector:
     return np.ones(len(arms)) if isinstance(K_Z, Common) else np.asarray(K_Z.diagonal()[arms])
 
 
-def times(K_Z: InForce, arms: Indices, by_arm: Matrix) -> Matrix:
-    """sum over arms a of K_Z[b, a] by_arm[..., a], for each b of ``arms``."""
+def times(K_Z: InForce, arms: Indices, by_arm: Vector) -> Vector:
+    """sum over arms a of K_Z[b, a] by_arm[a], for each b of ``arms``."""
     if isinstance(K_Z, Common):
-        total = K_Z.shared * by_arm.sum(axis=-1, keepdims=True)
-        return np.asarray(total + (1.0 - K_Z.shared) * by_arm[..., arms])
-    return np.asarray(by_arm @ K_Z[arms].T)
+        return np.asarray(K_Z.shared * by_arm.sum() + (1.0 - K_Z.shared) * by_arm[arms])
+    return np.asarray(K_Z[arms] @ by_arm)
 
 
 def dense(K_Z: InForce) -> Matrix:
     """The matrix itself."""
-    if not isinstance(K_Z, Common):
-        return K_Z
-    matrix = np.full((K_Z.n_arms, K_Z.n_arms), K_Z.shared)
-    np.fill_diagonal(matrix, 1.0)
-    return matrix
+    arms = np.arange(len(K_Z) if isinstance(K_Z, np.ndarray) else K_Z.n_arms)
+    return K_Z if isinstance(K_Z, np.ndarray) else entries(K_Z, arms, arms)
 
 
 def same_kernel(old: Settings, new: Settings) -> bool:
     """Whether kernel values between arms that both have are equal, all similarities being fixed."""
-    n = old.n_arms
-    if new.n_arms < n or len(new.terms) != len(old.terms):
+    if new.n_arms < old.n_arms or len(new.terms) != len(old.terms):
         return False
     for a, b in zip(old.terms, new.terms, strict=True):
-        if a.kernel != b.kernel or a.columns != b.columns or isinstance(a.k_z, Common) != isinstance(b.k_z, Common):
+        if a.kernel != b.kernel or a.columns != b.columns or type(a.k_z) is not type(b.k_z):
             return False
         if isinstance(a.k_z, Common) and isinstance(b.k_z, Common):
             if a.k_z.shared != b.k_z.shared:
                 return False
-        elif not (isinstance(a.k_z, np.ndarray) and isinstance(b.k_z, np.ndarray)) or not np.array_equal(
-            a.k_z, b.k_z[:n, :n]
-        ):
+        elif not np.array_equal(a.k_z, b.k_z[: old.n_arms, : old.n_arms]):  # type: ignore[arg-type, index]
             return False
     return True
 
@@ -67,81 +60,75 @@ def same_kernel(old: Settings, new: Settings) -> bool:
 class Pairs:
     """k((a, x), (b, x')) = sum over terms of K_Z[a, b] k_X(x, x'). Never changed."""
 
-    def __init__(self, terms: Sequence[Product], K_Zs: Sequence[InForce]) -> None:
+    def __init__(self, n_arms: int, terms: Sequence[Product], K_Zs: Sequence[InForce]) -> None:
+        self.n_arms = n_arms
         self.terms = tuple(terms)
         self.K_Zs = list(K_Zs)
-        self._all_differ: bool | None = None
+        self._common = [K for K in K_Zs if isinstance(K, Common)]
+        self._kinds: Indices | None = None
+        self._all_differ = False
 
     @classmethod
     def fixed(cls, settings: Settings) -> Pairs:
         """Of settings whose similarities are fixed."""
-        return cls(settings.terms, [t.k_z for t in settings.terms if isinstance(t.k_z, np.ndarray | Common)])
+        K_Zs = [t.k_z for t in settings.terms if isinstance(t.k_z, np.ndarray | Common)]
+        return cls(settings.n_arms, settings.terms, K_Zs)
 
     def gram(self, arms: Indices, A: Matrix, others: Indices, B: Matrix) -> Matrix:
         """The kernel between two sets of points."""
-        K = np.zeros((len(A), len(B)))
-        for term, K_Z in zip(self.terms, self.K_Zs, strict=True):
-            K += entries(K_Z, arms, others) * term.kernel(term.select(A), term.select(B))
-        return K
-
-    def prior(self, arms: Indices, X: Matrix) -> Vector:
-        """The kernel of each point with itself."""
-        prior = np.zeros(len(X))
-        for term, K_Z in zip(self.terms, self.K_Zs, strict=True):
-            prior += diagonal(K_Z, arms) * term.kernel.diag(term.select(X))
-        return prior
-
-    def query_prior(self, query: Query) -> Matrix:
-        """The same of every candidate, (R, k)."""
-        rounds, each, d = query.contexts.shape
-        flat, prior = query.contexts.reshape(rounds * each, d), np.zeros(query.shape)
-        for term, K_Z in zip(self.terms, self.K_Zs, strict=True):
-            own = term.kernel.diag(term.select(flat)).reshape(rounds, each)
-            prior += diagonal(K_Z, query.arms) * own
-        return prior
+        return self.columns(arms, A, Query(others, B[None]))
 
     def columns(self, arms: Indices, contexts: Matrix, query: Query) -> Matrix:
         """k of all candidates, (t, R * k); a shared context is compared with the rows once."""
-        rounds, k = query.shape
-        out = np.zeros((len(arms), rounds, k))
-        flat = query.contexts.reshape(-1, query.contexts.shape[2])
+        (rounds, k), each, d = query.shape, *query.contexts.shape[1:]
+        out, flat = np.zeros((len(arms), rounds, k)), query.contexts.reshape(rounds * each, d)
         for term, K_Z in zip(self.terms, self.K_Zs, strict=True):
-            values = term.kernel(term.select(contexts), term.select(flat)).reshape(len(arms), rounds, -1)
+            values = term.kernel(term.select(contexts), term.select(flat)).reshape(len(arms), rounds, each)
             out += entries(K_Z, arms, query.arms)[:, None, :] * values
         return out.reshape(len(arms), rounds * k)
 
-    def alike(self, arms: Indices, counts: Indices, cold: Mask) -> tuple[Indices, Indices] | None:
+    def prior(self, query: Query) -> Matrix:
+        """The kernel of each candidate with itself, (R, k)."""
+        rounds, each, d = query.contexts.shape
+        flat, prior = query.contexts.reshape(rounds * each, d), np.zeros(query.shape)
+        for term, K_Z in zip(self.terms, self.K_Zs, strict=True):
+            prior += diagonal(K_Z, query.arms) * term.kernel.diag(term.select(flat)).reshape(rounds, each)
+        return prior
+
+    def alike(self, arms: Indices, counts: Indices, explore: bool) -> tuple[Indices, Indices] | None:
         """With one context for all, arms of equal similarity to all arms with rows have equal numbers.
 
-        One of each kind, and which stands for whom; None if all differ. Costs k where every K_Z is `Common`.
+        One of each kind, and which stands for whom; None if all differ. ``explore``: the rule for a cold start.
         """
-        if all(isinstance(K, Common) for K in self.K_Zs):
-            if all(isinstance(K, Common) and K.shared == 1.0 for K in self.K_Zs):
-                _, first, place = np.unique(cold, return_index=True, return_inverse=True)
-                return first, place.reshape(-1)
-            unplayed = counts[arms] == 0
-            one = int(unplayed.argmax())  # stands for all arms without rows
-            keep = ~unplayed
-            keep[one] = True
-            place = np.cumsum(keep) - 1
-            place[unplayed] = place[one]
-            return None if keep.all() else (np.flatnonzero(keep), place)
-        if self._all_differ is None:
-            rows = np.hstack([dense(K) for K in self.K_Zs])
-            self._all_differ = len({row.tobytes() for row in rows}) == len(rows)
-        if self._all_differ:
+        if self._all_differ and counts.all():
             return None
-        rows = np.hstack([*(dense(K)[arms] for K in self.K_Zs), cold[:, None]])
-        _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        return first, place.reshape(-1)
+        kinds, unplayed = self._of_kind()[arms], counts[arms] == 0
+        if len(self._common) == len(self.K_Zs):  # an arm without rows is as far from all others
+            kinds = np.where(unplayed, -1, kinds)
+        kinds = 2 * kinds + unplayed if explore else kinds
+        _, first, place = np.unique(kinds, return_index=True, return_inverse=True)
+        return None if len(first) == len(arms) else (first, place.reshape(-1))
 
-    def families(self, n_arms: int) -> Indices:
+    def _of_kind(self) -> Indices:
+        """A number for each arm (N,), the same where all similarities are."""
+        if self._kinds is None:
+            if any(K.shared != 1.0 for K in self._common):
+                self._kinds = np.arange(self.n_arms)
+            elif len(self._common) == len(self.K_Zs):
+                self._kinds = np.zeros(self.n_arms, dtype=np.intp)
+            else:
+                rows = np.hstack([K for K in self.K_Zs if not isinstance(K, Common)])
+                known: dict[bytes, int] = {}
+                self._kinds = np.array([known.setdefault(row.tobytes(), len(known)) for row in rows])
+            self._all_differ = len(set(self._kinds.tolist())) == self.n_arms
+        return self._kinds
+
+    def families(self) -> Indices:
         """Which family each arm is of: arms of different families have kernel 0, whoever stands between them."""
-        common = [K for K in self.K_Zs if isinstance(K, Common)]
-        if any(K.shared for K in common):
-            return np.zeros(n_arms, dtype=np.intp)
-        if len(common) == len(self.K_Zs):
-            return np.arange(n_arms)
+        if any(K.shared for K in self._common):
+            return np.zeros(self.n_arms, dtype=np.intp)
+        if len(self._common) == len(self.K_Zs):
+            return np.arange(self.n_arms)
         return components(np.sum([np.abs(K) for K in self.K_Zs if not isinstance(K, Common)], axis=0))
 
 
@@ -149,23 +136,23 @@ class Followed:
     """The similarities in force, following the rows."""
 
     def __init__(self, settings: Settings, rows: History) -> None:
-        self._terms, self._rows = settings.terms, rows
-        self._views: list[History | None] = [None] * len(self._terms)
-        self._trackers: list[Tracker | None] = [None] * len(self._terms)
-        for i, term in enumerate(self._terms):
-            if isinstance(term.k_z, np.ndarray | Common):
-                continue
-            view = rows
-            if term.columns is not None:
-                view = self._views[i] = History(settings.n_arms)
+        self._settings, self._rows = settings, rows
+        self._views: list[History | None] = []
+        self._trackers: list[Tracker | None] = []
+        for term in settings.terms:
+            view = None
+            if not term.fixed and term.columns is not None:
+                view = History(settings.n_arms)
                 view.append(rows.arms, term.select(rows.contexts) if len(rows) else rows.contexts, rows.rewards)
-            self._trackers[i] = term.k_z.tracker(view)
+            self._views.append(view)
+            fixed = isinstance(term.k_z, np.ndarray | Common)
+            self._trackers.append(None if fixed else term.k_z.tracker(rows if view is None else view))  # type: ignore[union-attr]
         self._fixed = Pairs.fixed(settings) if settings.fixed else None
 
     def observe(self, start: int, squares: Vector | None = None) -> None:
         """Rows from ``start`` on are new. After a failure make another."""
         h = self._rows
-        for term, view, tracker in zip(self._terms, self._views, self._trackers, strict=True):
+        for term, view, tracker in zip(self._settings.terms, self._views, self._trackers, strict=True):
             if tracker is None:
                 continue
             if view is not None:
@@ -177,11 +164,6 @@ class Followed:
         """With the similarities as they are now."""
         if self._fixed is not None:
             return self._fixed
-        found: list[InForce] = []
-        for term, tracker in zip(self._terms, self._trackers, strict=True):
-            if tracker is not None:
-                found.append(tracker.matrix)
-            else:
-                assert isinstance(term.k_z, np.ndarray | Common)
-                found.append(term.k_z)
-        return Pairs(self._terms, found)
+        terms = self._settings.terms
+        K_Zs = [t.k_z if f is None else f.matrix for t, f in zip(terms, self._trackers, strict=True)]
+        return Pairs(self._settings.n_arms, terms, K_Zs)  # type: ignore[arg-type]

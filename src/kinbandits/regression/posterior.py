@@ -25,12 +25,8 @@ _AT_ONCE = 2**22  # kernel values held at once when many points are predicted
 class Posterior(Regression):
     """An engine that answers. Subclasses fill in the posterior without units and without the cold-start rule."""
 
+    pairs: Pairs  # the kernel in force
     reads_only = False
-
-    @property
-    @abstractmethod
-    def pairs(self) -> Pairs:
-        """The kernel in force."""
 
     @property
     @abstractmethod
@@ -51,24 +47,22 @@ class Posterior(Regression):
 
     def _cold(self, arms: Indices) -> Mask:
         """Which of these arms are to be explored without looking at others."""
-        if self.settings.cold_start == "borrow":
-            return np.zeros(len(arms), dtype=bool)
-        return np.asarray(self.counts[arms] == 0)
+        explore = self.settings.cold_start == "explore"
+        return np.asarray(self.counts[arms] == 0) if explore else np.zeros(len(arms), dtype=bool)
 
     def _bonus(self, variance: Matrix, exploration: Matrix | float) -> Matrix:
         """exploration * width, rounded once less: (exploration / sqrt(lambda)) sqrt(variance).
 
         Contexts far from all data differ in the last bits of the variance only; this keeps their order.
         """
-        factor = exploration / math.sqrt(self.settings.ridge)
-        return np.asarray(factor * np.sqrt(np.maximum(variance, 0.0)))
+        return np.asarray(exploration / math.sqrt(self.settings.ridge) * np.sqrt(np.maximum(variance, 0.0)))
 
     def _merged(self, query: Query) -> tuple[Query, Indices | None]:
         """The query with one candidate for each kind that must have equal numbers, and which is whose."""
         if not query.shared or len(query.arms) < 2:
             return query, None
-        alike = self.pairs.alike(query.arms, self.counts, self._cold(query.arms))
-        if alike is None or len(alike[0]) == len(query.arms):
+        alike = self.pairs.alike(query.arms, self.counts, self.settings.cold_start == "explore")
+        if alike is None:
             return query, None
         return Query(query.arms[alike[0]], query.contexts), alike[1]
 
@@ -76,19 +70,15 @@ class Posterior(Regression):
         """Mean and variance of every candidate, (R, k) each, as learned."""
         query, place = self._merged(query)
         rounds, k = query.shape
-        mean, variance = np.zeros(query.shape), self.pairs.query_prior(query)
+        mean, variance = np.zeros(query.shape), self.pairs.prior(query)
         if rounds and k and self.n_terms:
             warm = ~self._cold(query.arms)
-            step = max(1, _AT_ONCE // (max(self.n_terms, 1) * k))
-            for low in range(0, rounds, step):
-                some = slice(low, low + step)
-                part = Query(query.arms, query.contexts[some])
-                found = self._moments(part, variance[some])
+            step = max(1, _AT_ONCE // (self.n_terms * k))
+            for some in (slice(low, low + step) for low in range(0, rounds, step)):
+                found = self._moments(Query(query.arms, query.contexts[some]), variance[some])
                 np.copyto(mean[some], found[0], where=warm)
                 np.copyto(variance[some], found[1], where=warm)
         return (mean, variance) if place is None else (mean[:, place], variance[:, place])
-
-    # -- answers --------------------------------------------------------------------------------
 
     def predict(self, query: Query) -> Prediction:
         s = self.settings
@@ -104,20 +94,13 @@ class Posterior(Regression):
 
     def covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
         cold = self._cold(arms)
-        gram = self.pairs.gram(arms, contexts, arms, contexts) if cold.any() or not self.n_terms else None
-        found = self._covariance(arms, contexts) if self.n_terms else gram
-        assert found is not None
-        if gram is not None and self.settings.cold_start == "explore":  # arms without rows keep their prior, apart
-            apart = cold[:, None] != cold
-            found = np.where(cold[:, None] & cold, gram, found)
-            found[apart] = 0.0
-        return found if self.settings.unit == 1.0 else found * self.settings.unit**2
+        prior = self.pairs.gram(arms, contexts, arms, contexts)
+        found = self._covariance(arms, contexts) if self.n_terms else prior
+        if cold.any():  # arms without rows keep their prior, apart
+            found = np.where(cold[:, None] & cold, prior, np.where(cold[:, None] | cold, 0.0, found))
+        return found * self.settings.unit**2
 
-    def snapshot(self) -> Regression:
-        return self._shallow()
-
-    def _shallow(self) -> Self:
-        """A copy that shares everything and only reads."""
+    def snapshot(self) -> Self:
         other = copy.copy(self)
         other.reads_only = True
         return other
@@ -147,6 +130,23 @@ class RowPosterior(Posterior):
     def _absorb(self, start: int, news: Any) -> None:
         """Learn the rows from ``start`` on."""
 
+    @abstractmethod
+    def _weights(self) -> Vector:
+        """M^-1 y; there are rows."""
+
+    def _through(self, k: Matrix) -> tuple[Vector, Matrix]:
+        """k' M^-1 y, and a c with c'c = k' M^-1 k, for kernel vectors k (t, m). The two below are made of it."""
+        raise NotImplementedError
+
+    def _moments(self, query: Query, prior: Matrix) -> tuple[Matrix, Matrix]:
+        mean, c = self._through(self.pairs.columns(self._rows.arms, self._rows.contexts, query))
+        return mean.reshape(query.shape), prior - np.einsum("ij,ij->j", c, c).reshape(query.shape)
+
+    def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
+        h, pairs = self._rows, self.pairs
+        _, c = self._through(pairs.gram(h.arms, h.contexts, arms, contexts))
+        return np.asarray(pairs.gram(arms, contexts, arms, contexts) - c.T @ c)
+
     @property
     def n_rows(self) -> int:
         return len(self._rows) + self._rows.forgotten
@@ -160,7 +160,7 @@ class RowPosterior(Posterior):
         return self._rows.counts
 
     @property
-    def rows(self) -> History | None:
+    def rows(self) -> History:
         return self._rows
 
     @property
@@ -171,46 +171,36 @@ class RowPosterior(Posterior):
     def _noise(self) -> Vector:
         return self.settings.noise(self._rows.arms, self.counts)
 
-    def _columns(self, query: Query) -> Matrix:
-        return self.pairs.columns(self._rows.arms, self._rows.contexts, query)
-
     def observe(self, arms: Indices, contexts: Matrix, rewards: Vector) -> None:
         self._check_learns()
-        start = len(self._rows)
+        start, compared = len(self._rows), False
         self._rows.append(arms, contexts, rewards)
         try:
             news = self._compared(start)
-        except BaseException:
-            self._rows.truncate(start)
-            raise
-        try:
+            compared = True
             self._absorb(start, news)
         except BaseException:
             self._rows.truncate(start)
-            self._build()  # always right, whatever was done until then
+            if compared:
+                self._build()  # always right, whatever was done until then
             raise
 
-    def _changed_rows(self, settings: Settings, rows: History | None, removed: int | None) -> History:
+    def changed_rows(self, settings: Settings, rows: History | None, removed: int | None) -> History:
         """The rows of a changed engine."""
         known = self._rows if rows is None else rows
-        if removed is not None and rows is None:
-            known = known.without_arm(removed)
+        known = known.without_arm(removed) if removed is not None and rows is None else known
         return known.copy(settings.n_arms)
 
     def changed(self, settings: Settings, *, rows: History | None = None, removed: int | None = None) -> Self:
-        return type(self)(settings, self._changed_rows(settings, rows, removed))
+        return type(self)(settings, self.changed_rows(settings, rows, removed))
 
-    def _shallow(self) -> Self:
-        other = super()._shallow()
+    def snapshot(self) -> Self:
+        other = super().snapshot()
         other._rows = self._rows.copy()
         return other
 
     def dual(self) -> tuple[Indices, Matrix, Vector]:
-        return self._rows.arms, self._rows.contexts, self._weights()
-
-    @abstractmethod
-    def _weights(self) -> Vector:
-        """M^-1 y."""
+        return self._rows.arms, self._rows.contexts, self._weights() if len(self._rows) else np.zeros(0)
 
     def state(self) -> State:
         h = self._rows
@@ -218,8 +208,8 @@ class RowPosterior(Posterior):
         return {"kind": "rows", "forgotten": h.forgotten}, arrays
 
 
-def saved_rows(settings: Settings, data: dict[str, object], arrays: dict[str, Matrix]) -> History:
+def saved_rows(settings: Settings, data: dict[str, Any], arrays: dict[str, Matrix]) -> History:
     """The rows of a `state`."""
     rows = History.of(settings.n_arms, arrays["arms"].astype(np.intp), arrays["contexts"], arrays["rewards"])
-    rows.forgotten = int(data["forgotten"])  # type: ignore[call-overload]
+    rows.forgotten = int(data["forgotten"])
     return rows

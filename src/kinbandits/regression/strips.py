@@ -8,7 +8,7 @@ Notation (besides `contract`; one term)
                        a time
 
 M v = sum_b K_Z[., b] * (K_X[., rows of b] v_b) + noise v: a product costs t^2 whatever K_Z is, and nothing has to
-follow when K_Z changes. Buffers double when they are full.
+follow when K_Z changes. Buffers double when they are full; memory that is not touched costs nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from kinbandits._types import Indices, Matrix, Vector
+from kinbandits.regression.linalg import room_for
 
 _RECENT = 32
 _ROOM = 1544  # rows at least that there is room for; a power of two as a line's length causes cache conflicts
@@ -25,19 +26,15 @@ class Strips:
     """The rows of a history, arm by arm."""
 
     def __init__(self, n_arms: int, arms: Indices, K_X: Matrix) -> None:
-        t = len(arms)
-        self.size = self._flushed = t
+        self.size = self._flushed = t = len(arms)
         self.counts: Indices = np.bincount(arms, minlength=n_arms)
-        self._arms: Indices = np.zeros(max(_ROOM, 2 * t), dtype=np.intp)
-        self._arms[:t] = arms
+        self._arms: Indices = room_for(arms, max(_ROOM, 2 * t))
+        self._recent: Matrix = np.empty((_RECENT, self.room))
         self._index = [np.flatnonzero(arms == a) for a in range(n_arms)]
-        self._recent: Matrix = np.empty((_RECENT, len(self._arms)))
-        self._buffers: list[Matrix] = []
+        self._strips: list[Matrix] = []  # buffers
         for rows in self._index:
-            height = max(8, 2 * len(rows), 2 * len(self._arms) // n_arms)  # memory that is not touched costs nothing
-            self._buffers.append(np.empty((height, len(self._arms))))
-            self._buffers[-1][: len(rows), :t] = K_X[rows]
-        self._index = [np.append(rows, np.zeros(len(rows) + 8, dtype=np.intp)) for rows in self._index]
+            self._strips.append(np.empty((max(8, 2 * len(rows), 2 * self.room // n_arms), self.room)))
+            self._strips[-1][: len(rows), :t] = K_X[rows]
 
     @property
     def arms(self) -> Indices:
@@ -49,7 +46,7 @@ class Strips:
 
     @property
     def nbytes(self) -> int:
-        """Memory in use; rows of a buffer that are not yet filled are not."""
+        """Memory in use."""
         return int(8 * self.room * (self.counts.sum() + _RECENT))
 
     def rows(self, arm: int) -> Indices:
@@ -62,45 +59,42 @@ class Strips:
         if t - self._flushed == _RECENT or t == self.room:
             self._flush()
         if t == self.room:
-            self._arms = np.append(self._arms, np.zeros_like(self._arms))
+            self._arms = room_for(self._arms, t + 1)
             self._recent = np.empty((_RECENT, self.room))
-            for a in range(len(self._buffers)):
-                self._enlarge(a, len(self._buffers[a]))
-        if n == len(self._buffers[arm]):
+            for a, strip in enumerate(self._strips):
+                self._enlarge(a, len(strip))
+        if n == len(self._strips[arm]):
             self._enlarge(arm, 2 * n)
-        if n == len(self._index[arm]):
-            self._index[arm] = np.append(self._index[arm], np.zeros(n, dtype=np.intp))
+        self._index[arm] = room_for(self._index[arm], n + 1)
         line = t - self._flushed
         self._recent[line, : t + 1] = k_x
         self._recent[:line, t] = k_x[self._flushed : t]
-        self._buffers[arm][n, : t + 1] = k_x
+        self._strips[arm][n, : t + 1] = k_x
         self._arms[t], self._index[arm][n] = arm, t
         self.counts[arm] += 1
         self.size = t + 1
 
     def _enlarge(self, arm: int, height: int) -> None:
-        n, old = int(self.counts[arm]), self._buffers[arm]
-        self._buffers[arm] = np.empty((height, self.room))
-        self._buffers[arm][:n, : self.size] = old[:n, : self.size]
+        n, old = int(self.counts[arm]), self._strips[arm]
+        self._strips[arm] = np.empty((height, self.room))
+        self._strips[arm][:n, : self.size] = old[:n, : self.size]
 
     def _flush(self) -> None:
         first, t = self._flushed, self.size
-        if first < t:
-            for a, buffer in enumerate(self._buffers):
-                rows = self.rows(a)
-                buffer[: len(rows), first:t] = self._recent[: t - first].take(rows, axis=1).T
-            self._flushed = t
+        for a, strip in enumerate(self._strips if first < t else ()):
+            rows = self.rows(a)
+            strip[: len(rows), first:t] = self._recent[: t - first].take(rows, axis=1).T
+        self._flushed = t
 
     def within(self, arm: int) -> Matrix:
         """K_X among the rows of an arm: its lower triangle (above it, anything)."""
-        rows = self.rows(arm)
-        return self._buffers[arm][: len(rows)].take(rows, axis=1)  # flushed or not
+        return self._strips[arm][: self.counts[arm]].take(self.rows(arm), axis=1)  # flushed or not
 
     def times(self, arm: int, v: Vector) -> Vector:
         """v S[arm]: n_a t."""
         rows, first, t = self.rows(arm), self._flushed, self.size
         z = np.empty(t)
-        np.matmul(v, self._buffers[arm][: len(rows), :first], out=z[:first])
+        np.matmul(v, self._strips[arm][: len(rows), :first], out=z[:first])
         if first < t:
             spread = np.zeros(t)
             spread[rows] = v
@@ -111,9 +105,9 @@ class Strips:
         """M; ``noise`` is of each row."""
         self._flush()
         M = np.empty((self.size, self.size))
-        for a, buffer in enumerate(self._buffers):
+        for a, strip in enumerate(self._strips):
             rows = self.rows(a)
-            M[rows] = buffer[: len(rows), : self.size] * K_Z[a].take(self.arms)
+            M[rows] = strip[: len(rows), : self.size] * K_Z[a].take(self.arms)
         M.flat[:: len(M) + 1] += noise
         return M
 
@@ -121,14 +115,9 @@ class Strips:
         """M V for V (t, m); ``noise`` is of each row. Arms that V does not touch are left out."""
         self._flush()
         arms, out = self.arms, noise[:, None] * V
-        touched = np.bincount(arms, weights=np.abs(V).sum(axis=1), minlength=len(K_Z)) > 0
-        columns = None if touched[arms].all() else np.flatnonzero(touched[arms])
-        for a in np.flatnonzero(self.counts).tolist():
-            if not K_Z[a, touched].any():
-                continue
-            strip = self._buffers[a][: self.counts[a], : self.size]
-            if columns is None:
-                out[self.rows(a)] += strip @ (K_Z[a, arms][:, None] * V)
-            else:
-                out[self.rows(a)] += strip[:, columns] @ (K_Z[a, arms[columns]][:, None] * V[columns])
+        touched = np.bincount(arms, np.abs(V).sum(axis=1), len(K_Z)) > 0
+        some: Indices | slice = slice(None) if touched[arms].all() else np.flatnonzero(touched[arms])
+        for a in np.flatnonzero(K_Z[:, touched].any(axis=1) & (self.counts > 0)).tolist():
+            strip = self._strips[a][: self.counts[a], : self.size]
+            out[self.rows(a)] += strip[:, some] @ (K_Z[a, arms[some]][:, None] * V[some])
         return out

@@ -1,90 +1,87 @@
 """A dictionary of (arm, context) points that stands for all rows (Nystrom): constant cost, constant memory.
 
 For similarities that do not change and uniform weights. Sums over rows are kept at the points alone. Notation as in
-`points`, `inverses`; besides
-    S, v      (n, n), (n,)  sums over rows of k k' and of y k
-    ones      (n,)          sum over rows of k: with it v follows another level and unit
-    delta     prior - k' P k, the Nystrom residual of a point
-    mean      k'w
-    variance  delta + ridge k' A k: the residual stays in, or exploration would starve
+`contract`, `inverses`; besides, for n points, m at most
+    arms, contexts, K  of the points
+    k        (n,)          kernel values of a row, or candidate, at the points
+    S, v     (n, n), (n,)  sums over rows of k k' and of y k
+    ones     (n,)          sum over rows of k: with it v follows another level and unit
+    delta    prior - k' P k, the Nystrom residual of a row: the variance that the dictionary cannot see
+    mean     k'w
+    variance delta + ridge k' A k: the residual stays in, or exploration would starve
 
 With all rows in the dictionary this is the exact posterior. Rows enter one by one: k k' is a rank-one change, n^2;
-S follows some rows later, together. A row becomes a point at once while there is room and its residual exceeds a
-twentieth of the ridge. When the dictionary is full, every `batch` rows those take the places of points that would
-be missed more (`exchange`). When a point enters, the sums it needs are exact for the rows kept and projections on
-the span of the dictionary for older ones; when a point leaves, the others' sums are untouched. Rounding is got rid
-of by computing the inverses anew from the sums every 4 m rows, n^3.
+S follows some rows later, together. While there is room, a row whose residual exceeds a twentieth of the ridge
+becomes a point at once, some n^2. When the dictionary is full, every m / 4 rows up to m / 8 of these take the places
+of points that would be missed less (`exchange`), and the inverses are computed anew from the sums, n^3: some m^2 a
+row. When a point leaves, the others' sums are untouched.
 
-Who owns what: `Points` the dictionary, `Inverses` what is read, this file the sums, `Recent` the last rows,
-`Sample` rows spread over all time, from which the dictionary is built anew where sums cannot follow a change.
+Who owns what: this file the points and their sums, `Inverses` what is read, `Recent` the last rows, `Sample` rows
+spread over all time, from which the dictionary is built anew where sums cannot follow a change.
 """
 
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits.errors import InvalidInputError
+from kinbandits.errors import BudgetWarning, InvalidInputError
 from kinbandits.history import History
 from kinbandits.regression.contract import Common, Query, Settings, State
-from kinbandits.regression.dictionary.build import Sums, choose_points, novel, sums
-from kinbandits.regression.dictionary.exchange import newcomers
+from kinbandits.regression.dictionary.build import PointSet, Sums, choose_points, novel, sums
+from kinbandits.regression.dictionary.exchange import newcomers, sums_at
 from kinbandits.regression.dictionary.inverses import LATE, Inverses
-from kinbandits.regression.dictionary.points import Points, PointSet, Recent, Sample
-from kinbandits.regression.dictionary.report import blindness, report, warn_if_blind
-from kinbandits.regression.pairs import Followed, Pairs, same_kernel
+from kinbandits.regression.dictionary.rows import Recent, Sample
+from kinbandits.regression.pairs import Followed, Pairs, entries, same_kernel
 from kinbandits.regression.posterior import Posterior
 
-DRIFT = 1e-7  # of P, relative: beyond it all is computed anew
+_BATCH = 256  # rows at most that are looked at together as newcomers
+TOO_BLIND = 0.1  # of the prior variance: a mean residual above this and the budget is too small
+_ARRAYS = ("arms", "contexts", "S", "v", "ones")  # of the points
+_NUMBERS = ("capacity", "swaps", "refreshes", "rebuilt_from", "_n", "_squares", "_next_check")
 
 
 class Dictionary(Posterior):
     """At most ``capacity`` points, whatever the number of rows."""
 
-    def __init__(self, settings: Settings, capacity: int, rows: History) -> None:
-        """Learned from these rows at once: exact sums at points chosen among them."""
+    def __init__(
+        self,
+        settings: Settings,
+        capacity: int,
+        rows: History,
+        points: PointSet | None = None,
+        known: Sums | None = None,
+    ) -> None:
+        """Learned from one row or more, at once: exact sums at points chosen among them.
+
+        Or ``known`` sums at given points; ``rows`` are some of their rows then.
+        """
         check(settings)
-        self._begin(settings, capacity)
-        if len(rows):
-            self._fill(rows, choose_points(settings, rows, capacity))
-        self._counts, self._n = rows.counts.astype(np.intp), len(rows) + rows.forgotten
-
-    def _begin(self, settings: Settings, capacity: int) -> None:
         self.settings, self.capacity = settings, capacity
-        self._pairs = Pairs.fixed(settings)
-        self._counts, self._n = np.zeros(settings.n_arms, dtype=np.intp), 0
-        self._squares = 0.0  # sum of squares of what was learned
-        self._ready = False  # whether the number of columns is known
+        self.pairs = Pairs.fixed(settings)
+        points = choose_points(settings, rows, capacity) if points is None else points
+        total = sums(settings, points, rows) if known is None else known
+        self.size = len(points.arms)
+        self.arms, self.contexts = points
+        self.K = self.pairs.gram(*points, *points)
+        self.S, self.v, self.ones = total.S.copy(), total.v.copy(), total.ones.copy()
+        self._counts, self._n = total.counts.astype(np.intp), total.n + (rows.forgotten if known is None else 0)
+        self._squares = total.squares  # sum of squares of what was learned
         self._waiting: list[float] = []  # y - mean of the last rows, which may take the places of points
-        self._unsummed = self._since = self.swaps = self.refreshes = 0
+        self._unsummed = self.swaps = self.refreshes = 0
         self._next_check = 2 * capacity
+        self._asked: tuple[bytes, list[Matrix]] | None = None  # the context last asked for, and its k_X
         self.rebuilt_from: int | None = None
-
-    def _open(self, d: int) -> None:
-        m = self.capacity
-        self.points = Points(self._pairs, m, d)
-        self.recent = Recent(max(min(2 * m, 1024), 256), m, d)
-        self.inverses = Inverses(m, self.settings.ridge)
-        self._S: Matrix = np.zeros((m, m))
-        self._v: Vector = np.zeros(m)
-        self._ones: Vector = np.zeros(m)
-        self._sample = Sample(History(self.settings.n_arms), np.empty(0, dtype=np.intp), 0)
-        self._ready = True
-
-    def _fill(self, rows: History, points: PointSet, known: Sums | None = None) -> None:
-        """These points, with sums over the rows, or ``known`` ones of which these rows are a sample."""
-        self._open(points.contexts.shape[1])
-        self.points.fill(points)
-        total = sums(self.settings, points, rows) if known is None else known
-        n = self.points.size
-        self._S[:n, :n], self._v[:n], self._ones[:n] = total.S, total.v, total.ones
-        self._squares = total.squares
+        self.recent = Recent(max(min(2 * capacity, 1024), 256), capacity, points.contexts.shape[1])
         last = rows.taken(np.arange(max(0, len(rows) - self.recent.limit), len(rows)))
-        self.recent.fill(last, self._pairs.gram(last.arms, last.contexts, points.arms, points.contexts))
+        k = self.pairs.gram(last.arms, last.contexts, *points) if len(last) else self.K
+        for row in zip(last.arms.tolist(), last.contexts, last.rewards.tolist(), k, strict=False):
+            self.recent.append(*row)
         self._sample = Sample.of(rows)
         self.refresh()
 
@@ -99,209 +96,200 @@ class Dictionary(Posterior):
         return self._counts
 
     @property
-    def rows(self) -> History | None:
+    def rows(self) -> History:
         """All rows, or a sample of them that says how many are left out."""
-        return self._sample.rows if self._ready else History(self.settings.n_arms)
-
-    @property
-    def pairs(self) -> Pairs:
-        return self._pairs
-
-    @property
-    def size(self) -> int:
-        return self.points.size if self._ready else 0
+        return self._sample.rows
 
     @property
     def n_terms(self) -> int:
         return self.size
-
-    # -- learning -------------------------------------------------------------------------------
-
-    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector) -> None:
-        self._check_learns()
-        if not self._ready and len(arms) > max(2 * self.capacity, 256):
-            made = Dictionary(self.settings, self.capacity, History.of(len(self._counts), arms, contexts, rewards))
-            self.__dict__.update(made.__dict__)
-            return
-        if self._n + len(arms) >= self._next_check and self.size == self.capacity:
-            warn_if_blind(self)  # before, so that a warning which is made an error leaves nothing behind
-            self._next_check = 2 * (self._n + len(arms))
-        if len(arms) == 1 and self._ready:
-            self._learn(int(arms[0]), contexts[0], float(rewards[0]))  # kernels fail before anything changed
-        elif len(arms):
-            before = copy.deepcopy(self.__dict__)
-            try:
-                if not self._ready:
-                    self._open(contexts.shape[1])
-                for arm, context, reward in zip(arms.tolist(), contexts, rewards.tolist(), strict=True):
-                    self._learn(arm, context, reward)
-            except BaseException:
-                self.__dict__.clear()
-                self.__dict__.update(before)
-                raise
-        if len(arms):
-            self._sample.append(arms, contexts, rewards)
-
-    @property
-    def _batch(self) -> int:
-        """Rows that are summed up together, and looked at together as newcomers when the dictionary is full."""
-        return max(LATE, self.capacity // 32)
-
-    def _learn(self, arm: int, context: Vector, reward: float) -> None:
-        if len(self._waiting) >= self._batch:
-            self._exchange()
-        points, arms, X = self.points, np.array([arm]), context[None, :]
-        y = float(self.settings.learned(np.array([reward]))[0])
-        k = points.at(arms, X)[0]
-        columns = None
-        if points.size < self.capacity and self._is_novel(self._pairs.prior(arms, X), k):
-            past = slice(int(len(self.recent) == self.recent.limit), None)
-            all_arms = np.append(self.recent.arms[past], arm)
-            columns = self._pairs.gram(arms, X, all_arms, np.concatenate([self.recent.contexts[past], X]))
-        # From here on no kernel is asked.
-        self._counts = self._counts + np.bincount(arms, minlength=len(self._counts))
-        self._n += 1
-        self._since += 1
-        self._unsummed += 1
-        self._squares += y * y
-        self.recent.append(arm, context, reward, k)
-        if points.size == self.capacity:
-            self._waiting.append(y - float(k @ self.inverses.w))
-        sound = self.inverses.add(k, y)
-        if columns is not None:
-            sound &= self._enter(np.array([len(self.recent) - 1]), np.array([points.size]), columns)
-        elif self._unsummed >= self._batch:
-            self.sum_up()
-        if not sound or self._since >= max(1000, 4 * self.capacity):
-            self.refresh()
-
-    def _is_novel(self, prior: Vector, k: Vector) -> bool:
-        return bool(prior[0] - float(k @ (self.inverses.P @ k)) > novel(self.settings, prior)[0])
-
-    def sum_up(self) -> None:
-        """The rows that came since the last time enter the sums."""
-        if self._unsummed:
-            n, last = self.size, slice(len(self.recent) - self._unsummed, None)
-            k = self.recent.k(n)[last]
-            self._S[:n, :n] += k.T @ k
-            self._v[:n] += self.settings.learned(self.recent.rewards[last]) @ k
-            self._ones[:n] += k.sum(axis=0)
-            self.inverses.use(k)
-            self._unsummed = 0
-
-    def refresh(self) -> None:
-        """The inverses anew from the sums: n^3."""
-        self.sum_up()
-        n = self.size
-        self._since = 0
-        self.refreshes += 1
-        self.inverses.set(self.points.K, self._S[:n, :n], self._v[:n])
 
     @property
     def mean_square(self) -> float:
         """Of what was learned."""
         return self._squares / max(self._n, 1)
 
-    # -- points ---------------------------------------------------------------------------------
+    # -- learning -------------------------------------------------------------------------------
+
+    def observe(self, arms: Indices, contexts: Matrix, rewards: Vector) -> None:
+        self._check_learns()
+        if self._n + len(arms) >= self._next_check and self.size == self.capacity:
+            self._warn_if_blind()  # before, so that a warning which is made an error leaves nothing behind
+            self._next_check = 2 * (self._n + len(arms))
+        pupil = self if len(arms) < 2 else copy.deepcopy(self)  # kernels fail before a single row changes anything
+        for i in range(len(arms)):
+            pupil._learn(arms[i : i + 1], contexts[i : i + 1], rewards[i : i + 1])
+        pupil._sample.append(arms, contexts, rewards)
+        self.__dict__.update(pupil.__dict__)
+
+    def _learn(self, arms: Indices, X: Matrix, rewards: Vector) -> None:
+        """A row."""
+        if len(self._waiting) >= max(LATE, min(self.capacity // 4, _BATCH)):
+            self._exchange()
+        y, recent, full = float(self.settings.learned(rewards)[0]), self.recent, self.size == self.capacity
+        k, column = self._at(arms, X)[0], None
+        if not full:
+            prior = self.pairs.prior(Query(arms, X[None]))[0]
+            if prior[0] - float(k @ self.inverses.P @ k) > novel(self.settings, prior)[0]:
+                past = slice(int(len(recent) == recent.limit), None)
+                all_arms = np.append(recent.arms[past], arms)
+                column = self.pairs.gram(arms, X, all_arms, np.concatenate([recent.contexts[past], X]))
+        # From here on no kernel is asked.
+        self._counts[arms] += 1
+        self._n += 1
+        self._squares += y * y
+        self._unsummed += 1
+        recent.append(int(arms[0]), X[0], float(rewards[0]), k)
+        if full:
+            self._waiting.append(y - float(k @ self.inverses.w))
+        sound = self.inverses.add(k, y)
+        if column is not None:
+            self._enter(column)
+        elif not sound:
+            self.refresh()
+        elif self._unsummed >= self.recent.limit // 4:
+            self._sum_up()
+
+    def _sum_up(self) -> None:
+        """The rows that came since the last time enter the sums."""
+        if self._unsummed:
+            last = slice(len(self.recent) - self._unsummed, None)
+            k = self.recent.k(self.size)[last]
+            self.S += k.T @ k
+            self.v += self.settings.learned(self.recent.rewards[last]) @ k
+            self.ones += k.sum(axis=0)
+            self._unsummed = 0
+
+    def refresh(self) -> None:
+        """The inverses anew from the sums: n^3."""
+        self._sum_up()
+        self.refreshes += 1
+        self.inverses = Inverses(self.settings.ridge, self.K, self.S, self.v)
+
+    def _enter(self, column: Matrix) -> None:
+        """The last row becomes one point more; ``column`` (1, rows kept) are its kernel values."""
+        self._sum_up()
+        recent, inverses, n = self.recent, self.inverses, self.size
+        k, own = recent.k(n)[-1:], column[0, -1]
+        u = inverses.P @ k[0]
+        left = float(own - k[0] @ u)
+        if not left > 0.5 * novel(self.settings, np.array([own]))[0]:
+            return  # no gain: other points already say the same
+        off = np.abs(u @ self.K - k[0]).max(initial=0.0)
+        line, corner, v, ones = sums_at(self, k, column, np.empty(0, dtype=np.intp))
+        s12 = line[0] - u @ self.S
+        s22 = float(corner[0, 0] - line[0] @ u - u @ s12)
+        self.arms = np.append(self.arms, recent.arms[-1])
+        self.contexts = np.concatenate([self.contexts, recent.contexts[-1:]])
+        self.K = np.block([[self.K, k.T], [k, np.array([[own]])]])
+        self.S = np.block([[self.S, line.T], [line, corner]])
+        self.v, self.ones = np.append(self.v, v), np.append(self.ones, ones)
+        self.size, self._asked = n + 1, None
+        recent.set_points(np.array([n]), column)
+        inverses.border(u, left, s12, s22, float(v[0]))
+        if off > 1e-7 * np.abs(k).max(initial=0.0) or self.size == self.capacity:
+            self.refresh()
 
     def _exchange(self) -> None:
         """Of the rows that wait, those that are missed more than points take their places."""
-        self.sum_up()
-        which, slots = newcomers(self, np.array(self._waiting))
+        which, places = newcomers(self, np.array(self._waiting), max(8, len(self._waiting) // 2))
         recent = self.recent
-        columns = self._pairs.gram(recent.arms[which], recent.contexts[which], recent.arms, recent.contexts)
+        new = PointSet(recent.arms[which], recent.contexts[which])
+        columns = self.pairs.gram(*new, recent.arms, recent.contexts)
+        # From here on no kernel is asked.
+        self._sum_up()
         self._waiting = []
-        if len(which) and not self._enter(which, slots, columns):
-            self.refresh()
-
-    def _enter(self, which: Indices, slots: Indices, at_new: Matrix) -> bool:
-        """Rows kept become points; ``at_new`` (b, rows kept) are their kernel values. False: `refresh` is due.
-
-        A row's k at a new point is z'k + error; the error is known for the rows kept and taken as zero for older
-        ones. So the new line of S is z'S + sum over rows kept of error k': exact for the rows kept.
-        """
-        self.sum_up()
-        points, recent, n = self.points, self.recent, self.size
-        replaced, k_kept, rewards = slots[slots < n], recent.k(n), self.settings.learned(recent.rewards)
-        k, corner = k_kept[which], at_new[:, which]  # of the new points: at the old ones, among themselves
-        try:
-            u, left = self.inverses.residuals(slots, k, corner)
-            if np.linalg.eigvalsh(left)[0] < 0.5 * novel(self.settings, corner.diagonal()).max():
-                return True  # no gain: other points already say the same
-        except np.linalg.LinAlgError:
-            return False
-        stay = np.delete(np.arange(n), replaced)
-        off = (u @ points.K - k)[:, stay] if n else k
-        drifted = np.abs(off).max(initial=0.0) > DRIFT * np.abs(k[:, stay]).max(initial=0.0)
-        u_S = u @ self._S[:n, :n]
-        z = points.projections(k, replaced)
-        errors = at_new - z @ k_kept.T
-        lines = z @ self._S[:n, :n]
-        corners = lines @ z.T + errors @ at_new.T + (at_new - errors) @ errors.T
-        lines += errors @ k_kept
-        v, ones = z @ self._v[:n] + errors @ rewards, z @ self._ones[:n] + errors.sum(axis=1)
-        self._S[slots, :n], self._S[:n, slots] = lines, lines.T
-        self._S[np.ix_(slots, slots)] = corners
-        self._v[slots], self._ones[slots] = v, ones
-        older = len(recent) < self._n
-        nugget = np.mean(errors**2, axis=1) + z**2 @ points.nugget if older else np.zeros(len(which))
-        recent.set_slots(slots, at_new)
-        grown = max(n, int(slots[0]) + 1)
-        k_all = np.zeros((len(which), grown))
-        k_all[:, :n] = k
-        k_all[:, slots] = corner
-        points.put(slots, PointSet(recent.arms[which], recent.contexts[which]), k_all, nugget)
-        s12 = self._S[slots, :n] - u_S
-        s22 = self._S[np.ix_(slots, slots)] - self._S[slots, :n] @ u.T - u @ s12.T
-        try:
-            self.inverses.put(slots, u, left, s12, s22, v)
-        except np.linalg.LinAlgError:
-            return False
-        judge, weight = self.judges(len(recent) - int(which[0]))
-        self.inverses.use(recent.k(grown)[judge], weight, slots)
-        self.swaps += len(replaced)
-        return not drifted
-
-    def judges(self, before: int, most: int = 128) -> tuple[slice, float]:
-        """The last rows kept but ``before``, which stand for all rows, and how many each stands for."""
-        end = len(self.recent) - before
-        start = max(0, end - most)
-        return slice(start, end), self._n / max(end - start, 1)
+        if len(which):
+            k = recent.k(self.size)[which]
+            lines, corner, self.v[places], self.ones[places] = sums_at(self, k, columns, places)
+            for M, line, block in ((self.K, k, columns[:, which]), (self.S, lines, corner)):
+                M[places], M[:, places] = line, line.T
+                M[places[:, None], places] = block
+            self.arms, self.contexts, self._asked = self.arms.copy(), self.contexts.copy(), None
+            self.arms[places], self.contexts[places] = new
+            recent.set_points(places, columns)
+            self.swaps += len(which)
+        self.refresh()
 
     # -- answers --------------------------------------------------------------------------------
 
+    def _at(self, arms: Indices, X: Matrix) -> Matrix:
+        """k (rows, n) of these arms in one context; its context-kernel values are kept for the row that may follow."""
+        key = X.tobytes()
+        if self._asked is None or self._asked[0] != key:
+            self._asked = key, [t.kernel(t.select(X), t.select(self.contexts)) for t in self.pairs.terms]
+        k = np.zeros((len(arms), self.size))
+        for K_Z, values in zip(self.pairs.K_Zs, self._asked[1], strict=True):
+            k += entries(K_Z, arms, self.arms) * values
+        return k
+
     def _moments(self, query: Query, prior: Matrix) -> tuple[Matrix, Matrix]:
-        k = self.points.of_query(query)
+        if query.contexts.shape[:2] == (1, 1) and not self.reads_only:
+            k = self._at(query.arms, query.contexts[0])
+        else:
+            k = self.pairs.columns(self.arms, self.contexts, query).T
         variance = prior - self.settings.ridge * self.inverses.forms(k).reshape(query.shape)
         return (k @ self.inverses.w).reshape(query.shape), variance
 
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
-        k = self._pairs.gram(arms, contexts, self.points.arms, self.points.contexts)
-        gram = self._pairs.gram(arms, contexts, arms, contexts)
+        k = self.pairs.gram(arms, contexts, self.arms, self.contexts)
+        gram = self.pairs.gram(arms, contexts, arms, contexts)
         return np.asarray(gram - self.settings.ridge * self.inverses.between(k))
 
     def dual(self) -> tuple[Indices, Matrix, Vector]:
-        if not self._ready:
-            return np.empty(0, dtype=np.intp), np.empty((0, 0)), np.empty(0)
-        return self.points.arms, self.points.contexts, self.inverses.w
+        return self.arms, self.contexts, self.inverses.w
 
     def log_det(self) -> float:
         """That of the rows as the dictionary sees them."""
         return self.inverses.log_det() if self.size else 0.0
 
+    def snapshot(self) -> Self:
+        other = super().snapshot()
+        other._counts = self._counts.copy()
+        other.inverses, other._sample = self.inverses.copy(), self._sample.copy()
+        return other
+
+    # -- how good it is -------------------------------------------------------------------------
+
+    def residuals(self) -> tuple[Vector, Vector]:
+        """delta and prior of the last rows, 500 at most."""
+        recent = self.recent
+        last = slice(max(0, len(recent) - 500), None)
+        k = recent.k(self.size)[last]
+        prior = self.pairs.prior(Query(recent.arms[last], recent.contexts[None, last]))[0]
+        return prior - np.einsum("ij,ij->i", k @ self.inverses.P, k), prior
+
     def blindness(self) -> float:
         """The share of the prior variance of rows that the dictionary cannot see."""
-        return blindness(self)
+        residual, prior = self.residuals()
+        return max(0.0, float(residual.sum() / max(float(prior.sum()), 1e-300)))
+
+    def _warn_if_blind(self) -> None:
+        if (share := self.blindness()) > TOO_BLIND:
+            warnings.warn(
+                f"the dictionary of {self.capacity} points cannot see {100.0 * share:.0f} % of the prior variance of "
+                f"the rows: means are poor and widths stay large. Try {2 * self.capacity} points, or a wider kernel",
+                BudgetWarning,
+                stacklevel=3,
+            )
 
     def report(self) -> dict[str, Any]:
-        return report(self)
-
-    def _shallow(self) -> Self:
-        other = super()._shallow()
-        if self._ready:
-            other.points, other.inverses = self.points.copy(), self.inverses.copy()
-            other._sample = self._sample.copy()
-        return other
+        about = {"method": "dictionary", "budget": self.capacity, "points": self.size, "rows": self._n}
+        if not self.size:
+            return about
+        residual, prior = self.residuals()
+        enough = residual.sum() <= TOO_BLIND * prior.sum()
+        return about | {
+            "rows_kept": len(self.rows),
+            "rebuilt_from": self.rebuilt_from,
+            "swaps": self.swaps,
+            "refreshes": self.refreshes,
+            "largest_residual": float(residual.max()),
+            "mean_residual": float(residual.mean()),
+            "mean_prior": float(prior.mean()),
+            "budget_is_enough": enough,
+            "advice": "" if enough else f"try {2 * self.capacity} points",
+        }
 
     # -- other settings -------------------------------------------------------------------------
 
@@ -309,32 +297,29 @@ class Dictionary(Posterior):
         """Ridge, level, unit and new arms follow from the sums; else all is built anew from a sample."""
         settings = self._settled(settings, removed)
         check(settings)
-        if rows is not None or not self._ready:
-            return Dictionary(settings, self.capacity, History(settings.n_arms) if rows is None else rows)
+        if rows is not None and len(rows):
+            return Dictionary(settings, self.capacity, rows)
+        counts = self._counts if removed is None else np.delete(self._counts, removed)
+        counts = np.append(counts, np.zeros(settings.n_arms - len(counts), dtype=np.intp))
         if removed is not None or not same_kernel(self.settings, settings):
             sample = self._sample.rows
             sample = sample.copy(settings.n_arms) if removed is None else sample.without_arm(removed)
-            other = Dictionary(settings, self.capacity, sample)
+            none = PointSet(sample.arms[:0], self.contexts[:0])
+            other = Dictionary(settings, self.capacity, sample, None if len(sample) else none)
             other.rebuilt_from = len(sample)
-            counts = self._counts if removed is None else np.delete(self._counts, removed)
-            other._counts = np.append(counts, np.zeros(settings.n_arms - len(counts), dtype=np.intp))
-            other._n = int(other._counts.sum())
-            other._sample.seen = max(other._n, len(sample))
-            other._sample.rate = self._sample.rate
-            return other
-        other = copy.deepcopy(self)
-        other.reads_only = False
-        other.sum_up()
-        old, other.settings = self.settings, settings
-        other._pairs = other.points.pairs = Pairs.fixed(settings)
-        other._counts = np.append(self._counts, np.zeros(settings.n_arms - len(self._counts), dtype=np.intp))
-        other._sample.rows.n_arms = settings.n_arms
-        other._v = (other._v * old.unit + (old.level - settings.level) * other._ones) / settings.unit
-        kept = settings.learned(other.recent.rewards)
-        other._squares = float(kept @ kept) / len(kept) * self._n
-        other._waiting = []
-        other.inverses.ridge = settings.ridge
-        other.refresh()
+            other._n = int(counts.sum())
+            other._sample.seen, other._sample.rate = max(other._n, len(sample)), self._sample.rate
+        else:
+            other = copy.deepcopy(self)
+            other.reads_only, old = False, self.settings
+            other._sum_up()
+            other.settings, other.pairs, other._waiting = settings, Pairs.fixed(settings), []
+            other._sample.rows.n_arms = settings.n_arms
+            other.v = (other.v * old.unit + (old.level - settings.level) * other.ones) / settings.unit
+            kept = settings.learned(other.recent.rewards)
+            other._squares = float(kept @ kept) / len(kept) * self._n
+            other.refresh()
+        other._counts = counts
         return other
 
     def _settled(self, settings: Settings, removed: int | None) -> Settings:
@@ -343,69 +328,48 @@ class Dictionary(Posterior):
         if not settings.fixed and known and settings.n_arms == self.settings.n_arms:
             pairs = zip(settings.terms, self.settings.terms, strict=True)
             return replace(settings, terms=tuple(a if a.fixed else replace(a, k_z=b.k_z) for a, b in pairs))
-        rows = self._sample.rows if self._ready else History(self.settings.n_arms)
-        return settled(settings, rows.copy(settings.n_arms) if removed is None else rows.without_arm(removed))
+        return settled(settings, self.rows.copy(settings.n_arms) if removed is None else self.rows.without_arm(removed))
 
     def state(self) -> State:
         """The inverses are not saved but computed anew on both sides, so that both go on alike."""
-        if not self._ready:
-            return {"kind": "dictionary", "capacity": self.capacity, "ready": False}, {}
         self.refresh()
-        n, recent, sample = self.size, self.recent, self._sample
-        arrays = {
-            "points_arms": self.points.arms.astype(np.int64),
-            "points_contexts": self.points.contexts,
-            "nugget": self.points.nugget,
-            "S": self._S[:n, :n],
-            "v": self._v[:n],
-            "ones": self._ones[:n],
-            "counts": self._counts.astype(np.int64),
-            "recent_arms": recent.arms.astype(np.int64),
-            "recent_contexts": recent.contexts,
-            "recent_rewards": recent.rewards,
-            "sample_arms": sample.rows.arms.astype(np.int64),
-            "sample_contexts": sample.rows.contexts,
-            "sample_rewards": sample.rows.rewards,
-            "sample_numbers": sample.numbers.astype(np.int64),
+        data = {"kind": "dictionary"} | {name: getattr(self, name) for name in _NUMBERS}
+        data |= {"seen": self._sample.seen, "rate": self._sample.rate}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays |= {
+            "counts": self._counts,
             "waiting": np.array(self._waiting),
-            **{f"k_z_{i}": K for i, K in enumerate(self.k_z) if not isinstance(self._pairs.K_Zs[i], Common)},
+            "numbers": np.array(self._sample.numbers),
         }
-        return {
-            "kind": "dictionary",
-            "capacity": self.capacity,
-            "ready": True,
-            "n": self._n,
-            "squares": self._squares,
-            "swaps": self.swaps,
-            "refreshes": self.refreshes,
-            "next_check": self._next_check,
-            "rebuilt_from": self.rebuilt_from,
-            "seen": sample.seen,
-            "rate": sample.rate,
-        }, arrays
+        for name, rows in (("recent", self.recent), ("sample", self._sample.rows)):
+            arrays |= {f"{name}_arms": rows.arms, f"{name}_contexts": rows.contexts, f"{name}_rewards": rows.rewards}
+        arrays |= {f"k_z_{i}": K for i, K in enumerate(self.pairs.K_Zs) if not isinstance(K, Common)}
+        return data, {k: a.astype(np.int64) if a.dtype.kind == "i" else a for k, a in arrays.items()}
 
     @classmethod
     def restored(cls, settings: Settings, data: dict[str, Any], arrays: dict[str, Any]) -> Dictionary:
         """What `state` gave; estimated similarities are as they were settled."""
         terms = [t if t.fixed else replace(t, k_z=arrays[f"k_z_{i}"]) for i, t in enumerate(settings.terms)]
-        other = cls.__new__(cls)
-        other._begin(replace(settings, terms=tuple(terms)), data["capacity"])
-        if not data["ready"]:
-            return other
-        points = PointSet(arrays["points_arms"].astype(np.intp), arrays["points_contexts"])
-        last = [arrays[f"recent_{name}"] for name in ("arms", "contexts", "rewards")]
-        rows = [arrays[f"sample_{name}"] for name in ("arms", "contexts", "rewards")]
-        other._counts, other._n = arrays["counts"].astype(np.intp), data["n"]
-        known = Sums(arrays["S"], arrays["v"], arrays["ones"], data["squares"], other._n, other._counts)
-        other._fill(History.of(settings.n_arms, last[0].astype(np.intp), *last[1:]), points, known)
-        other.points.fill(points, arrays["nugget"])
-        history = History.of(settings.n_arms, rows[0].astype(np.intp), *rows[1:])
-        numbers = arrays["sample_numbers"].astype(np.intp)
-        other._sample = Sample(history, numbers, data["seen"], data["rate"])
+        arrays = {k: a.astype(np.intp) if a.dtype.kind == "i" else a for k, a in arrays.items()}
+        kept, sample = (
+            History.of(settings.n_arms, *(arrays[f"{name}_{part}"] for part in ("arms", "contexts", "rewards")))
+            for name in ("recent", "sample")
+        )
+        known = Sums(arrays["S"], arrays["v"], arrays["ones"], data["_squares"], data["_n"], arrays["counts"])
+        points = PointSet(arrays["arms"], arrays["contexts"])
+        other = cls(replace(settings, terms=tuple(terms)), data["capacity"], kept, points, known)
+        other._sample = Sample(sample, arrays["numbers"].tolist(), data["seen"], data["rate"])
         other._waiting = arrays["waiting"].tolist()
-        other.swaps, other.refreshes = data["swaps"], data["refreshes"]
-        other._next_check, other.rebuilt_from = data["next_check"], data["rebuilt_from"]
+        for name in _NUMBERS:
+            setattr(other, name, data[name])
         return other
+
+
+def engine_of(settings: Settings, points: PointSet, total: Sums, *, capacity: int, kept: History) -> Dictionary:
+    """The engine that knows these sums; ``kept`` are some of their rows, the last ones at the end."""
+    rows = kept.copy()
+    rows.forgotten = total.n - len(kept)
+    return Dictionary(settings, capacity, rows, points, total)
 
 
 def check(settings: Settings) -> None:
