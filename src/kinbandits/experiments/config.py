@@ -292,9 +292,9 @@ def policy_named(name: str) -> Any:
 
 def policies() -> dict[str, Any]:
     """The policies that a file may name: classes, and functions that make one."""
-    from kinbandits import baselines, contrib
+    from kinbandits import baselines
 
-    found: dict[str, Any] = {n: getattr(room, n) for room in (baselines, contrib) for n in room.__all__}
+    found: dict[str, Any] = {name: getattr(baselines, name) for name in baselines.__all__}
     found["KMTLUCB"] = KMTLUCB
     return {
         name: found[name]
