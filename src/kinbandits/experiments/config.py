@@ -28,8 +28,7 @@ from pydantic import (
     model_validator,
 )
 
-from kinbandits._settings import read_value
-from kinbandits._value import suggest
+from kinbandits._value import read_value, suggest
 from kinbandits.environments import KINDS, Environment, make_environment
 from kinbandits.errors import InvalidInputError, InvalidTypeError, KinbanditsError
 from kinbandits.policy import KMTLUCB, Policy
