@@ -231,7 +231,7 @@ class COFIBA(Policy):
         self.exploration = UCB(Logarithmic()) if exploration is None else UCB(exploration)
         self.ridge = positive("ridge", ridge)
         self._state_of = Neighbours.start(self.n_arms, self.items, self.ridge, self.confidence)
-        self._history = History(self.n_arms)
+        self._history, self._columns = History(self.n_arms), self.items.shape[1]
         self._regressions: dict[int, Regression] = {0: self._regression(self._state_of.user_edges[0])}
 
     @property
@@ -260,10 +260,6 @@ class COFIBA(Policy):
 
     def _beta(self, query: Query, first_round: int) -> Vector:
         return self.exploration.beta(State(self._regressions[0], query), first_round)
-
-    @property
-    def _features_seen(self) -> int | None:
-        return int(self.items.shape[1])
 
     def _find(self, contexts: Matrix) -> Indices:
         """The place in the catalogue of each row."""

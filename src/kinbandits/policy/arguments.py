@@ -34,20 +34,20 @@ class Budgeted(Value):
     after: Natural = 0
 
 
-def rewards_of(rewards: Any) -> tuple[Any, tuple[float, float] | None, tuple[float, float] | None]:
-    """What was given, the limits of rewards, and their level and unit where these are not learned."""
+def rewards_of(rewards: Any) -> tuple[Any, tuple[float, float] | None]:
+    """What was given, and the level and unit of rewards where these are not learned."""
     if isinstance(rewards, str) and rewards == "learn":
-        return rewards, None, None
+        return rewards, None
     if rewards is None or (isinstance(rewards, str) and rewards == "raw"):  # settings files have no None
-        return None, None, (0.0, 1.0)
+        return None, (0.0, 1.0)
     if isinstance(rewards, Scale):
-        return rewards, None, (rewards.level, rewards.unit)
+        return rewards, (rewards.level, rewards.unit)
     if not isinstance(rewards, tuple | list) or len(rewards) != 2:
         raise InvalidTypeError(f'rewards must be "learn", None (as they are) or (low, high), got {rewards!r}')
     low, high = real("rewards[0]", rewards[0]), real("rewards[1]", rewards[1])
     if not low < high:
         raise InvalidInputError(f"rewards=(low, high) needs low < high, got {rewards!r}")
-    return (low, high), (low, high), (low, high - low)
+    return (low, high), (low, high - low)
 
 
 def engine_of(engine: Any, memory: Window | None) -> Engine:

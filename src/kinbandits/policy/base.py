@@ -1,8 +1,7 @@
 """What every policy does the same way: candidates, decisions, late rewards, randomness.
 
-A policy chooses among candidates and learns from rewards. A subclass says who leads (`_leaders`), what is estimated
-(`_estimate`) and how rows are learned (`_learn`); the contract around them is here. Arms are in `Arms`, open decisions
-in `Ledger`.
+A subclass says which candidates lead (`_leaders`), what is estimated (`_estimate`) and how rows are learned (`_learn`);
+the contract around them is here. Arms are in `Arms`, open decisions in `Ledger`.
 
 **One meaning for one array.** (d,) is one round with one context for all candidates; (k, d) is one round with a context
 for each candidate; many rounds are ``*_many``, (R, d) or (R, k, d). Candidates are ``policy.arms`` in their order, or
@@ -24,15 +23,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import as_float64, number, rounds_of_contexts, rows_of_contexts
 from kinbandits._frames import column_names, ordered
-from kinbandits._threads import Turn, one_thread
+from kinbandits._threads import AnyTurn, Turn, one_thread
 from kinbandits._types import ArmName, Indices, Mask, Matrix, Vector
-from kinbandits._value import as_int, one_of, part, suggest
+from kinbandits._value import as_int, one_of, part, suggest, type_name
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownDecisionError
 from kinbandits.policy.arms import Arms, Candidates, arm_names, to_list
 from kinbandits.policy.decision import Batch, Decision, Decisions
 from kinbandits.policy.draw import TieBreak, draw, shares, with_floor
-from kinbandits.policy.ledger import Ledger
+from kinbandits.policy.ledger import Ledger, Ticket, number_of
 from kinbandits.regression.contract import Prediction, Query
+from kinbandits.similarity import Similarity
+from kinbandits.terms import Terms
 
 TIE = 1e-12  # scores this close (relative) are a tie when ties are broken at random
 
@@ -58,8 +59,7 @@ class Policy(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        ours = cls.__module__.partition(".")[0] == "kinbandits"
-        cls.kind = cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
+        cls.kind = type_name(cls)
         Policy.registry[cls.kind] = cls
         cls.__init__ = _sealing(cls, cls.__init__)  # type: ignore[method-assign]
 
@@ -85,6 +85,8 @@ class Policy(ABC):
         self.version = 0  # how often something was learned or arms changed
         self._ledger = Ledger(self.most_pending)
         self._owner = secrets.token_hex(8)  # whose decisions are taken: a copy takes those of the original
+        self._columns: int | None = None  # of the contexts learned
+        self._frozen = False
         self._turn = Turn()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -119,11 +121,6 @@ class Policy(ABC):
     @abstractmethod
     def n_observations(self) -> int:
         """How many rows the policy has learned from."""
-
-    @property
-    @abstractmethod
-    def _features_seen(self) -> int | None:
-        """Columns of the contexts learned from."""
 
     def _check_features(self, n_features: int) -> None:  # noqa: B027 (most kernels fit any)
         """Raise if contexts with this many columns do not fit the kernel."""
@@ -306,12 +303,20 @@ class Policy(ABC):
         candidates = self._arms.candidates(arms, to_play=False)
         return self._estimate(Query(candidates.indices, self._read(contexts, candidates, many=True)))
 
+    @one_thread
     def frozen(self) -> Self:
-        """What is known now, for being read from any number of threads: for ``propose`` and ``predict``.
+        """What is known now, to be read from any number of threads: for ``propose`` and ``predict``.
 
         Open decisions are left behind, and a frozen policy does not learn.
         """
-        return self.copy()
+        other = self._snapshot()
+        other._ledger, other._turn, other._frozen = Ledger(self.most_pending), AnyTurn(), True
+        other.rng = copy.deepcopy(self.rng)
+        return other
+
+    def _snapshot(self) -> Self:
+        """A copy that nobody writes into."""
+        return copy.deepcopy(self)
 
     @one_thread
     def numbers(self, query: Query) -> Prediction:
@@ -331,8 +336,8 @@ class Policy(ABC):
         return batch
 
     def _batch(self, rounds: Matrix, candidates: Candidates, first: int, uniform: Matrix | None) -> Batch:
-        whole = Query(candidates.indices, rounds)
-        query = _playable(whole, candidates)
+        everyone = Query(candidates.indices, rounds)
+        query = _playable(everyone, candidates)
         # All that can fail comes before the random state and the table of open decisions change.
         beta = self._beta(query, first)
         leaders, notes = self._leaders(query, first, beta)
@@ -343,7 +348,7 @@ class Policy(ABC):
         indices.setflags(write=False)
         propensities.setflags(write=False)
         return Batch(
-            whole, candidates.names, first, indices, propensities, beta, self._owner, self, self.version, notes
+            everyone, candidates.names, first, indices, propensities, beta, self._owner, self, self.version, notes
         )
 
     @property
@@ -355,15 +360,13 @@ class Policy(ABC):
     @property
     def _n_features(self) -> int | None:
         """Columns of a context, as far as data or open decisions have settled it."""
-        seen = self._features_seen
-        return self._ledger.n_features if seen is None else seen
+        return self._ledger.n_features if self._columns is None else self._columns
 
     def _read(self, contexts: Any, candidates: Candidates, *, many: bool = False, names: bool = False) -> Matrix:
         """Contexts, checked, as (R, 1, d) or (R, k, d); ``names`` remembers the names of columns."""
         array, found = self._named(contexts)
-        seen = self._features_seen
-        rounds = rounds_of_contexts(array, len(candidates), self._n_features if seen is None else seen, batch=many)
-        if seen is None:
+        rounds = rounds_of_contexts(array, len(candidates), self._n_features, batch=many)
+        if self._columns is None:
             self._check_features(rounds.shape[2])
         if names and found is not None and self.feature_names is None:
             self.feature_names = found
@@ -389,25 +392,23 @@ class Policy(ABC):
             values = as_float64("reward", reward)
             if values.shape != (len(decision),):
                 raise InvalidInputError(f"reward must have one entry for each of {len(decision)} decisions")
-            pairs = list(zip(decision, values.tolist(), strict=True))
+            pairs: list[tuple[Any, float]] = list(zip(decision, values.tolist(), strict=True))
         else:
-            pairs = [(self._own(decision), number("reward", reward))]  # type: ignore[list-item]
-        new: dict[int, tuple[Any, float]] = {}
+            pairs = [(decision, number("reward", reward))]
+        new: dict[int, tuple[Ticket, float]] = {}
         for one, value in pairs:
-            key = self._own(one)
-            name = key.id if isinstance(key, Decision) else key
-            if not self._ledger.is_repeat(name, value):
-                new[name] = self._ledger.ticket(key), value
+            own = self._own(one)
+            if not self._ledger.is_repeat(own, value):
+                new[number_of(own)] = self._ledger.ticket(own), value
         if not new:
             return
         tickets = [ticket for ticket, _ in new.values()]
-        self._learn(
+        self._teach(
             np.array([t.arm for t in tickets], dtype=np.intp),
             np.array([t.context for t in tickets]),
             np.array([value for _, value in new.values()]),
             [t.note for t in tickets],
         )
-        self.version += 1
         for name, (_, value) in new.items():
             self._ledger.close(name, value)
 
@@ -445,9 +446,18 @@ class Policy(ABC):
             raise InvalidInputError(f"contexts has {len(rows)} rows, but arms has {len(names)}")
         self._check_features(rows.shape[1])
         note = "task" if own_contexts == "task" else "rivals" if own_contexts else None
-        self._learn(self._arms.numbers(names), rows, values, [note] * len(names))
+        self._teach(self._arms.numbers(names), rows, values, [note] * len(names))
         self.feature_names = self.feature_names or found
+
+    def _teach(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
+        self._check_not_frozen()
+        self._learn(arms, contexts, rewards, notes)
+        self._columns = contexts.shape[1]
         self.version += 1
+
+    def _check_not_frozen(self) -> None:
+        if self._frozen:
+            raise InvalidTypeError("a frozen policy does not learn; teach the one it came from and freeze that again")
 
     @one_thread
     def pending(self) -> list[int]:
@@ -523,6 +533,41 @@ def _everyone(parts: Matrix, candidates: Candidates) -> Matrix:
     """Probabilities of those that may be played, among all candidates."""
     if candidates.playable is None:
         return parts
-    whole = np.zeros((len(parts), len(candidates)))
-    whole[:, candidates.playable] = parts
-    return whole
+    found = np.zeros((len(parts), len(candidates)))
+    found[:, candidates.playable] = parts
+    return found
+
+
+class KernelPolicy(Policy):
+    """A policy whose estimates are the regression with ``kernel``, a sum of terms."""
+
+    kernel: Terms
+
+    @property
+    @abstractmethod
+    def _k_z(self) -> list[Matrix]:
+        """The similarity matrix of each term."""
+
+    @property
+    def similarity(self) -> Similarity:
+        """The similarity value, for the arms as they are now (of the first term, if there are several)."""
+        return self.kernel.terms[0].similarity
+
+    @property
+    def context_kernel(self) -> Any:
+        """The context kernel as it was given; None where it is learned (of the first term, if there are several)."""
+        return self.kernel.terms[0].context_kernel
+
+    @one_thread
+    def similarity_matrix(self, term: int | None = None) -> Matrix:
+        """The current (N, N) similarity matrix, arms in the order of ``arms``; of several terms, say which."""
+        n = len(self.kernel)
+        if term is None and n > 1:
+            raise InvalidInputError(f"this policy's kernel has {n} terms; say which with term=0 and so on")
+        if term is not None and term not in range(n):
+            raise InvalidInputError(f"term must be between 0 and {n - 1}, got {term!r}")
+        return np.array(self._k_z[term or 0])
+
+    def _check_features(self, n_features: int) -> None:
+        for term in self.kernel:
+            term.check_features(n_features)

@@ -6,44 +6,37 @@ Notation: as in `kinbandits.regression.contract`; exploration is the paper's bet
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy as shallow
-from copy import deepcopy
+from copy import copy
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits import plotting
-from kinbandits._threads import AnyTurn, one_thread
+from kinbandits._threads import one_thread
 from kinbandits._types import ArmName, Indices, Mask, Matrix, Vector
 from kinbandits._value import as_int, one_of, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
-from kinbandits.model import (
-    Kind,
-    Model,
-    Scale,
-    Spec,
-)
+from kinbandits.model import Kind, Model, Scale, Spec
 from kinbandits.policy.arguments import Budgeted, Window, engine_of, rewards_of
 from kinbandits.policy.arms import Arms, Candidates, to_list
-from kinbandits.policy.base import Policy
+from kinbandits.policy.base import KernelPolicy
 from kinbandits.policy.decision import Decision
 from kinbandits.policy.draw import TieBreak
 from kinbandits.policy.explain import Explanation, explain, html_repr, text_repr
 from kinbandits.policy.knowledge import Knowledge
-from kinbandits.policy.ledger import Ledger
 from kinbandits.regression.contract import Common, Prediction, Product, Query, Regression, Settings
 from kinbandits.regression.dictionary import Dictionary
 from kinbandits.rules import Exploration, State, as_rule, symmetric_root
 from kinbandits.similarity import Estimated, Learned, Similarity
-from kinbandits.terms import Term, Terms, as_terms
+from kinbandits.terms import Term, Terms, terms_for
 
 Weighting = Literal["uniform", "per_arm"]
 ColdStart = Literal["auto", "explore", "borrow"]
 
 
-class KMTLUCB(Policy):
+class KMTLUCB(KernelPolicy):
     """Kernelized multi-task learning UCB (Deshmukh, Dogan and Scott, 2017). What is left out is learned.
 
     The default differs from the paper: weights are uniform (its analysis; its algorithm has 1/n_a), and kernel, ridge,
@@ -121,14 +114,9 @@ class KMTLUCB(Policy):
         most_pending: int = 100_000,
     ) -> None:
         super().__init__(arms, epsilon=epsilon, tie_break=tie_break, seed=seed, most_pending=most_pending)
-        if kernel is not None and (context_kernel is not None or similarity is not None):
-            raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
-        terms = as_terms(
-            Term(Learned() if similarity is None else similarity, context_kernel) if kernel is None else kernel
-        )
-        self.kernel = Terms(tuple(t.replace(similarity=t.similarity.for_arms(self.arms)) for t in terms))
+        self.kernel = terms_for(self.arms, kernel, similarity, context_kernel, Term())
         self.ridge = None if ridge is None else positive("ridge", ridge)
-        self.rewards, self._limits, scale = rewards_of(rewards)
+        self.rewards, scale = rewards_of(rewards)
         self.exploration = as_rule(exploration)
         self.weighting: Weighting = one_of("weighting", weighting, "uniform", "per_arm")
         self.cold_start: Literal["auto", "explore", "borrow"] = one_of(
@@ -138,7 +126,6 @@ class KMTLUCB(Policy):
             raise InvalidTypeError(f"memory must be None (remember everything) or kb.Window(size=...), got {memory!r}")
         self.memory, self.engine = memory, engine_of(engine, memory)
         self._scale = scale
-        self._learns = True
         window = None if memory is None else memory.size
         name: Any = "exact" if memory is not None and engine == "auto" else engine
         self._knowledge = Knowledge(self._spec(self.kernel, self.n_arms), self._settings, name, window)
@@ -200,31 +187,26 @@ class KMTLUCB(Policy):
 
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
         """Alg. 1, lines 5 and 6; and a new model where one is due (line 2)."""
-        if not self._learns:
-            raise InvalidTypeError("a frozen policy does not learn; teach the one it came from and freeze that again")
-        self._check_rewards(rewards)
+        if self.reward_range is not None:
+            low, high = self.reward_range
+            outside = (rewards < low) | (rewards > high)
+            if outside.any():
+                raise InvalidInputError(
+                    f"reward is {float(rewards[outside][0]):g}, but rewards=({low:g}, {high:g}) was stated; correct "
+                    "the reward, or state a wider range"
+                )
         self._knowledge.learn((arms, contexts, rewards), _merged(self._knowledge.kind, notes))
 
     @property
     def reward_range(self) -> tuple[float, float] | None:
         """The lowest and the highest reward that are taken; None if any is."""
-        return self._limits
-
-    def _check_rewards(self, rewards: Vector) -> None:
-        if self._limits is None:
-            return
-        low, high = self._limits
-        outside = (rewards < low) | (rewards > high)
-        if outside.any():
-            raise InvalidInputError(
-                f"reward is {float(rewards[outside][0]):g}, but rewards=({low:g}, {high:g}) was stated; correct the "
-                "reward, or state a wider range"
-            )
+        return self.rewards if isinstance(self.rewards, tuple) else None
 
     @one_thread
     def adopt(self, dictionary: Dictionary, rows: History, numbers: Indices, n: int) -> None:
         """Know what a dictionary of n rows knows (`kinbandits.fit`); ``rows`` of these numbers are there for fits."""
         self._knowledge.adopt(dictionary, rows, numbers, n)
+        self._columns = rows.contexts.shape[1]
         self.version += 1
 
     # -- arms that come and go ------------------------------------------------------------------
@@ -261,6 +243,7 @@ class KMTLUCB(Policy):
         self._ledger.drop_arm(index)
 
     def _rearm(self, arms: Arms, similarities: Sequence[Similarity], removed: int | None = None) -> None:
+        self._check_not_frozen()
         for similarity in similarities:
             similarity.check_arms(len(arms.names))
         pairs = zip(self.kernel, similarities, strict=True)
@@ -270,16 +253,6 @@ class KMTLUCB(Policy):
         self.version += 1
 
     # -- what one reads -------------------------------------------------------------------------
-
-    @property
-    def similarity(self) -> Similarity:
-        """The similarity value, for the arms as they are now (of the first term, if there are several)."""
-        return self.kernel.terms[0].similarity
-
-    @property
-    def context_kernel(self) -> Any:
-        """The context kernel as it was given; None where it is learned (of the first term, if there are several)."""
-        return self.kernel.terms[0].context_kernel
 
     @property
     def n_observations(self) -> int:
@@ -292,22 +265,8 @@ class KMTLUCB(Policy):
         return dict(zip(self.arms, self.regression.counts.tolist(), strict=True))
 
     @property
-    def _features_seen(self) -> int | None:
-        return self._knowledge.n_features
-
-    def _check_features(self, n_features: int) -> None:
-        for term in self.kernel:
-            term.check_features(n_features)
-
-    @one_thread
-    def similarity_matrix(self, term: int | None = None) -> Matrix:
-        """The current (N, N) similarity matrix, arms in the order of ``arms``; of several terms, say which."""
-        n = len(self.kernel)
-        if term is None and n > 1:
-            raise InvalidInputError(f"this policy's kernel has {n} terms; say which with term=0 and so on")
-        if term is not None and term not in range(n):
-            raise InvalidInputError(f"term must be between 0 and {n - 1}, got {term!r}")
-        return np.array(self.regression.k_z[term or 0])
+    def _k_z(self) -> list[Matrix]:
+        return self.regression.k_z
 
     def plot_similarity(self, term: int | None = None) -> Any:
         """A matplotlib figure of `similarity_matrix`, without its diagonal; kin stand together."""
@@ -379,12 +338,9 @@ class KMTLUCB(Policy):
 
     # -- saving and copies ----------------------------------------------------------------------
 
-    @one_thread
-    def frozen(self) -> Self:
-        other = shallow(self)
-        other._ledger, other._turn, other._learns = Ledger(self.most_pending), AnyTurn(), False
-        other.rng = deepcopy(self.rng)
-        other._knowledge = shallow(self._knowledge)
+    def _snapshot(self) -> Self:
+        other = copy(self)
+        other._knowledge = copy(self._knowledge)
         other._knowledge.engine = self.regression.snapshot()
         return other
 

@@ -49,6 +49,7 @@ def save(policy: Policy, path: str | PathLike[str]) -> None:
         "learned_from": list(policy.learned_from),
         "retired": [name for name in policy.arms if name in policy.retired],
         "owner": policy._owner,
+        "columns": policy._columns,
         "ledger": ledger,
         "rng": _plain(policy.rng.bit_generator.state),
         "learned": learned,
@@ -83,7 +84,7 @@ def _rebuilt(data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Policy:
     policy._arms = Arms(policy.arms, frozenset(data["retired"]))
     policy.feature_names = None if data["feature_names"] is None else tuple(data["feature_names"])
     policy.learned_from = tuple(data["learned_from"])
-    policy._owner = data["owner"]
+    policy._owner, policy._columns = data["owner"], data["columns"]
     rows = {name.removeprefix("learned_"): value for name, value in arrays.items() if name.startswith("learned_")}
     policy._restore(data["learned"], rows)
     policy._ledger.restore(data["ledger"], arrays)
