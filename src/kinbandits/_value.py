@@ -83,7 +83,8 @@ def one_of(name: str, value: object, *allowed: L) -> L:
         if isinstance(value, str) and value == word:
             return word
     words = " or ".join(", ".join(f'"{word}"' for word in allowed).rsplit(", ", 1))
-    raise InvalidInputError(f"{name} must be {words}, got {value!r}")
+    error = InvalidInputError if isinstance(value, str) else InvalidTypeError
+    raise error(f"{name} must be {words}, got {value!r}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,14 +19,15 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinbandits._checks import as_float64
 from kinbandits._types import Matrix
-from kinbandits._value import NotNegative, Positive, Value, positive, real
+from kinbandits._value import NotNegative, Positive, Value, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 __all__ = [
@@ -210,12 +211,13 @@ def as_kernel(kernel: object) -> Kernel:
 
 
 def _length_scale(value: Any, name: str = "length_scale") -> float | tuple[float, ...]:
-    if np.ndim(value) == 0:
+    if not isinstance(value, Iterable) or isinstance(value, str):
         return positive(name, value)
-    scales = tuple(positive(name, v) for v in np.ravel(value).tolist())
-    if not scales or np.ndim(value) > 1:
-        raise InvalidInputError(f"{name} must be one number, or a list with one per feature, got {value!r}")
-    return scales
+    scales = as_float64(name, value)
+    if not scales.size or scales.ndim > 1:
+        found = f"an array of shape {scales.shape}"
+        raise InvalidInputError(f"{name} must be one number, or a list with one per feature, got {found}")
+    return tuple(positive(name, v) for v in scales.tolist()) if scales.ndim else positive(name, float(scales))
 
 
 class Stationary(Kernel):
@@ -293,7 +295,7 @@ class RBF(OfSquares):
         >>> RBF.median([[0.0], [1.0], [3.0]])
         RBF(length_scale=2.0)
         """
-        return cls(length_scale=median_distance(np.asarray(contexts, dtype=np.float64)))
+        return cls(length_scale=median_distance(as_float64("contexts", contexts)))
 
 
 class RationalQuadratic(OfSquares):
@@ -365,9 +367,10 @@ class Linear(Kernel):
     def __post_init__(self) -> None:
         self._set(scale=_length_scale(self.scale, "scale"))
         if self.centre is not None:
-            if np.ndim(self.centre) != 1:
+            centre = as_float64("centre", self.centre)
+            if centre.ndim != 1:
                 raise InvalidTypeError(f"centre must be one number per feature, got {self.centre!r}")
-            self._set(centre=tuple(real("centre", c) for c in self.centre))
+            self._set(centre=tuple(centre.tolist()))
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
         _check_widths(A, B)
@@ -423,15 +426,16 @@ def cdist(A: Matrix, B: Matrix, metric: str = "euclidean") -> Matrix:
 
 
 def _check_widths(A: Matrix, B: Matrix) -> None:
-    if A.ndim != 2 or B.ndim != 2 or A.shape[1] != B.shape[1]:
+    a, b = np.shape(A), np.shape(B)
+    if not isinstance(A, np.ndarray) or len(a) != 2 or len(b) != 2 or a[1] != b[1]:
         raise InvalidInputError(
-            f"a kernel takes two arrays of rows with as many columns, (n, d) and (m, d); got {A.shape} and {B.shape}"
+            f"a kernel takes two arrays of rows with as many columns, (n, d) and (m, d); got {a} and {b}"
         )
 
 
 def median_distance(contexts: Matrix) -> float:
     """The median distance between pairs of different rows; 1.0 where no two rows differ."""
-    if contexts.ndim != 2:
+    if contexts.ndim != 2 or not contexts.size:
         raise InvalidInputError(f"contexts must be 2-D (rows, features), got shape {contexts.shape}")
     rows = contexts[:2000]  # enough for a median, and bounds the matrix below
     distances = cdist(rows, rows)[np.triu_indices(len(rows), k=1)]

@@ -330,7 +330,7 @@ class Known(Similarity, init=False):
 def _descriptors(given: Any) -> Matrix:
     """One row per arm; in a mapping, one value per arm."""
     if isinstance(given, Mapping):
-        rows = {name: np.asarray(row) for name, row in given.items()}
+        rows = {name: as_float64(f"the descriptor of {name!r}", row) for name, row in given.items()}
         first = next(iter(rows), None)
         for name, row in rows.items():
             if row.ndim > 1 or row.shape != rows[first].shape:

@@ -8,12 +8,12 @@ arm's own) or the additive kernel of CGP-UCB::
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kinbandits._frames import list_of
 from kinbandits._types import ArmName
-from kinbandits._value import Value
+from kinbandits._value import Value, as_int
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.kernels import Kernel, as_kernel
 from kinbandits.similarity import Learned, Similarity
@@ -112,11 +112,11 @@ def as_terms(kernel: object) -> Terms:
 
 def _columns(columns: Any) -> tuple[int, ...]:
     try:
-        chosen = tuple(operator.index(c) for c in columns)
-    except TypeError as error:
+        chosen = tuple(as_int("columns", c, None) for c in list_of("columns", columns))
+    except InvalidTypeError as error:
         raise InvalidTypeError(
             f"columns must be a sequence of column numbers such as [0, 1], got {columns!r}"
         ) from error
     if not chosen or min(chosen) < 0:
-        raise InvalidInputError(f"columns must name at least one column, counted from 0, got {columns!r}")
+        raise InvalidInputError(f"columns must name at least one column, counted from 0, got {chosen}")
     return chosen

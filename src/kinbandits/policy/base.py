@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import as_float64, number, rounds_of_contexts, rows_of_contexts
-from kinbandits._frames import column_names, ordered
+from kinbandits._frames import column_names, list_of, ordered
 from kinbandits._threads import AnyTurn, Turn, one_thread
 from kinbandits._types import ArmName, Indices, Mask, Matrix, Vector
 from kinbandits._value import as_int, one_of, part, suggest, type_name
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownDecisionError
-from kinbandits.policy.arms import Arms, Candidates, arm_names, to_list
+from kinbandits.policy.arms import Arms, Candidates, arm_names
 from kinbandits.policy.decision import Batch, Decision, Decisions
 from kinbandits.policy.draw import TieBreak, draw, shares, with_floor
 from kinbandits.policy.ledger import Ledger, Ticket, number_of
@@ -432,12 +432,14 @@ class Policy(ABC):
         >>> policy.n_observations
         3
         """
-        names = to_list("arms", arms)
+        names = list_of("arms", arms)
         values = as_float64("rewards", rewards)
         if values.shape != (len(names),):
             raise InvalidInputError(f"rewards must have one entry per row: {len(names)} arms, but shape {values.shape}")
-        if not isinstance(own_contexts, bool) and own_contexts != "task":
-            raise InvalidInputError(f'own_contexts must be False, True or "task", got {own_contexts!r}')
+        if not (
+            isinstance(own_contexts, bool | np.bool_) or (isinstance(own_contexts, str) and own_contexts == "task")
+        ):
+            raise InvalidTypeError(f'own_contexts must be False, True or "task", got {own_contexts!r}')
         if not names:
             return
         array, found = self._named(contexts)
@@ -445,7 +447,7 @@ class Policy(ABC):
         if len(rows) != len(names):
             raise InvalidInputError(f"contexts has {len(rows)} rows, but arms has {len(names)}")
         self._check_features(rows.shape[1])
-        note = "task" if own_contexts == "task" else "rivals" if own_contexts else None
+        note = own_contexts if isinstance(own_contexts, str) else "rivals" if own_contexts else None
         self._teach(self._arms.numbers(names), rows, values, [note] * len(names))
         self.feature_names = self.feature_names or found
 
@@ -564,7 +566,7 @@ class KernelPolicy(Policy):
         n = len(self.kernel)
         if term is None and n > 1:
             raise InvalidInputError(f"this policy's kernel has {n} terms; say which with term=0 and so on")
-        if term is not None and term not in range(n):
+        if term is not None and as_int("term", term) >= n:
             raise InvalidInputError(f"term must be between 0 and {n - 1}, got {term!r}")
         return np.array(self._k_z[term or 0])
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits import plotting
+from kinbandits._frames import list_of
 from kinbandits._threads import one_thread
 from kinbandits._types import ArmName, Indices, Mask, Matrix, Vector
 from kinbandits._value import as_int, one_of, positive
@@ -20,7 +21,7 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.model import Kind, Model, Scale, Spec
 from kinbandits.policy.arguments import Budgeted, Window, engine_of, rewards_of
-from kinbandits.policy.arms import Arms, Candidates, to_list
+from kinbandits.policy.arms import Arms, Candidates
 from kinbandits.policy.base import KernelPolicy
 from kinbandits.policy.decision import Decision
 from kinbandits.policy.draw import TieBreak
@@ -225,7 +226,7 @@ class KMTLUCB(KernelPolicy):
         `Known` needs its ``descriptor``, or its ``similarity`` to each of ``policy.arms``; `Graph` its ``neighbours``.
         """
         arms = self._arms.added(arm)
-        edges = None if neighbours is None else self._arms.numbers(to_list("neighbours", neighbours)).tolist()
+        edges = None if neighbours is None else self._arms.numbers(list_of("neighbours", neighbours)).tolist()
         given = {"descriptor": descriptor, "similarity": similarity, "neighbours": edges}
         taken = {t.similarity.arm_argument for t in self.kernel}
         for name, value in given.items():
@@ -307,6 +308,8 @@ class KMTLUCB(KernelPolicy):
         rng: np.random.Generator | None = None,
     ) -> Matrix:
         """Joint draws (size, k) of the candidates' rewards from the posterior, by ``rng`` or the policy's own."""
+        if not isinstance(rng, np.random.Generator | None):
+            raise InvalidTypeError(f"rng must be a numpy.random.Generator, or None for the policy's own, got {rng!r}")
         size, query = as_int("size", size), self._query(context, arms)
         root = symmetric_root(self._covariance(query))
         normal = (self.rng if rng is None else rng).standard_normal((size, len(root)))

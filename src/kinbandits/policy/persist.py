@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from kinbandits._files import replacing, write_arrays
 from kinbandits._value import from_json, to_json
 from kinbandits._version import __version__
-from kinbandits.errors import FormatError, KinbanditsError, MissingFileError
+from kinbandits.errors import FormatError, InvalidTypeError, KinbanditsError, MissingFileError
 from kinbandits.policy.arms import Arms
 from kinbandits.policy.base import Policy
 
@@ -55,12 +55,12 @@ def save(policy: Policy, path: str | PathLike[str]) -> None:
         "learned": learned,
     }
     rows = {f"learned_{name}": value for name, value in rows.items()}
-    _write(Path(path), data, {**arrays, **rows, **pending})
+    _write(_path(path), data, {**arrays, **rows, **pending})
 
 
 def load(path: str | PathLike[str]) -> Any:
     """Read a policy that ``policy.save`` wrote; it continues with the decisions it would have made."""
-    data, arrays = _read(Path(path))
+    data, arrays = _read(_path(path))
     try:
         return _rebuilt(data, arrays)
     except FormatError:
@@ -69,6 +69,12 @@ def load(path: str | PathLike[str]) -> Any:
         raise FormatError(
             f"{path} holds a policy whose parts do not fit together ({type(error).__name__}: {error})"
         ) from error
+
+
+def _path(path: Any) -> Path:
+    if not isinstance(path, str | PathLike):
+        raise InvalidTypeError(f"path must be a str or a pathlib.Path, got {path!r}")
+    return Path(path)
 
 
 def _rebuilt(data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Policy:
