@@ -20,7 +20,7 @@ import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -221,7 +221,7 @@ def _length_scale(value: Any, name: str = "length_scale") -> float | tuple[float
 
 
 class Stationary(Kernel):
-    """Base of kernels of the scaled distance, with k(x, x) = 1."""
+    """Base of functions of the squared scaled distance, with k(x, x) = 1."""
 
     length_scale: float | tuple[float, ...] = 1.0
 
@@ -229,14 +229,21 @@ class Stationary(Kernel):
         super().__post_init__()
         self._set(length_scale=_length_scale(self.length_scale))
 
-    def _distances(self, A: Matrix, B: Matrix, metric: Literal["euclidean", "sqeuclidean"]) -> Matrix:
-        """Distances r (or their squares) of all pairs of rows; one length scale is divided out at the end."""
+    @abstractmethod
+    def _of(self, squares: Matrix) -> Matrix:
+        """The kernel from r^2, in place."""
+
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
         if isinstance(self.length_scale, tuple):
             scales = np.asarray(self.length_scale)
-            return cdist(A / scales, B / scales, metric)
-        r = cdist(A, B, metric)
-        r *= self.length_scale ** (-2.0 if metric == "sqeuclidean" else -1.0)
-        return r
+            return self._of(cdist(A / scales, B / scales, "sqeuclidean"))
+        squares = cdist(A, B, "sqeuclidean")
+        squares *= self.length_scale**-2.0
+        return self._of(squares)
+
+    def from_squares(self, squares: Matrix) -> Matrix | None:
+        """As a call, to the last bit, unless there is a length scale per feature."""
+        return None if isinstance(self.length_scale, tuple) else self._of(squares * self.length_scale**-2.0)
 
     def diag(self, A: Matrix) -> Matrix:
         return np.ones(len(A))
@@ -249,22 +256,7 @@ class Stationary(Kernel):
             )
 
 
-class OfSquares(Stationary):
-    """Base of those that are functions of the squared distance."""
-
-    @abstractmethod
-    def _of(self, squares: Matrix) -> Matrix:
-        """The kernel from r^2, in place."""
-
-    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        return self._of(self._distances(A, B, "sqeuclidean"))
-
-    def from_squares(self, squares: Matrix) -> Matrix | None:
-        """As a call, to the last bit, unless there is a length scale per feature."""
-        return None if isinstance(self.length_scale, tuple) else self._of(squares * self.length_scale**-2.0)
-
-
-class RBF(OfSquares):
+class RBF(Stationary):
     """The Gaussian kernel, k(x, x') = exp(-r^2 / 2).
 
     Args:
@@ -298,7 +290,7 @@ class RBF(OfSquares):
         return cls(length_scale=median_distance(as_float64("contexts", contexts)))
 
 
-class RationalQuadratic(OfSquares):
+class RationalQuadratic(Stationary):
     """k(x, x') = (1 + r^2 / (2 alpha))^-alpha: an RBF mixed over length scales, the wider the smaller alpha is.
 
     With alpha 1 it is the kernel of distances that `KMTLUCB` begins with: better than the RBF on the paper's data
@@ -334,9 +326,9 @@ class Matern(Stationary):
         if self.nu not in (0.5, 1.5, 2.5):
             raise InvalidInputError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}")
 
-    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        s = self._distances(A, B, "euclidean")
-        s *= math.sqrt(2.0 * self.nu)
+    def _of(self, squares: Matrix) -> Matrix:
+        squares *= 2.0 * self.nu
+        s = np.sqrt(squares, out=squares)
         K = np.exp(-s)
         if self.nu == 1.5:
             K *= 1.0 + s

@@ -28,7 +28,7 @@ from kinbandits._types import ArmName, Indices, Mask, Matrix, Vector
 from kinbandits._value import as_int, one_of, part, suggest, type_name
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownDecisionError
 from kinbandits.policy.arms import Arms, Candidates, arm_names
-from kinbandits.policy.decision import Batch, Decision, Decisions
+from kinbandits.policy.decision import Decision, Decisions
 from kinbandits.policy.draw import TieBreak, draw, shares, with_floor
 from kinbandits.policy.ledger import Ledger, Ticket, number_of
 from kinbandits.regression.contract import Prediction, Query
@@ -201,8 +201,7 @@ class Policy(ABC):
                 )
             arms = [task] * len(context)  # type: ignore[arg-type]
         candidates = self._arms.candidates(arms, to_play=True)
-        batch = self._decide(self._read(context, candidates, names=True), candidates, scores)
-        return batch.decision(0)
+        return self._decide(self._read(context, candidates, names=True), candidates, scores)[0]
 
     @one_thread
     def choose_many(
@@ -219,7 +218,7 @@ class Policy(ABC):
         [0, 0]
         """
         candidates = self._arms.candidates(arms, to_play=True)
-        return Decisions(self._decide(self._read(contexts, candidates, many=True, names=True), candidates, scores))
+        return self._decide(self._read(contexts, candidates, many=True, names=True), candidates, scores)
 
     @one_thread
     def propose(
@@ -254,7 +253,7 @@ class Policy(ABC):
         draws = as_float64("uniform", uniform)
         if draws.shape != (len(rounds), 2) or (draws < 0.0).any() or (draws >= 1.0).any():
             raise InvalidInputError(f"uniform must be ({len(rounds)}, 2) numbers in [0, 1), got shape {draws.shape}")
-        return Decisions(self._batch(rounds, candidates, as_int("first_round", first_round, 0), draws))
+        return self._decisions(rounds, candidates, as_int("first_round", first_round), draws)
 
     @one_thread
     def probabilities(self, context: ArrayLike, arms: Sequence[ArmName] | None = None) -> Vector:
@@ -323,19 +322,19 @@ class Policy(ABC):
         """Mean and width, for the decisions of this policy that are read later."""
         return self._estimate(query)
 
-    def _decide(self, rounds: Matrix, candidates: Candidates, scores: bool) -> Batch:
+    def _decide(self, rounds: Matrix, candidates: Candidates, scores: bool) -> Decisions:
         state: Any = self.rng.bit_generator.state if scores else None
-        batch = self._batch(rounds, candidates, self._ledger.next_id, None)
+        decisions = self._decisions(rounds, candidates, self._ledger.next_id, None)
         if scores:
             try:
-                _ = batch.scores
+                _ = decisions.scores
             except BaseException:
                 self.rng.bit_generator.state = state
                 raise
-        self._ledger.enter(batch)
-        return batch
+        self._ledger.enter(decisions)
+        return decisions
 
-    def _batch(self, rounds: Matrix, candidates: Candidates, first: int, uniform: Matrix | None) -> Batch:
+    def _decisions(self, rounds: Matrix, candidates: Candidates, first: int, uniform: Matrix | None) -> Decisions:
         everyone = Query(candidates.indices, rounds)
         query = _playable(everyone, candidates)
         # All that can fail comes before the random state and the table of open decisions change.
@@ -347,7 +346,7 @@ class Policy(ABC):
             indices = candidates.playable[indices]
         indices.setflags(write=False)
         propensities.setflags(write=False)
-        return Batch(
+        return Decisions(
             everyone, candidates.names, first, indices, propensities, beta, self._owner, self, self.version, notes
         )
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kinbandits._types import Vector
 from kinbandits.errors import InvalidInputError, RewardConflictError, UnknownDecisionError
-from kinbandits.policy.decision import Batch, Decision
+from kinbandits.policy.decision import Decision, Decisions
 
 CANCELLED = None
 
@@ -47,17 +47,12 @@ class Ledger:
         """Columns of the context of the oldest open decision."""
         return next((len(ticket.context) for ticket in self.open.values()), None)
 
-    def enter(self, batch: Batch) -> None:
-        """Open the decisions of a batch."""
-        contexts, arms = batch.query.contexts, batch.query.arms
-        own = contexts.shape[1] > 1
-        for row, (index, propensity) in enumerate(
-            zip(batch.indices.tolist(), batch.propensities.tolist(), strict=True)
-        ):
-            note = None if batch.notes is None else batch.notes[row]
-            context = contexts[row, index if own else 0]
-            self.open[batch.first_id + row] = Ticket(int(arms[index]), context, propensity, note)
-        self.next_id = batch.first_id + len(batch.indices)
+    def enter(self, decisions: Decisions) -> None:
+        """Open these decisions."""
+        arms = decisions.query.arms
+        for one in decisions:
+            self.open[one.id] = Ticket(int(arms[one.index]), one.context, one.propensity, one.note)
+        self.next_id = decisions.first_id + len(decisions)
         while len(self.open) > self.most:
             self.open.popitem(last=False)
 
