@@ -44,19 +44,20 @@ class KMTLUCB(KernelPolicy):
     level and unit of rewards and the similarity of the arms are learned from the rewards (``policy.model``). The
     paper's own policies, with published numbers, are `kinbandits.presets`.
 
-    One multi-task kernel ridge regression over pairs (arm, context), and one rule::
+    One multi-task kernel ridge regression over pairs x~ = (arm a, context x), and one rule::
 
-        (1)  k((a, x), (b, x')) = k_Z(a, b) k_X(x, x')                             similarity=, context_kernel=
-        (2)  minimise (1/N) sum_i eta_i (y_i - f(a_i, x_i))^2 + lambda ||f||^2     weighting= (eta), ridge= (lambda)
-        (3)  f^(a, x) = k' (eta K + lambda I)^-1 eta y,  s^2 = (k(.,.) - k' (eta K + lambda I)^-1 eta k) / lambda
+        (1)  k(x~, x~') = k_Z(a, b) k_X(x, x')                           similarity=, context_kernel=
+        (2)  f^ = argmin_f (1/N) sum_a (1/n_a) sum_{t: a_t = a} (f(x~_t) - r_t)^2 + lambda ||f||^2
+                                                                         weighting= (1/n_a), ridge= (lambda)
+        (3)  f^(x~) = k' (eta K + lambda I)^-1 eta y,  eta = diag(1 / n_{a_t})                  mean
+             s(x~)  = lambda^-1/2 sqrt(k(x~, x~) - k' (eta K + lambda I)^-1 eta k)              width
 
         Algorithm 1.  for t = 1, ..., T
-            1  observe x_{a,t}, for each arm a                                      choose(context)
-            2  update the similarity of the arms                                    model.k_z
-            3  p_{a,t} = f^_{t-1}(a, x_{a,t}) + beta s_{a,t}                        mean + exploration * width
-            4  a_t = argmax_a p_{a,t}                                               decision.arm
-            5  observe r_{a_t,t}                                                    update(decision, reward)
-            6  update K, eta and y                                                  regression.observe
+            1  update the kernel matrix K and eta                        update(): regression.observe
+            2  observe x_{a,t} for each arm a                            choose(context)
+            3  determine the descriptor z_a of each arm                  model.k_z
+            4  p_{a,t} = f^(x~_{a,t}) + beta s_{a,t}                     mean + exploration * width
+            5  a_t = argmax_a p_{a,t}, observe r_{a_t,t}, update y       decision.arm; update(decision, reward)
 
     (1/N is absorbed in lambda.) Special cases are values: `Independent()` or `Pooled()` similarity gives Kernel-UCB,
     with a `Linear()` kernel Lin-UCB: see `kinbandits.baselines`.
@@ -169,7 +170,7 @@ class KMTLUCB(KernelPolicy):
         rounds = query.shape[0]
         if not rounds:
             return np.zeros(query.shape, dtype=bool), None
-        # Alg. 1, lines 3 and 4: p_{a,t} = f^ + beta s; a_t = argmax p
+        # Alg. 1, lines 4 and 5: p_{a,t} = f^ + beta s; a_t = argmax p
         leaders = self.exploration.leaders(self._asked(query), beta, self._tolerance)
         if query.shared:
             return leaders, None
@@ -187,7 +188,7 @@ class KMTLUCB(KernelPolicy):
         return State(self.regression, query, 2.0 if self._scale is None else 1.0, shares and query.shared)
 
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
-        """Alg. 1, lines 5 and 6; and a new model where one is due (line 2)."""
+        """Alg. 1, the end of line 5 and line 1 of the next round; and a new model where one is due (line 3)."""
         if self.reward_range is not None:
             low, high = self.reward_range
             outside = (rewards < low) | (rewards > high)
@@ -238,7 +239,10 @@ class KMTLUCB(KernelPolicy):
 
     @one_thread
     def remove_arm(self, arm: ArmName) -> None:
-        """Remove an arm and its data; its open decisions are void."""
+        """Remove an arm and its data; its open decisions are void.
+
+        It costs a refit: all other rows are learned again. `retire_arm` costs nothing and keeps the data.
+        """
         arms, index = self._arms.removed(arm), self._arms.number(arm)
         self._rearm(arms, [t.similarity.without_arm(index) for t in self.kernel], index)
         self._ledger.drop_arm(index)

@@ -7,6 +7,20 @@ Notation (the paper's symbol, our name)
     s, w     width, radius    w = (alpha + c sqrt(lambda)) s
     ucb      mean + w
 
+    Algorithm 2, BaseKMTL-UCB on the rounds Psi: the regression of a stage
+        2-5  K, y of the rounds in Psi; k_a between them and x~_{a,t}
+        7    s_a = lambda^-1/2 sqrt(k(x~, x~) - k_a' (K + lambda I)^-1 k_a)
+        8    ucb_a = k_a' (K + lambda I)^-1 y + (alpha + c sqrt(lambda)) s_a
+
+    Algorithm 3, SupKMTL-UCB
+        2    Q = ceil(log T)
+        3    Psi^q = {} for all q
+        5    in each round: q = 1, A^_1 = [N]; then until an arm is found:
+        7-8      s, ucb from Algorithm 2 on Psi^q;  w = (alpha + c sqrt(lambda)) s
+        9-11     all w <= 1/sqrt(T): play argmax ucb; no Psi^q changes
+        12-14    all w <= 2^-q: keep the arms with ucb >= max ucb - 2^(1-q); q = q + 1
+        15-17    otherwise: play an arm with w > 2^-q; the round joins Psi^q
+
 Why stages: the reward of a round must not have had a say in which rounds its stage holds, or the rewards of a
 stage are not independent and Lemma 1 fails. A round enters stage q because of widths, which depend on contexts
 alone, and of the means of earlier stages; never because of a mean of its own stage. That is why line 16 takes
@@ -198,10 +212,10 @@ class SupKMTLUCB(KernelPolicy):
         for q, regression in enumerate(self._regressions, start=1):
             if not len(open_rounds):
                 break
-            # line 7: s, ucb <- BaseKMTL-UCB with Psi^q
+            # line 7: s <- BaseKMTL-UCB with Psi^q (Algorithm 2, line 7)
             m, s = regression.predict(Query(query.arms, query.contexts[open_rounds]))
             w = self.exploration * s  # line 8
-            ucb = m + w
+            ucb = m + w  # Algorithm 2, line 8
             A = alive[open_rounds]
             widest = np.where(A, w, 0.0).max(axis=1)
             settled = widest <= enough  # line 9
