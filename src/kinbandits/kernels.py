@@ -418,8 +418,8 @@ def cdist(A: Matrix, B: Matrix, metric: str = "euclidean") -> Matrix:
 
 
 def _check_widths(A: Matrix, B: Matrix) -> None:
-    a, b = np.shape(A), np.shape(B)
-    if not isinstance(A, np.ndarray) or len(a) != 2 or len(b) != 2 or a[1] != b[1]:
+    a, b = (M.shape if isinstance(M, np.ndarray) else () for M in (A, B))
+    if len(a) != 2 or len(b) != 2 or a[1] != b[1]:
         raise InvalidInputError(
             f"a kernel takes two arrays of rows with as many columns, (n, d) and (m, d); got {a} and {b}"
         )

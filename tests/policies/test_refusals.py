@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -315,10 +314,3 @@ def test_every_error_is_a_built_in_one_too() -> None:
     for error in ours:
         assert error is errors.KinbanditsError or issubclass(error, ValueError | TypeError | LookupError)
         assert str(error("say 'this'")) == "say 'this'"  # a KeyError would quote it
-
-
-def test_a_frozen_policy_does_not_learn(tmp_path: Path) -> None:
-    reader = played().frozen()
-    for call in (lambda: reader.update(reader.choose(X), 1.0), lambda: reader.observe([0], [X], [1.0])):
-        with pytest.raises(errors.InvalidTypeError, match="a frozen policy does not learn"):
-            call()

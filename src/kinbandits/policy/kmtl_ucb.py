@@ -5,7 +5,7 @@ Notation: as in `kinbandits.regression.contract`; exploration is the paper's bet
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any, Literal, Self
 
@@ -315,6 +315,8 @@ class KMTLUCB(KernelPolicy):
         if not isinstance(rng, np.random.Generator | None):
             raise InvalidTypeError(f"rng must be a numpy.random.Generator, or None for the policy's own, got {rng!r}")
         size, query = as_int("size", size), self._query(context, arms)
+        if size > 10**9:
+            raise InvalidInputError("size must be at most 10^9; draw in several calls")
         root = symmetric_root(self._covariance(query))
         normal = (self.rng if rng is None else rng).standard_normal((size, len(root)))
         return np.asarray(self._estimate(query).mean + normal @ root.T)
@@ -331,7 +333,7 @@ class KMTLUCB(KernelPolicy):
     @one_thread
     def explain_arm(self, arm: ArmName, context: ArrayLike) -> Explanation:
         """As `explain`, of any arm in any context (d,)."""
-        if np.ndim(arm) != 0 or isinstance(arm, Mapping):
+        if not isinstance(arm, str | int | np.generic):
             raise InvalidTypeError(f"explain_arm takes an arm and then a context, got {arm!r} as the arm")
         index = self._arms.number(arm)
         rounds = self._read(context, Candidates((arm,), np.array([index])))
