@@ -200,8 +200,7 @@ class Policy(ABC):
                     f"with task= contexts are (k, d), one row per candidate; got {np.ndim(context)} dimensions"
                 )
             arms = [task] * len(context)  # type: ignore[arg-type]
-        candidates = self._arms.candidates(arms, to_play=True)
-        return self._decide(self._read(context, candidates, names=True), candidates, scores)[0]
+        return self._decide(context, arms, False, scores)[0]
 
     @one_thread
     def choose_many(
@@ -217,8 +216,7 @@ class Policy(ABC):
         >>> policy.choose_many([[0.1], [0.9]]).arm
         [0, 0]
         """
-        candidates = self._arms.candidates(arms, to_play=True)
-        return self._decide(self._read(contexts, candidates, many=True, names=True), candidates, scores)
+        return self._decide(contexts, arms, True, scores)
 
     @one_thread
     def propose(
@@ -248,12 +246,11 @@ class Policy(ABC):
             >>> policy.n_decisions
             0
         """
-        candidates = self._arms.candidates(arms, to_play=True)
-        rounds = self._read(contexts, candidates, many=True)
-        draws = as_float64("uniform", uniform)
-        if draws.shape != (len(rounds), 2) or (draws < 0.0).any() or (draws >= 1.0).any():
-            raise InvalidInputError(f"uniform must be ({len(rounds)}, 2) numbers in [0, 1), got shape {draws.shape}")
-        return self._decisions(rounds, candidates, as_int("first_round", first_round), draws)
+        query, candidates = self._query(contexts, arms, many=True, play=True)
+        draws, n = as_float64("uniform", uniform), query.shape[0]
+        if draws.shape != (n, 2) or (draws < 0.0).any() or (draws >= 1.0).any():
+            raise InvalidInputError(f"uniform must be ({n}, 2) numbers in [0, 1), got shape {draws.shape}")
+        return self._decisions(query, candidates, as_int("first_round", first_round), draws)
 
     @one_thread
     def probabilities(self, context: ArrayLike, arms: Sequence[ArmName] | None = None) -> Vector:
@@ -264,20 +261,22 @@ class Policy(ABC):
         >>> policy.probabilities([0.2])
         array([0.9, 0.1])
         """
-        candidates = self._arms.candidates(arms, to_play=True)
-        return np.asarray(self._chances(self._read(context, candidates), candidates)[0])
+        return np.asarray(self._chances(*self._query(context, arms, play=True))[0])
 
     @one_thread
     def probabilities_many(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Matrix:
         """As `probabilities`, in many rounds: (R, k). ``contexts`` is as in ``choose_many``."""
-        candidates = self._arms.candidates(arms, to_play=True)
-        return self._chances(self._read(contexts, candidates, many=True), candidates)
+        return self._chances(*self._query(contexts, arms, many=True, play=True))
 
-    def _chances(self, rounds: Matrix, candidates: Candidates) -> Matrix:
-        query = _playable(Query(candidates.indices, rounds), candidates)
-        first = self._ledger.next_id
-        leaders, _ = self._leaders(query, first, self._beta(query, first))
-        return _everyone(with_floor(shares(leaders, self.tie_break), self.epsilon), candidates)
+    def _chances(self, query: Query, candidates: Candidates) -> Matrix:
+        active, first = _playable(query, candidates), self._ledger.next_id
+        leaders, _ = self._leaders(active, first, self._beta(active, first))
+        found = with_floor(shares(leaders, self.tie_break), self.epsilon)
+        if candidates.playable is None:
+            return found
+        chances = np.zeros(query.shape)
+        chances[:, candidates.playable] = found
+        return chances
 
     @one_thread
     def predict(self, context: ArrayLike, arms: Sequence[ArmName] | None = None) -> Prediction:
@@ -292,15 +291,13 @@ class Policy(ABC):
         >>> mean.round(3), width.round(3)
         (array([0.8, 0. ]), array([0.894, 2.   ]))
         """
-        candidates = self._arms.candidates(arms, to_play=False)
-        mean, width = self._estimate(Query(candidates.indices, self._read(context, candidates)))
+        mean, width = self._estimate(self._query(context, arms)[0])
         return Prediction(mean[0], width[0])
 
     @one_thread
     def predict_many(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Prediction:
         """As `predict`, in many rounds: (R, k) each. ``contexts`` is as in ``choose_many``."""
-        candidates = self._arms.candidates(arms, to_play=False)
-        return self._estimate(Query(candidates.indices, self._read(contexts, candidates, many=True)))
+        return self._estimate(self._query(contexts, arms, many=True)[0])
 
     @one_thread
     def frozen(self) -> Self:
@@ -322,9 +319,10 @@ class Policy(ABC):
         """Mean and width, for the decisions of this policy that are read later."""
         return self._estimate(query)
 
-    def _decide(self, rounds: Matrix, candidates: Candidates, scores: bool) -> Decisions:
+    def _decide(self, contexts: ArrayLike, arms: Sequence[ArmName] | None, many: bool, scores: bool) -> Decisions:
+        query, candidates = self._query(contexts, arms, many=many, play=True, names=True)
         state: Any = self.rng.bit_generator.state if scores else None
-        decisions = self._decisions(rounds, candidates, self._ledger.next_id, None)
+        decisions = self._decisions(query, candidates, self._ledger.next_id, None)
         if scores:
             try:
                 _ = decisions.scores
@@ -334,20 +332,19 @@ class Policy(ABC):
         self._ledger.enter(decisions)
         return decisions
 
-    def _decisions(self, rounds: Matrix, candidates: Candidates, first: int, uniform: Matrix | None) -> Decisions:
-        everyone = Query(candidates.indices, rounds)
-        query = _playable(everyone, candidates)
+    def _decisions(self, query: Query, candidates: Candidates, first: int, uniform: Matrix | None) -> Decisions:
         # All that can fail comes before the random state and the table of open decisions change.
-        beta = self._beta(query, first)
-        leaders, notes = self._leaders(query, first, beta)
-        uniform = self.rng.random((len(rounds), 2)) if uniform is None else uniform
+        active = _playable(query, candidates)
+        beta = self._beta(active, first)
+        leaders, notes = self._leaders(active, first, beta)
+        uniform = self.rng.random((query.shape[0], 2)) if uniform is None else uniform
         indices, propensities = draw(leaders, uniform, self.tie_break, self.epsilon)
         if candidates.playable is not None:
             indices = candidates.playable[indices]
         indices.setflags(write=False)
         propensities.setflags(write=False)
         return Decisions(
-            everyone, candidates.names, first, indices, propensities, beta, self._owner, self, self.version, notes
+            query, candidates.names, first, indices, propensities, beta, self._owner, self, self.version, notes
         )
 
     @property
@@ -361,15 +358,21 @@ class Policy(ABC):
         """Columns of a context, as far as data or open decisions have settled it."""
         return self._ledger.n_features if self._columns is None else self._columns
 
-    def _read(self, contexts: Any, candidates: Candidates, *, many: bool = False, names: bool = False) -> Matrix:
-        """Contexts, checked, as (R, 1, d) or (R, k, d); ``names`` remembers the names of columns."""
+    def _query(
+        self, contexts: Any, arms: object = None, *, many: bool = False, play: bool = False, names: bool = False
+    ) -> tuple[Query, Candidates]:
+        """Contexts of one round, or of ``many``, and these candidates, checked; to ``play``, none may be retired.
+
+        ``names`` remembers what the columns of a table are called.
+        """
+        candidates = self._arms.candidates(arms, to_play=play)
         array, found = self._named(contexts)
         rounds = rounds_of_contexts(array, len(candidates), self._n_features, batch=many)
         if self._columns is None:
             self._check_features(rounds.shape[2])
         if names and found is not None and self.feature_names is None:
             self.feature_names = found
-        return rounds
+        return Query(candidates.indices, rounds), candidates
 
     def _named(self, contexts: Any) -> tuple[Any, tuple[str, ...] | None]:
         """Contexts as an array with columns in the order learned, and their names if they have any."""
@@ -528,15 +531,6 @@ def _playable(query: Query, candidates: Candidates) -> Query:
     if rows is None:
         return query
     return Query(query.arms[rows], query.contexts if query.shared else query.contexts[:, rows])
-
-
-def _everyone(parts: Matrix, candidates: Candidates) -> Matrix:
-    """Probabilities of those that may be played, among all candidates."""
-    if candidates.playable is None:
-        return parts
-    found = np.zeros((len(parts), len(candidates)))
-    found[:, candidates.playable] = parts
-    return found
 
 
 class KernelPolicy(Policy):

@@ -21,7 +21,7 @@ from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
 from kinbandits.model import Kind, Model, Scale, Spec
 from kinbandits.policy.arguments import Budgeted, Window, engine_of, rewards_of
-from kinbandits.policy.arms import Arms, Candidates
+from kinbandits.policy.arms import Arms
 from kinbandits.policy.base import KernelPolicy
 from kinbandits.policy.decision import Decision
 from kinbandits.policy.draw import TieBreak
@@ -294,14 +294,7 @@ class KMTLUCB(KernelPolicy):
         It is that of a Gaussian process with this kernel and noise variance ``ridge`` (times n_a with per_arm
         weights): the root of its diagonal is sqrt(ridge) * width.
         """
-        return self._covariance(self._query(context, arms))
-
-    def _covariance(self, query: Query) -> Matrix:
-        return self.regression.covariance(*query.points())
-
-    def _query(self, context: ArrayLike, arms: Sequence[ArmName] | None) -> Query:
-        candidates = self._arms.candidates(arms, to_play=False)
-        return Query(candidates.indices, self._read(context, candidates))
+        return self.regression.covariance(*self._query(context, arms)[0].points())
 
     @one_thread
     def sample(
@@ -314,10 +307,10 @@ class KMTLUCB(KernelPolicy):
         """Joint draws (size, k) of the candidates' rewards from the posterior, by ``rng`` or the policy's own."""
         if not isinstance(rng, np.random.Generator | None):
             raise InvalidTypeError(f"rng must be a numpy.random.Generator, or None for the policy's own, got {rng!r}")
-        size, query = as_int("size", size), self._query(context, arms)
+        size, query = as_int("size", size), self._query(context, arms)[0]
         if size > 10**9:
             raise InvalidInputError("size must be at most 10^9; draw in several calls")
-        root = symmetric_root(self._covariance(query))
+        root = symmetric_root(self.regression.covariance(*query.points()))
         normal = (self.rng if rng is None else rng).standard_normal((size, len(root)))
         return np.asarray(self._estimate(query).mean + normal @ root.T)
 
@@ -335,9 +328,8 @@ class KMTLUCB(KernelPolicy):
         """As `explain`, of any arm in any context (d,)."""
         if not isinstance(arm, str | int | np.generic):
             raise InvalidTypeError(f"explain_arm takes an arm and then a context, got {arm!r} as the arm")
-        index = self._arms.number(arm)
-        rounds = self._read(context, Candidates((arm,), np.array([index])))
-        return explain(self, index, rounds[0, 0])
+        query, _ = self._query(context, [arm])
+        return explain(self, int(query.arms[0]), query.contexts[0, 0])
 
     def __repr__(self) -> str:
         return text_repr(self)

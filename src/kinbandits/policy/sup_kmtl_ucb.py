@@ -179,8 +179,7 @@ class SupKMTLUCB(KernelPolicy):
     @one_thread
     def base(self, context: ArrayLike, stage: int, arms: Sequence[ArmName] | None = None) -> Prediction:
         """BaseKMTL-UCB (Algorithm 2) on Psi^q in one round; ``predict`` is of the stage that decides."""
-        candidates = self._arms.candidates(arms, to_play=False)
-        mean, width = self.regression(stage).predict(Query(candidates.indices, self._read(context, candidates)))
+        mean, width = self.regression(stage).predict(self._query(context, arms)[0])
         return Prediction(mean[0], width[0])
 
     # -- choosing: Algorithm 3, lines 5 to 19 -----------------------------------------------------
