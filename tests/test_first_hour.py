@@ -65,6 +65,11 @@ def test_a_mistyped_attribute_is_refused() -> None:
         policy.epsilonn = 0.1
     with pytest.raises(AttributeError):
         policy.rewardz = None
+    for name, value, words in (("ridge", 0.3, "make another with ridge=0.3"), ("kernel", None, "is fixed when")):
+        with pytest.raises(AttributeError, match=words):
+            setattr(policy, name, value)
+    with pytest.raises(ValueError, match="epsilon must be between 0 and 1"):
+        policy.epsilon = 1.5
     policy.epsilon = 0.25
     assert policy.choose([1.0]).propensity < 1.0
     for other in (pickled(policy), copy.deepcopy(policy), policy.copy(), policy.frozen()):

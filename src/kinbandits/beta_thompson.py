@@ -86,12 +86,14 @@ class BetaThompson(Policy):
     @one_thread
     def add_arm(self, arm: ArmName) -> None:
         """Add an arm, which may be chosen from now on."""
+        self._check_not_frozen()
         self._arms, self._sums = self._arms.added(arm), np.vstack([self._sums, np.zeros((1, 2))])
         self.version += 1
 
     @one_thread
     def remove_arm(self, arm: ArmName) -> None:
         """Remove an arm and its data; its open decisions are void."""
+        self._check_not_frozen()
         arms, index = self._arms.removed(arm), self._arms.number(arm)
         self._rows -= round(float(self._sums[index].sum()))
         self._arms, self._sums = arms, np.delete(self._sums, index, axis=0)

@@ -170,7 +170,11 @@ class Foreign(Kernel):
     function: Callable[[Matrix, Matrix], Any]
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        K = np.asarray(self.function(_read_only(A), _read_only(B)), dtype=np.float64)
+        found = self.function(_read_only(A), _read_only(B))
+        try:
+            K = np.asarray(found, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidTypeError(f"kernel {self.function!r} returned {found!r}, not a matrix of numbers") from error
         if K.shape != (len(A), len(B)):
             raise InvalidInputError(
                 f"kernel {self.function!r} returned shape {K.shape} for {len(A)} and {len(B)} rows; it must "

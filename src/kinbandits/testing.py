@@ -271,6 +271,7 @@ def _check_frozen(policy: Policy, X: Matrix) -> None:
     reader, arm = policy.frozen(), policy.active_arms[0]
     before = _seen(reader, X)
     _refuses(reader, X, KinbanditsError, lambda: reader.observe([arm], X[:1], [1.0]), "a row for a frozen policy")
+    _refuses(reader, X, KinbanditsError, lambda: reader.retire_arm(arm), "retiring an arm of a frozen policy")
     policy.observe([arm], X[:1], [1.0])
     require(_seen(reader, X) == before, "a frozen policy changes when the one it came from learns")
 

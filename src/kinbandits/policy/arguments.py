@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from kinbandits._value import Count, Natural, Value, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.model import Scale
@@ -42,6 +44,8 @@ def rewards_of(rewards: Any) -> tuple[Any, tuple[float, float] | None]:
         return None, (0.0, 1.0)
     if isinstance(rewards, Scale):
         return rewards, (rewards.level, rewards.unit)
+    if isinstance(rewards, np.ndarray):
+        rewards = rewards.tolist()
     if not isinstance(rewards, tuple | list) or len(rewards) != 2:
         raise InvalidTypeError(f'rewards must be "learn", None (as they are) or (low, high), got {rewards!r}')
     low, high = real("rewards[0]", rewards[0]), real("rewards[1]", rewards[1])

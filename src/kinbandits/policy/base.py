@@ -90,9 +90,14 @@ class Policy(ABC):
         self._turn = Turn()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if "_sealed" in self.__dict__ and name not in self.__dict__ and not name.startswith("_"):
-            known = [n for n in (*self.__dict__, *dir(type(self))) if not n.startswith("_")]
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r} to set{suggest(name, known)}")
+        if "_sealed" in self.__dict__ and not name.startswith("_"):
+            if name not in self.__dict__:
+                known = [n for n in (*self.__dict__, *dir(type(self))) if not n.startswith("_")]
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r} to set{suggest(name, known)}")
+            if name == "epsilon":
+                value = part("epsilon", value)
+            elif name in self.parameters:
+                raise AttributeError(f"{name} is fixed when a policy is made; make another with {name}={value!r}")
         object.__setattr__(self, name, value)
 
     # -- what a subclass says -------------------------------------------------------------------
@@ -150,11 +155,13 @@ class Policy(ABC):
     @one_thread
     def retire_arm(self, arm: ArmName) -> None:
         """Stop playing this arm; its data still help its kin, and its open decisions still count."""
+        self._check_not_frozen()
         self._arms = self._arms.retire(arm)
 
     @one_thread
     def activate_arm(self, arm: ArmName) -> None:
         """Play a retired arm again, with all that is known of it."""
+        self._check_not_frozen()
         self._arms = self._arms.activate(arm)
 
     # -- choosing -------------------------------------------------------------------------------
@@ -195,11 +202,12 @@ class Policy(ABC):
         if task is not None:
             if arms is not None:
                 raise InvalidInputError("give arms=, or task= for candidates of one task, not both")
-            if np.ndim(context) != 2:
+            rows = self._named(context)[0]
+            if np.ndim(rows) != 2:
                 raise InvalidInputError(
-                    f"with task= contexts are (k, d), one row per candidate; got {np.ndim(context)} dimensions"
+                    f"with task= contexts are (k, d), one row per candidate; got {np.ndim(rows)} dimensions"
                 )
-            arms = [task] * len(context)  # type: ignore[arg-type]
+            arms = [task] * len(rows)
         return self._decide(context, arms, False, scores)[0]
 
     @one_thread
@@ -461,7 +469,7 @@ class Policy(ABC):
 
     def _check_not_frozen(self) -> None:
         if self._frozen:
-            raise InvalidTypeError("a frozen policy does not learn; teach the one it came from and freeze that again")
+            raise InvalidTypeError("a frozen policy does not learn or change; change the one it was made of")
 
     @one_thread
     def pending(self) -> list[int]:

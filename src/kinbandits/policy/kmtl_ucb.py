@@ -254,7 +254,8 @@ class KMTLUCB(KernelPolicy):
         pairs = zip(self.kernel, similarities, strict=True)
         kernel = Terms(tuple(term.replace(similarity=similarity) for term, similarity in pairs))
         self._knowledge.with_arms(self._spec(kernel, len(arms.names)), removed)
-        self._arms, self.kernel = arms, kernel
+        self._arms = arms
+        object.__setattr__(self, "kernel", kernel)
         self.version += 1
 
     # -- what one reads -------------------------------------------------------------------------
