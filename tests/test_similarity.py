@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import kinbandits as kb
 import strategies as own
+from clusters import OnlineClusters
 from kinbandits import errors, kernels, similarity
 from kinbandits.history import History
 from kinbandits.regression import Common
@@ -48,6 +49,10 @@ def test_laws(case: Case) -> None:
     for twin in (pickle.loads(pickle.dumps(value)), eval(repr(value), dict(NAMESPACE))):
         assert twin == value
         assert hash(twin) == hash(value)
+
+
+def test_a_similarity_of_ones_own() -> None:
+    check_similarity(OnlineClusters(confidence=0.3))
 
 
 def test_rows_in_bulk_and_one_by_one_give_one_estimate_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:

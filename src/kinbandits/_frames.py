@@ -28,13 +28,16 @@ def as_table(frame: Any) -> Any:
     """A table of any library as a narwhals table; columns that are called by numbers, "0", "1" and so on."""
     pandas_like = hasattr(frame, "set_axis")
     labels = [str(name) for name in (frame.columns if pandas_like else getattr(frame, "column_names", frame.columns))]
-    if len(set(labels)) < len(labels):
-        raise InvalidInputError(
-            f"two columns of the table are called {max(labels, key=labels.count)!r}; names must differ"
-        )
+    _check_names(labels)
     if pandas_like and any(not isinstance(name, str) for name in frame.columns):
         frame = frame.set_axis(labels, axis=1)
     return narwhals().from_native(frame, eager_only=True, pass_through=False)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        duplicate = max(names, key=list(names).count)
+        raise InvalidInputError(f"two columns of the contexts are called {duplicate!r}; names must differ")
 
 
 def is_frame(values: object) -> bool:
@@ -69,13 +72,11 @@ def column_names(values: object) -> list[str] | None:
 
 def ordered(values: Any, names: Sequence[str], found: Sequence[str]) -> Matrix:
     """Contexts that name their columns (``found``) as an array with the columns ``names``: (rows, d), or (d,)."""
-    if len(set(found)) < len(found):
-        twice = max(found, key=list(found).count)
-        raise InvalidInputError(f"two columns of the contexts are called {twice!r}")
+    _check_names(found)
     missing = [n for n in names if n not in found]
-    strange = [n for n in found if n not in names]
-    if missing or strange:
-        what = f"have no column {missing[0]!r}" if missing else f"have a column {strange[0]!r} that is new"
+    unknown = [n for n in found if n not in names]
+    if missing or unknown:
+        what = f"have no column {missing[0]!r}" if missing else f"have a column {unknown[0]!r} that is new"
         raise InvalidInputError(
             f"the contexts {what}; this policy has seen the columns {', '.join(map(str, names[:12]))}"
         )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -175,13 +175,6 @@ class Mixed(Alike):
             )
 
 
-class Nearest(NamedTuple):
-    """What `Known.nearest` gives: the similarity, and its distance from the matrix it was made of."""
-
-    similarity: Known
-    distance: float
-
-
 class Known(Similarity, init=False):
     """A similarity that is known: as a matrix, or as a kernel over one descriptor per arm.
 
@@ -247,7 +240,7 @@ class Known(Similarity, init=False):
         return super().__repr__().replace("Known(given=", "Known(matrix=")
 
     @classmethod
-    def nearest(cls, matrix: ArrayLike) -> Nearest:
+    def nearest(cls, matrix: ArrayLike) -> tuple[Known, float]:
         """The nearest similarity to a matrix that is none, and how far it is. Published ones often are not quite.
 
         The symmetric part of the matrix with its negative eigenvalues set to 0: no positive semidefinite matrix is
@@ -260,7 +253,7 @@ class Known(Similarity, init=False):
         given = square_matrix("matrix", matrix)
         values, vectors = np.linalg.eigh((given + given.T) / 2.0)
         cut = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        return Nearest(cls((cut + cut.T) / 2.0), float(np.linalg.norm(cut - given)))
+        return cls((cut + cut.T) / 2.0), float(np.linalg.norm(cut - given))
 
     @property
     def arm_argument(self) -> ArmArgument:

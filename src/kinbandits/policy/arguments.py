@@ -56,17 +56,13 @@ def rewards_of(rewards: Any) -> tuple[Any, tuple[float, float] | None]:
 
 def engine_of(engine: Any, memory: Window | None) -> Engine:
     """The engine, checked."""
-    if isinstance(engine, Budgeted):
-        if memory is not None:
-            raise InvalidInputError(
-                'memory=kb.Window(...) needs engine="exact": a dictionary keeps sums, which no row can leave'
-            )
-        return engine
-    if not isinstance(engine, str):
-        raise InvalidTypeError(f"engine must be {_OFFERED}, got {engine!r}")
-    if engine not in ENGINES:
-        raise InvalidInputError(f"engine must be {_OFFERED}, got {engine!r}")
-    return engine  # type: ignore[return-value]
-
-
-_OFFERED = ", ".join(f'"{name}"' for name in ENGINES) + " or kb.Budgeted(points=256)"
+    if not isinstance(engine, Budgeted):
+        if isinstance(engine, str) and engine in ENGINES:
+            return engine  # type: ignore[return-value]
+        error = InvalidInputError if isinstance(engine, str) else InvalidTypeError
+        raise error(f'engine must be "auto", "exact", "naive" or kb.Budgeted(points=256), got {engine!r}')
+    if memory is not None:
+        raise InvalidInputError(
+            'memory=kb.Window(...) needs engine="exact": a dictionary keeps sums, which no row can leave'
+        )
+    return engine

@@ -113,8 +113,7 @@ class Knowledge:
         self.model, self.engine, self.kind = model, engine, kind
         self.n, self.since, self.first = after, since, first
         stay = np.flatnonzero(numbers >= since)
-        whole = _all_rows(engine) is not None
-        self._kept = None if whole else Kept.of(history.taken(stay), numbers[stay], after)
+        self._kept = None if _all_rows(engine) is not None else Kept.of(history.taken(stay), numbers[stay], after)
 
     def _at(
         self, n: int, since: int, model: Model, kind: Kind, when: _When, history: History, numbers: Indices
