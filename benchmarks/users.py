@@ -3,7 +3,7 @@
     python benchmarks/users.py --seeds 5
 
 Every policy meets the same rounds. All explore with 0.3 sqrt(log(t + 1)), so that they differ only in who learns
-from whom; CLUB and COFIBA at several confidences. Only GOBLin looks at the graph: the others are played once.
+from whom; CLUB and COFIBA at several confidences. Only gob_lin looks at the graph: the others are played once.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 
 import kinbandits as kb
+from clusters import COFIBA, club
 from kinbandits._types import Indices, Matrix
 from kinbandits._value import Count, Natural, NotNegative, Part, Value
 from kinbandits.environments import Round
 from kinbandits.environments.base import Drawn, seeded
 from kinbandits.errors import InvalidInputError
+from kinbandits.rules import Logarithmic
 
 
 class Users(Drawn, Value):
@@ -100,29 +102,25 @@ def _unit(rng: np.random.Generator, rows: int, d: int) -> Matrix:
     return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
 
 
-BETA = kb.exploration.LogExploration(0.3)
+BETA = Logarithmic(0.3)
+
+
+def linear(environment: Users, **settings: Any) -> Any:
+    return kb.baselines.lin_ucb(environment.arms, **{"exploration": BETA, "cold_start": "borrow", **settings})
+
+
 METHODS: dict[str, Callable[[Users], Any]] = {
-    "Uniform": lambda e: kb.baselines.Uniform(e.arms),
-    "LinUCB, each user alone": lambda e: kb.baselines.LinUCB(e.arms, exploration=BETA, cold_start="borrow"),
-    "LinUCB, all users one": lambda e: kb.baselines.LinUCB(
-        e.arms, sharing="pooled", exploration=BETA, cold_start="borrow"
-    ),
-    "LinUCB, clusters known": lambda e: kb.baselines.LinUCB(
-        e.arms, similarity=kb.contrib.Clustered(e.clusters), exploration=BETA, cold_start="borrow"
-    ),
-    "GOBLin": lambda e: kb.baselines.GOBLin(e.arms, graph=e.graph, exploration=BETA),
-    "GOBLin, macro": lambda e: gob(e, "macro"),
-    "GOBLin, block": lambda e: gob(e, "block"),
-    "CLUB(confidence=0.15)": lambda e: kb.contrib.CLUB(e.arms, confidence=0.15, exploration=BETA),
-    "CLUB(confidence=0.3)": lambda e: kb.contrib.CLUB(e.arms, confidence=0.3, exploration=BETA),
-    "CLUB(confidence=0.6)": lambda e: kb.contrib.CLUB(e.arms, confidence=0.6, exploration=BETA),
-    "COFIBA(confidence=0.1)": lambda e: kb.contrib.COFIBA(e.arms, items=e.items, confidence=0.1, exploration=BETA),
-    "COFIBA(confidence=0.3)": lambda e: kb.contrib.COFIBA(e.arms, items=e.items, confidence=0.3, exploration=BETA),
+    "uniform": lambda e: kb.baselines.uniform(e.arms),
+    "lin_ucb, each user alone": linear,
+    "lin_ucb, all users one": lambda e: linear(e, sharing="pooled"),
+    "lin_ucb, clusters known": lambda e: linear(e, similarity=kb.Known(e.clusters[:, None] == e.clusters)),
+    "gob_lin": lambda e: kb.baselines.gob_lin(e.arms, graph=e.graph, exploration=BETA),
+    "CLUB, confidence 0.15": lambda e: club(e.arms, confidence=0.15, exploration=BETA),
+    "CLUB, confidence 0.3": lambda e: club(e.arms, confidence=0.3, exploration=BETA),
+    "CLUB, confidence 0.6": lambda e: club(e.arms, confidence=0.6, exploration=BETA),
+    "COFIBA, confidence 0.1": lambda e: COFIBA(e.arms, items=e.items, confidence=0.1, exploration=BETA),
+    "COFIBA, confidence 0.3": lambda e: COFIBA(e.arms, items=e.items, confidence=0.3, exploration=BETA),
 }
-
-
-def gob(e: Users, variant: Any) -> Any:
-    return kb.baselines.GOBLin(e.arms, graph=e.graph, variant=variant, clusters=e.clusters, exploration=BETA)
 
 
 def main() -> None:
@@ -141,7 +139,7 @@ def main() -> None:
             continue
         cells: list[str] = []
         for noise in noises:
-            if cells and not name.startswith("GOBLin"):
+            if cells and not name.startswith("gob_lin"):
                 cells *= 2
                 break
             regret = []

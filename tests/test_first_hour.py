@@ -7,12 +7,13 @@ import copy
 import inspect
 import pickle
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
 
 import kinbandits as kb
 from kinbandits.errors import KinbanditsError
@@ -55,44 +56,6 @@ def test_decisions_that_are_updated_at_once_are_updated_all_or_not_at_all() -> N
         other.update(many, [1.0, 5.0, 0.0])
 
 
-def test_cancelling_twice_is_as_harmless_as_updating_twice(tmp_path: Path) -> None:
-    policy = kb.KMTLUCB(2)
-    first, second = policy.choose([1.0]), policy.choose([2.0])
-    policy.cancel(first)
-    policy.cancel(first)
-    policy.cancel(first.id)
-    policy.save(tmp_path / "p.kb")
-    kb.load(tmp_path / "p.kb").cancel(first.id)
-    assert policy.pending() == [second.id]
-    with pytest.raises(LookupError, match=r"no longer open|was cancelled"):
-        policy.update(first, 1.0)
-    with pytest.raises(LookupError, match="never made"):
-        policy.cancel(99)
-    policy.update(second, 1.0)
-    policy.update(second, 1.0)
-    with pytest.raises(ValueError, match="reward"):
-        policy.cancel(second)
-
-
-def test_a_policy_can_be_pickled_and_copied_at_any_time() -> None:
-    rng = np.random.default_rng(0)
-    policy = kb.KMTLUCB(2, seed=1)
-    for n in range(400):
-        policy.update(policy.choose(rng.normal(size=2)), rng.normal())
-        if n % 3 == 0 or n < 40:
-            for other in (pickled(policy), copy.deepcopy(policy)):
-                assert other.n_observations == n + 1
-    policy.frozen()
-    for other in (pickled(policy), copy.deepcopy(policy), pickled(policy.frozen())):
-        np.testing.assert_allclose(other.predict([0.1, 0.2]).mean, policy.predict([0.1, 0.2]).mean, rtol=1e-9)
-    twin = pickled(policy)
-    for x, reward in zip(rng.normal(size=(60, 2)), rng.normal(size=60), strict=True):
-        a, b = policy.choose(x), twin.choose(x)
-        assert a.arm == b.arm
-        policy.update(a, reward)
-        twin.update(b, reward)
-
-
 # -- attributes ---------------------------------------------------------------------------------------
 
 
@@ -102,6 +65,11 @@ def test_a_mistyped_attribute_is_refused() -> None:
         policy.epsilonn = 0.1
     with pytest.raises(AttributeError):
         policy.rewardz = None
+    for name, value, words in (("ridge", 0.3, "make another with ridge=0.3"), ("kernel", None, "is fixed when")):
+        with pytest.raises(AttributeError, match=words):
+            setattr(policy, name, value)
+    with pytest.raises(ValueError, match="epsilon must be between 0 and 1"):
+        policy.epsilon = 1.5
     policy.epsilon = 0.25
     assert policy.choose([1.0]).propensity < 1.0
     for other in (pickled(policy), copy.deepcopy(policy), policy.copy(), policy.frozen()):
@@ -169,6 +137,12 @@ def test_explain_arm_checks_what_it_is_given() -> None:
         assert len(str(caught.value)) > 20
 
 
+@pytest.mark.parametrize("bad", [{"b", "a"}, frozenset(["a"])])
+def test_a_set_of_arms_has_no_order(bad: Any) -> None:
+    with pytest.raises(TypeError, match=r"arms is a set, which has no order; give a list, such as sorted\(arms\)"):
+        kb.KMTLUCB(bad)
+
+
 # -- arguments of the wrong kind ----------------------------------------------------------------------
 
 WRONG: dict[str, Any] = {
@@ -195,6 +169,20 @@ WRONG: dict[str, Any] = {
     "list of None": [None],
     "slice": slice(2),
     "an exhausted iterator": iter(()),
+    "names without order": frozenset(["a", "b"]),
+    "a mask": [True, False],
+    "a date": [np.datetime64("2020-01-01"), 1.0],
+    "ragged": [[1.0, 2.0], [1.0]],
+    "sparse": scipy.sparse.csr_matrix(np.eye(2)),
+    "a table of dates": pd.DataFrame({"x": pd.to_datetime(["2020-01-01", "2020-01-02"])}),
+    "a table of lists": pd.DataFrame({"x": [[1], [2]], "y": [1.0, 2.0]}),
+    "a table with NA": pd.DataFrame({"x": pd.array([1, None], dtype="Int64")}),
+    "a table of text": pd.DataFrame({"x": pd.array(["1", "2"], dtype="string")}),
+    "a table of everything": pd.DataFrame({"x": [1j, "a"], "y": [None, 1.0]}),
+    "a column with NA": pd.Series([1, None], dtype="Int64"),
+    "NA": pd.NA,
+    "NaT": pd.NaT,
+    "a record": np.zeros(2, dtype=[("a", float)]),
 }
 
 
@@ -242,6 +230,37 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
     yield "Budgeted", kb.Budgeted
     yield "UCB", kb.UCB
     yield "Term", lambda v: kb.Term(v, kb.RBF())
+    yield "Term columns", lambda v: kb.Term(kb.Pooled(), kb.RBF(), columns=v)
+    yield "Linear", kb.Linear
+    yield "Linear scale", lambda v: kb.Linear(scale=v)
+    yield "Constant", kb.Constant
+    yield "RBF.median", kb.RBF.median
+    yield "a kernel's rows", lambda v: kb.RBF()(v, np.ones((1, 1)))
+    yield "Known.nearest", kb.Known.nearest
+    yield "Learned", kb.Learned
+    yield "Estimated", kb.Estimated
+    yield "Thompson", kb.Thompson
+    yield "InverseGap gamma", lambda v: kb.InverseGap(gamma=v)
+    yield "Scale", kb.Scale
+    yield "observe own_contexts", lambda v: policy().observe(["a"], [[0.5]], [1.0], own_contexts=v)
+    yield "update decisions", lambda v: (p := policy()).update(p.choose_many([[0.5], [0.6]]), v)
+    yield "propose", lambda v: policy().propose([[0.5]], uniform=v)
+    yield "propose first_round", lambda v: policy().propose([[0.5]], uniform=[[0.5, 0.5]], first_round=v)
+    yield "sample size", lambda v: policy().sample([0.5], v)
+    yield "sample rng", lambda v: policy().sample([0.5], rng=v)
+    yield "similarity_matrix", lambda v: policy().similarity_matrix(v)
+    yield "activate_arm", lambda v: policy().activate_arm(v)
+    yield "load", kb.load
+    yield "add_arm descriptor", lambda v: kb.KMTLUCB(2, similarity=kb.Known(descriptors=[0.0, 1.0])).add_arm("c", v)
+    yield "add_arm similarity", lambda v: kb.KMTLUCB(2, similarity=kb.Known(np.eye(2))).add_arm("c", similarity=v)
+    yield "add_arm neighbours", lambda v: kb.KMTLUCB(2, similarity=kb.Graph(np.eye(2))).add_arm("c", neighbours=v)
+    for sharing in ("sharing", "shared_columns"):
+        yield sharing, lambda v, n=sharing: kb.baselines.lin_ucb(2, **({"sharing": "hybrid"} | {n: v}))
+    yield "SupKMTLUCB horizon", lambda v: kb.SupKMTLUCB(2, horizon=v)
+    yield "SupKMTLUCB choose", lambda v: kb.SupKMTLUCB(2, horizon=9).choose(v)
+    yield "SupKMTLUCB stage", lambda v: kb.SupKMTLUCB(2, horizon=9).base([0.5], v)
+    yield "BetaThompson", lambda v: kb.baselines.BetaThompson(2, successes=v)
+    yield "BetaThompson choose", lambda v: kb.baselines.BetaThompson(2).choose(v)
 
 
 @pytest.mark.parametrize(("name", "call"), [pytest.param(n, c, id=n) for n, c in calls()])
@@ -252,7 +271,8 @@ def test_an_argument_of_the_wrong_kind_gets_one_of_our_errors(name: str, call: C
         try:
             call(value)
         except KinbanditsError as error:
-            if not isinstance(error, ValueError | TypeError | LookupError) or len(str(error)) <= 15:
+            text = str(error)
+            if not isinstance(error, ValueError | TypeError | LookupError) or len(text) <= 15 or "\n" in text:
                 foreign.append(f"{kind}: {error!r}")
         except Exception as error:
             foreign.append(f"{kind}: {type(error).__name__}: {error}")

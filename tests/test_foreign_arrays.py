@@ -199,34 +199,6 @@ def test_is_refused_in_words(entry: str, kind: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["masked", "object of text", "NaN", "huge"])
-def test_what_is_refused_changes_nothing(kind: str, tmp_path: Path) -> None:
-    policy, same = a_policy(), a_policy()
-    bad = REFUSED[kind]
-    for call in (
-        lambda: policy.choose(bad(X[0], tmp_path)),
-        lambda: policy.observe([0, 1, 2, 3], bad(X, tmp_path), Y),
-        lambda: policy.observe([0, 1, 2, 3], X, bad(Y, tmp_path)),
-    ):
-        with pytest.raises(KinbanditsError):
-            call()
-    np.testing.assert_array_equal(scores(policy), scores(same))
-    assert policy.choose(X[0]).id == same.choose(X[0]).id
-
-
-def test_arrays_of_the_user_may_change_afterwards() -> None:
-    policy, same = a_policy(), a_policy()
-    x, many, y = X[0].copy(), X.copy(), Y.copy()
-    decision = policy.choose(x)
-    policy.observe([0, 1, 2, 3], many, y)
-    x[:], many[:], y[:] = 9.0, 9.0, 9.0
-    policy.update(decision, 1.0)
-    other = same.choose(X[0])
-    same.observe([0, 1, 2, 3], X, Y)
-    same.update(other, 1.0)
-    np.testing.assert_array_equal(scores(policy), scores(same))
-
-
 def test_a_matrix_of_old_numpy_is_two_dimensional() -> None:
     with pytest.warns(PendingDeprecationWarning):
         given = np.matrix(X)

@@ -73,6 +73,15 @@ def test_arms_are_the_categories(library: str) -> None:
         policy.observe(column(library, ["mauve"], ["mauve"]), X[:1], [1.0])
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_candidates_of_a_task_as_a_table(library: str) -> None:
+    policy, twin = (kb.KMTLUCB(["red", "blue"], seed=1) for _ in range(2))
+    for rows in (X, X[:3]):
+        assert policy.choose(contexts(library, rows), task="blue").index == twin.choose(rows, task="blue").index
+    columns = {"hour": X[:, 1].tolist(), "age": X[:, 0].tolist()}
+    assert policy.choose(columns, task="red").index == twin.choose(X, task="red").index
+
+
 def test_one_row_as_a_mapping_or_a_row_of_pandas() -> None:
     pandas = pytest.importorskip("pandas")
     policy, twin = kb.KMTLUCB(["red", "blue", "green"], similarity=kb.Mixed(0.4), seed=1), taught()

@@ -14,6 +14,7 @@ import kinbandits as kb
 import strategies as own
 from kinbandits import kernels as kernel_names
 from kinbandits.kernels import Foreign, Kernel, as_kernel
+from kinbandits.testing import check_kernel
 
 pytestmark = pytest.mark.numerical
 
@@ -28,11 +29,11 @@ def kernel_and_rows(draw: st.DrawFn) -> tuple[Kernel, np.ndarray]:
 
 @given(kernel_and_rows(), st.data())
 def test_laws(case: tuple[Kernel, np.ndarray], data: st.DataObject) -> None:
-    """Symmetric and PSD; ``diag`` is the diagonal; a matrix grown by rows is the one made at once; squares will do."""
+    """Those of `check_kernel`, closer; a matrix grown by rows is the one made at once; squares will do."""
     kernel, X = case
+    check_kernel(kernel, np.resize(X, (max(len(X), 3), X.shape[1])))
     K = kernel(X, X)
     scale = max(1.0, np.abs(K).max())
-    assert K.shape == (len(X), len(X))
     np.testing.assert_allclose(K, K.T, rtol=0, atol=1e-12 * scale)
     assert np.linalg.eigvalsh((K + K.T) / 2)[0] >= -1e-10 * scale
     np.testing.assert_allclose(kernel.diag(X), np.diag(K), rtol=1e-12, atol=1e-12)
@@ -101,9 +102,15 @@ def test_no_kernel_of_ours_builds_a_matrix_for_its_diagonal() -> None:
         assert kernel.diag(X).shape == (1_000_000,)
 
 
+@pytest.mark.parametrize("name", own.KERNELS)
+def test_every_kernel_of_the_table_is_one(name: str) -> None:
+    check_kernel(own.KERNELS[name])
+
+
 def test_kernels_of_others_join_ours() -> None:
     X = np.random.default_rng(0).standard_normal((4, 2))
     plain = own.laplacian_of_differences
+    check_kernel(sk.RBF(0.7) + sk.DotProduct())
     assert as_kernel(sk.RBF(0.7)) == as_kernel(sk.RBF(0.7))
     assert hash(as_kernel(sk.RBF(0.7))) == hash(as_kernel(sk.RBF(0.7)))
     for both in (kb.RBF() + plain, plain + kb.RBF()):

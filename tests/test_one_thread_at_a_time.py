@@ -125,27 +125,6 @@ def test_two_threads_that_play_at_once_leave_a_policy_that_knows_what_it_was_tol
     assert np.isfinite(policy.predict([0.0, 0.0]).mean).all()
 
 
-def test_threads_that_take_turns_are_welcome() -> None:
-    policy, lock = kb.KMTLUCB(2), threading.Lock()
-    wrong: list[Exception] = []
-
-    def play() -> None:
-        try:
-            for _ in range(30):
-                with lock:
-                    policy.update(policy.choose([1.0]), 1.0)
-        except Exception as error:
-            wrong.append(error)
-
-    threads = [threading.Thread(target=play) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not wrong
-    assert policy.n_observations == 90
-
-
 def test_a_frozen_policy_is_read_from_several_threads() -> None:
     policy = a_policy()
     reader = policy.frozen()

@@ -116,18 +116,3 @@ def test_rare_buyers_are_found() -> None:
             policy.update(decision, float(decision.arm == "liked" and rng.random() < 0.015))
         played.append(policy.counts["liked"])
     assert np.mean(played) > 550, played
-
-
-@pytest.mark.parametrize("where", ["save", "copy"])
-def test_a_policy_of_rare_rewards_goes_on_after_a_restart(where: str, tmp_path: Any) -> None:
-    rng = np.random.default_rng(1)
-    policy = kb.KMTLUCB(2, seed=1)
-    X, y = rng.normal(size=(900, 3)), (rng.random(900) < 0.002).astype(float)
-    policy.observe(rng.integers(0, 2, 900).tolist(), X, y)
-    policy.save(tmp_path / "p.kb")
-    again = kb.load(tmp_path / "p.kb") if where == "save" else policy.copy()
-    for x in X[:20]:
-        a, b = policy.choose(x), again.choose(x)
-        assert a.arm == b.arm
-        policy.update(a, 0.0)
-        again.update(b, 0.0)

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 import kinbandits as kb
 import strategies as own
+from clusters import OnlineClusters
 from kinbandits import errors, kernels, similarity
 from kinbandits.history import History
 from kinbandits.regression import Common
 from kinbandits.similarity import embedding_distances
+from kinbandits.testing import check_similarity
 from strategies import NEW_ARM, SIMILARITIES, negative_similarity, random_rows, ring
 
 pytestmark = pytest.mark.numerical
@@ -32,19 +34,11 @@ def cases(draw: st.DrawFn) -> Case:
 
 @given(cases())
 def test_laws(case: Case) -> None:
-    """Symmetric and PSD; the tracker follows the definition; what is in force is the matrix; equal when rebuilt."""
+    """Those of `check_similarity`; exactly symmetric; what is in force is the matrix; equal when rebuilt."""
     value, n_arms, rows = case
-    history = History(n_arms)
-    tracker = value.tracker(history)
-    for i in range(len(rows.arms) + 1):
-        K = value.matrix(history)
-        assert K.shape == (n_arms, n_arms)
-        np.testing.assert_array_equal(K, K.T)
-        assert np.linalg.eigvalsh(K)[0] >= -1e-10
-        np.testing.assert_allclose(tracker.matrix, K, rtol=1e-9, atol=1e-12)
-        if i < len(rows.arms):
-            history.append(*rows.part(i, i + 1))
-            tracker.observe(i)
+    check_similarity(value, n_arms, np.resize(rows.contexts, (len(rows.arms) + 3, rows.contexts.shape[1])))
+    K = value.matrix(rows.history(n_arms))
+    np.testing.assert_array_equal(K, K.T)
     force = value.in_force(n_arms)
     if isinstance(force, Common):
         force = (1.0 - force.shared) * np.eye(n_arms) + force.shared
@@ -55,6 +49,10 @@ def test_laws(case: Case) -> None:
     for twin in (pickle.loads(pickle.dumps(value)), eval(repr(value), dict(NAMESPACE))):
         assert twin == value
         assert hash(twin) == hash(value)
+
+
+def test_a_similarity_of_ones_own() -> None:
+    check_similarity(OnlineClusters(confidence=0.3))
 
 
 def test_rows_in_bulk_and_one_by_one_give_one_estimate_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:

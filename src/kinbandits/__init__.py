@@ -31,9 +31,7 @@ if _TYPE_CHECKING:
     from kinbandits import datasets, environments, ope, testing
 
 # Not needed to play: imported when they are asked for.
-_ROOMS = ("contrib", "datasets", "environments", "multitask", "ope", "plotting", "presets", "testing")
-_ELSEWHERE = {"presets": "paper.presets"}
-_NAMES = {"compare": "results", "MultiTaskKernelRidge": "multitask"}
+_ROOMS = ("datasets", "environments", "ope", "plotting", "presets", "testing")
 
 __all__ = [
     "KMTLUCB", "RBF", "UCB", "Budgeted", "Constant", "Decision", "Estimated", "Graph", "Independent", "InverseGap",
@@ -44,8 +42,8 @@ __all__ = [
 
 def __getattr__(name: str) -> _Any:
     """What needs more than the main path; for a name that is not here, say which one was meant."""
-    if name in _NAMES:
-        return getattr(_import_module(f"kinbandits.{_NAMES[name]}"), name)
+    if name == "compare":
+        return _import_module("kinbandits.results").compare
     if name in _ROOMS:
-        return _import_module(f"kinbandits.{_ELSEWHERE.get(name, name)}")
+        return _import_module("kinbandits.paper.presets" if name == "presets" else f"kinbandits.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_suggest(name, [*__all__, *_ROOMS])}")

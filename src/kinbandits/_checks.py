@@ -51,10 +51,12 @@ def _converted(name: str, values: Any) -> Matrix:
     if any(map(np.ma.is_masked, values if isinstance(values, list | tuple) else [values])):
         raise InvalidTypeError(f"{name} has masked entries; fill them in or leave those rows out")
     given = np.asarray(values)
-    text = next((v for v in given.flat if isinstance(v, str | bytes)), None) if given.dtype.kind == "O" else None
-    if given.dtype.kind not in "biufO" or text is not None:  # these would be converted in silence
-        what = f"of type {given.dtype}" if text is None else f"with the text {text!r}"
-        raise InvalidTypeError(f"{name} must be numbers in an array, got {kind} {what}")
+    if given.dtype.kind not in "biufO":
+        raise InvalidTypeError(f"{name} must be numbers in an array, got {kind} of type {given.dtype}")
+    if given.dtype.kind == "O":
+        for value in given.flat:
+            if isinstance(value, str | bytes | np.datetime64 | np.timedelta64):  # would be converted in silence
+                raise InvalidTypeError(f"{name} must be numbers in an array, got {kind} with {value!r}")
     array = np.empty(given.shape)
     with np.errstate(over="ignore", invalid="ignore"):  # infinity is refused by the caller
         array[...] = given

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kinbandits._types import Indices, Matrix
-from kinbandits.errors import DatasetError, InvalidInputError, MissingPackageError, package
+from kinbandits._types import Matrix
+from kinbandits.errors import DatasetError, InvalidInputError, InvalidTypeError, MissingPackageError, package
 
 _LIBRARIES = frozenset(("pandas", "polars", "pyarrow", "modin", "cudf", "narwhals", "duckdb"))
 _BACKENDS = ("polars", "pandas", "pyarrow")  # that read files
@@ -28,13 +28,16 @@ def as_table(frame: Any) -> Any:
     """A table of any library as a narwhals table; columns that are called by numbers, "0", "1" and so on."""
     pandas_like = hasattr(frame, "set_axis")
     labels = [str(name) for name in (frame.columns if pandas_like else getattr(frame, "column_names", frame.columns))]
-    if len(set(labels)) < len(labels):
-        raise InvalidInputError(
-            f"two columns of the table are called {max(labels, key=labels.count)!r}; names must differ"
-        )
+    _check_names(labels)
     if pandas_like and any(not isinstance(name, str) for name in frame.columns):
         frame = frame.set_axis(labels, axis=1)
     return narwhals().from_native(frame, eager_only=True, pass_through=False)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        duplicate = max(names, key=list(names).count)
+        raise InvalidInputError(f"two columns of the contexts are called {duplicate!r}; names must differ")
 
 
 def is_frame(values: object) -> bool:
@@ -69,13 +72,11 @@ def column_names(values: object) -> list[str] | None:
 
 def ordered(values: Any, names: Sequence[str], found: Sequence[str]) -> Matrix:
     """Contexts that name their columns (``found``) as an array with the columns ``names``: (rows, d), or (d,)."""
-    if len(set(found)) < len(found):
-        twice = max(found, key=list(found).count)
-        raise InvalidInputError(f"two columns of the contexts are called {twice!r}")
+    _check_names(found)
     missing = [n for n in names if n not in found]
-    strange = [n for n in found if n not in names]
-    if missing or strange:
-        what = f"have no column {missing[0]!r}" if missing else f"have a column {strange[0]!r} that is new"
+    unknown = [n for n in found if n not in names]
+    if missing or unknown:
+        what = f"have no column {missing[0]!r}" if missing else f"have a column {unknown[0]!r} that is new"
         raise InvalidInputError(
             f"the contexts {what}; this policy has seen the columns {', '.join(map(str, names[:12]))}"
         )
@@ -120,6 +121,25 @@ def listed_column(values: Any) -> list[Any] | None:
     return list(series.to_list()) if hasattr(series, "to_list") else None
 
 
+def list_of(name: str, values: Any) -> list[Any]:
+    """A list, array or column as a list of plain Python objects."""
+    column = listed_column(values)
+    if column is not None:
+        return column
+    if isinstance(values, set | frozenset):
+        raise InvalidTypeError(f"{name} is a set, which has no order; give a list, such as sorted({name})")
+    if isinstance(values, str | bytes | bytearray) or not isinstance(values, Iterable):
+        raise InvalidTypeError(f"{name} must be a list of arm names, got {values!r}")
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        raise InvalidInputError(f"{name} must be one list of arm names, got an array of shape {values.shape}")
+    return [plain(v) for v in values]
+
+
+def plain(value: Any) -> Any:
+    """A NumPy scalar as a Python one."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def categories(values: Any) -> list[Any] | None:
     """All categories of a categorical column, in their order; None for any other."""
     series = _series(values)
@@ -129,16 +149,6 @@ def categories(values: Any) -> list[Any] | None:
     if kind not in (nw.Categorical, nw.Enum) and not isinstance(kind, nw.Enum):
         return None
     return list(series.cat.get_categories().to_list())
-
-
-def arm_numbers(names: Sequence[Any], arms: Sequence[Any] | None) -> tuple[list[Any], Indices]:
-    """The arms of a log (those played, sorted, if they are not given), and the number of each name."""
-    known = sorted(set(names)) if arms is None else list(arms)
-    place = {name: i for i, name in enumerate(known)}
-    strange = [name for name in names if name not in place]
-    if strange:
-        raise InvalidInputError(f"the log holds arm {strange[0]!r}, which is not among arms={known[:8]}")
-    return known, np.array([place[name] for name in names], dtype=np.intp)
 
 
 def column(table: Any, argument: str, name: str) -> NDArray[Any]:
@@ -158,7 +168,7 @@ def numbers(table: Any, columns: Sequence[str]) -> Matrix:
     arrays = []
     for name in columns:
         values = column(table, "a feature column", name)
-        if values.dtype.kind not in "buif":
+        if values.dtype.kind not in "buif" or values.ndim > 1:
             raise InvalidInputError(
                 f"column {name!r} holds {table[name].dtype}, not numbers; encode it (one column per category) or "
                 "leave it out"

@@ -38,9 +38,10 @@ _REPR_LIMIT = 64  # arrays with more entries are abbreviated
 
 def real(name: str, value: Any) -> float:
     """``value`` as a finite float."""
-    if isinstance(value, bool | str | bytes | complex | np.complexfloating | np.ma.MaskedArray) or value is None:
-        raise InvalidTypeError(f"{name} must be a number, got {value!r}")
+    refused = bool | str | bytes | complex | np.complexfloating | np.ma.MaskedArray | np.datetime64 | np.timedelta64
     try:
+        if isinstance(value, refused) or np.ndim(value):
+            raise TypeError
         number = float(value)
     except OverflowError as error:
         raise InvalidInputError(f"{name} must be finite, got a whole number of more than 300 digits") from error
@@ -67,21 +68,23 @@ def part(name: str, value: Any, *, ends: bool = True) -> float:
     return number
 
 
-def as_int(name: str, value: object, least: int = 0) -> int:
+def as_int(name: str, value: object, least: int | None = 0) -> int:
     """``value`` as an int, refused unless whole and at least ``least``."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise InvalidTypeError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
+    if least is not None and value < least:
         raise InvalidInputError(f"{name} must be at least {least}, got {value!r}")
     return int(value)
 
 
 def one_of(name: str, value: object, *allowed: L) -> L:
     """``value``, refused unless it is one of these words."""
-    if not isinstance(value, str) or value not in allowed:
-        words = " or ".join(", ".join(f'"{word}"' for word in allowed).rsplit(", ", 1))
-        raise InvalidInputError(f"{name} must be {words}, got {value!r}")
-    return next(word for word in allowed if word == value)
+    for word in allowed:
+        if isinstance(value, str) and value == word:
+            return word
+    words = " or ".join(", ".join(f'"{word}"' for word in allowed).rsplit(", ", 1))
+    error = InvalidInputError if isinstance(value, str) else InvalidTypeError
+    raise error(f"{name} must be {words}, got {value!r}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +99,7 @@ Positive = Annotated[float, Check(positive)]
 NotNegative = Annotated[float, Check(partial(positive, zero=True))]
 Part = Annotated[float, Check(part)]  # between 0 and 1
 OpenPart = Annotated[float, Check(partial(part, ends=False))]  # the same without 0 and 1
+Whole = Annotated[int, Check(partial(as_int, least=None))]
 Natural = Annotated[int, Check(as_int)]  # at least 0
 Count = Annotated[int, Check(partial(as_int, least=1))]  # at least 1
 
@@ -117,10 +121,9 @@ class Value:
         super().__init_subclass__()
         dataclasses.dataclass(cls, frozen=True, eq=False, repr=False, **options)
         del cls.__setattr__, cls.__delattr__  # Value's own, so that a subclass that is decorated again works too
-        ours = cls.__module__.partition(".")[0] == "kinbandits"
-        cls.type_name = cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
-        known = Value.registry.get(cls.type_name)
-        if known is not None and known.__module__ != cls.__module__:
+        cls.type_name = type_name(cls)
+        known = Value.registry.setdefault(cls.type_name, cls)
+        if known.__module__ != cls.__module__:
             raise TypeError(f"{cls.__module__} and {known.__module__} both define {cls.__name__}; rename one")
         Value.registry[cls.type_name] = cls
 
@@ -128,7 +131,7 @@ class Value:
         for name, check, optional in _checks(type(self)):  # type: ignore[arg-type]
             value = getattr(self, name)
             if value is not None or not optional:
-                object.__setattr__(self, name, check(name, value))
+                self._set(**{name: check(name, value)})
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}; use .replace({name}=...)")
@@ -148,18 +151,14 @@ class Value:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        a, b = self._fields(), other._fields()
-        return all(_same(a[name], b[name]) for name in a)
+        return all(_same(a, b) for a, b in zip(self._fields().values(), other._fields().values(), strict=True))
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, *(_hashable(v) for v in self._fields().values())))
 
     def __repr__(self) -> str:
-        shown = []
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            if field.init and not _same(value, field.default):
-                shown.append(f"{field.name}={_repr(value)}")
+        defaults = {f.name: f.default for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        shown = [f"{n}={_repr(v)}" for n, v in self._fields().items() if not _same(v, defaults[n])]
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def replace(self, **changes: Any) -> Self:
@@ -174,14 +173,11 @@ class Value:
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
-    def __reduce__(self) -> Any:
-        return _rebuilt, (type(self), {f.name: getattr(self, f.name) for f in dataclasses.fields(self)})  # type: ignore[arg-type]
 
-
-def _rebuilt(kind: type[Value], fields: dict[str, Any]) -> Value:
-    value = object.__new__(kind)
-    value._set(**fields)
-    return value
+def type_name(cls: type) -> str:
+    """How files name a class: one of ours by its class name, any other as ``module:class``."""
+    ours = cls.__module__.partition(".")[0] == "kinbandits"
+    return cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
 
 
 @cache
@@ -207,9 +203,9 @@ def frozen_array(values: ArrayLike) -> Matrix:
 
 
 def _same(a: object, b: object) -> bool:
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.array_equal(a, b)
-    return type(a) is type(b) and bool(a == b)
+    if type(a) is not type(b):
+        return False
+    return np.array_equal(a, b) if isinstance(a, np.ndarray) else bool(a == b)  # type: ignore[arg-type]
 
 
 def _hashable(value: object) -> object:
@@ -224,9 +220,7 @@ def _hashable(value: object) -> object:
 
 def _repr(value: object) -> str:
     if isinstance(value, np.ndarray):
-        if value.size > _REPR_LIMIT:
-            return f"<{' x '.join(map(str, value.shape))} array>"
-        return repr(value.tolist())
+        return f"<{' x '.join(map(str, value.shape))} array>" if value.size > _REPR_LIMIT else repr(value.tolist())
     return repr(value)
 
 
@@ -252,69 +246,85 @@ def to_json(value: Any, arrays: dict[str, NDArray[Any]] | None = None) -> Any:
     """
     if isinstance(value, Value):
         return {"type": value.type_name, **{name: to_json(v, arrays) for name, v in value._fields().items()}}
-    if isinstance(value, np.ndarray):
-        if arrays is None:
-            return value.tolist()
+    if isinstance(value, np.ndarray) and arrays is not None:
         key = f"value_{len(arrays)}"
         arrays[key] = value
         return {"type": "array", "key": key}
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
     if isinstance(value, tuple | list):
         return [to_json(v, arrays) for v in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if inspect.isroutine(value) or callable(value):
-        raise InvalidTypeError(
-            f"cannot save {value!r}: a file holds no functions. Write a Value whose __call__ is the function"
-        )
-    raise InvalidTypeError(f"cannot save {value!r}: it is no kinbandits value")
+    why = "it is no kinbandits value"
+    if callable(value):
+        why = "a file holds no functions. Write a Value whose __call__ is the function"
+    raise InvalidTypeError(f"cannot save {value!r}: {why}")
 
 
-def from_json(
-    data: Any,
-    arrays: Mapping[str, NDArray[Any]] | None = None,
-    *,
-    where: str | None = None,
-    prepare: Callable[[dict[str, Any], str], dict[str, Any]] | None = None,
-) -> Any:
-    """The value that ``data`` stands for; what is no table is given back as it is, lists as tuples.
-
-    ``arrays`` are those that the data name, ``where`` its place, for errors (None: a saved file). ``prepare`` takes
-    each table and its place and gives the table to read (say, with descriptors that are not in the file).
+def from_json(data: Any, arrays: Mapping[str, NDArray[Any]] | None = None) -> Any:
+    """The value that `to_json` wrote; what is no table is given back as it is, lists as tuples.
 
     >>> from_json({"type": "RBF", "length_scale": 2.0})
     RBF(length_scale=2.0)
     """
-    place = where or "value"
+    try:
+        return _read(data, "value", arrays or {}, None)
+    except (InvalidInputError, KeyError) as error:
+        raise FormatError(f"the file holds a value that cannot be read: {error}") from error
+
+
+def read_value(data: Any, where: str, descriptors: Any = None) -> Any:
+    """The value that a settings file describes at ``where``, as experiments, presets and the service write them.
+
+    Two conveniences: ``precision``, 1 / (2 length_scale^2), in place of a length scale, as the paper has it; and
+    ``descriptors = "environment"``, which stands for the ``descriptors`` given here.
+
+    >>> read_value({"type": "RBF", "precision": 0.5}, "context_kernel")
+    RBF()
+    """
+    return _read(data, where, None, descriptors)
+
+
+def _read(data: Any, place: str, arrays: Mapping[str, NDArray[Any]] | None, descriptors: Any) -> Any:
     if isinstance(data, list | tuple):
-        return tuple(from_json(v, arrays, where=where and f"{where}[{i}]", prepare=prepare) for i, v in enumerate(data))
+        return tuple(_read(v, f"{place}[{i}]", arrays, descriptors) for i, v in enumerate(data))
     if not isinstance(data, dict):
         return data
+    if data.get("type") == "array" and arrays is not None:
+        return arrays[data["key"]]
+    if "type" not in data:
+        raise InvalidInputError(f'{place} has no "type"; write {place} = {{ type = "RBF", length_scale = 1.0 }}')
+    kind = Value.registry.get(str(data["type"]))
+    if kind is None:
+        module, colon, _ = str(data["type"]).partition(":")
+        known = [name for name in Value.registry if ":" not in name]
+        how = f"; import {module} first" if colon else suggest(data["type"], known)
+        raise InvalidInputError(f"{place} has an unknown type {data['type']!r}{how}")
+    fields = {name: value for name, value in data.items() if name != "type"}
+    if arrays is None:
+        _settle(fields, place, descriptors)
+    names = list(inspect.signature(kind).parameters)
+    for name in fields.keys() - set(names):
+        has = ", ".join(names) or "none"
+        raise InvalidInputError(f"{place}: {kind.__name__} has no option {name!r}{suggest(name, names)}; it has {has}")
+    fields = {name: _read(value, f"{place}.{name}", arrays, descriptors) for name, value in fields.items()}
     try:
-        if data.get("type") == "array" and arrays is not None:
-            return arrays[data["key"]]
-        if "type" not in data:
-            raise InvalidInputError(f'{place} has no "type"; write {place} = {{ type = "RBF", length_scale = 1.0 }}')
-        kind = Value.registry.get(str(data["type"]))
-        if kind is None:
-            module, colon, _ = str(data["type"]).partition(":")
-            known = [name for name in Value.registry if ":" not in name]
-            how = f"; import {module} first" if colon else suggest(data["type"], known)
-            raise InvalidInputError(f"{place} has an unknown type {data['type']!r}{how}")
-        fields = {k: v for k, v in (prepare(data, place) if prepare else data).items() if k != "type"}
-        names = list(inspect.signature(kind).parameters)
-        for name in fields.keys() - set(names):
-            has = ", ".join(names) or "none"
+        return kind(**fields)
+    except (KinbanditsError, TypeError) as error:
+        raise InvalidInputError(f"{place}: {error}") from error
+
+
+def _settle(fields: dict[str, Any], place: str, descriptors: Any) -> None:
+    """The conveniences of settings files, in place."""
+    if "precision" in fields:
+        if "length_scale" in fields:
+            raise InvalidInputError(f"{place} has both precision and length_scale; give one of them")
+        fields["length_scale"] = math.sqrt(0.5 / positive(f"{place}.precision", fields.pop("precision")))
+    if fields.get("descriptors") == "environment":
+        if descriptors is None:
             raise InvalidInputError(
-                f"{place}: {kind.__name__} has no option {name!r}{suggest(name, names)}; it has {has}"
+                f'{place}.descriptors is "environment", but this environment describes no arms; write the '
+                "descriptors out, one per arm"
             )
-        fields = {k: from_json(v, arrays, where=where and f"{where}.{k}", prepare=prepare) for k, v in fields.items()}
-        try:
-            return kind(**fields)
-        except (KinbanditsError, TypeError) as error:
-            raise InvalidInputError(f"{place}: {error}") from error
-    except (InvalidInputError, KeyError) as error:
-        if where is not None:
-            raise
-        raise FormatError(f"the file holds a value that cannot be read: {error}") from error
+        fields["descriptors"] = descriptors

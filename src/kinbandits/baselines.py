@@ -73,7 +73,7 @@ def lin_ucb(
     Independent()
     """
     values: dict[str, Any] = {"ridge": 1.0, "exploration": 1.0, "rewards": None}
-    if sharing == "hybrid":
+    if one_of("sharing", sharing, "independent", "pooled", "hybrid") == "hybrid":
         values["kernel"] = Term(Pooled(), Linear(), shared_columns) + Term(Independent(), Linear(), arm_columns)
     else:
         if shared_columns is not None or arm_columns is not None:

@@ -51,15 +51,10 @@ class BetaThompson(Policy):
         self.successes, self.failures = positive("successes", successes), positive("failures", failures)
         self._sums = np.zeros((self.n_arms, 2))  # rewards, and 1 - rewards; replaced, never edited: copies share it
         self._rows = 0
-        self._columns: int | None = None
 
     @property
     def n_observations(self) -> int:
         return self._rows
-
-    @property
-    def _features_seen(self) -> int | None:
-        return self._columns
 
     @property
     def _posteriors(self) -> Matrix:
@@ -86,17 +81,19 @@ class BetaThompson(Policy):
             )
         sums = self._sums.copy()
         np.add.at(sums, arms, np.column_stack([rewards, 1.0 - rewards]))
-        self._sums, self._rows, self._columns = sums, self._rows + len(arms), contexts.shape[1]
+        self._sums, self._rows = sums, self._rows + len(arms)
 
     @one_thread
     def add_arm(self, arm: ArmName) -> None:
         """Add an arm, which may be chosen from now on."""
+        self._check_not_frozen()
         self._arms, self._sums = self._arms.added(arm), np.vstack([self._sums, np.zeros((1, 2))])
         self.version += 1
 
     @one_thread
     def remove_arm(self, arm: ArmName) -> None:
         """Remove an arm and its data; its open decisions are void."""
+        self._check_not_frozen()
         arms, index = self._arms.removed(arm), self._arms.number(arm)
         self._rows -= round(float(self._sums[index].sum()))
         self._arms, self._sums = arms, np.delete(self._sums, index, axis=0)
@@ -106,10 +103,10 @@ class BetaThompson(Policy):
     parameters = ("arms", "successes", "failures", "epsilon", "tie_break", "seed", "most_pending")
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        return {"rows": self._rows, "columns": self._columns}, {"sums": self._sums}
+        return {"rows": self._rows}, {"sums": self._sums}
 
     def _restore(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self._rows, self._columns, self._sums = data["rows"], data["columns"], arrays["sums"]
+        self._rows, self._sums = data["rows"], arrays["sums"]
 
     def __repr__(self) -> str:
         return f"BetaThompson(arms={self.n_arms})  # {self.n_observations} observations"

@@ -1,6 +1,7 @@
 """What can go wrong, by name. Every error is also a ValueError, TypeError or LookupError."""
 
 import sys
+from textwrap import shorten
 from typing import Any
 
 
@@ -15,13 +16,12 @@ class InvalidInputError(KinbanditsError, ValueError):
 class InvalidTypeError(KinbanditsError, TypeError):
     """An argument is of a kind that cannot be used."""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(shorten(message, 600, placeholder=" ..."))  # what is shown may be a table, or a long list
+
 
 class UnknownArmError(KinbanditsError, LookupError):
     """An arm that this policy does not have (any more)."""
-
-
-class UnknownSettingError(KinbanditsError, LookupError, AttributeError):
-    """An attribute was set that the object does not have."""
 
 
 class UnknownDecisionError(KinbanditsError, LookupError):

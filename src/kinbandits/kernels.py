@@ -19,14 +19,15 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinbandits._checks import as_float64
 from kinbandits._types import Matrix
-from kinbandits._value import NotNegative, Positive, Value, positive, real
+from kinbandits._value import NotNegative, Positive, Value, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 
 __all__ = [
@@ -169,7 +170,11 @@ class Foreign(Kernel):
     function: Callable[[Matrix, Matrix], Any]
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        K = np.asarray(self.function(_read_only(A), _read_only(B)), dtype=np.float64)
+        found = self.function(_read_only(A), _read_only(B))
+        try:
+            K = np.asarray(found, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidTypeError(f"kernel {self.function!r} returned {found!r}, not a matrix of numbers") from error
         if K.shape != (len(A), len(B)):
             raise InvalidInputError(
                 f"kernel {self.function!r} returned shape {K.shape} for {len(A)} and {len(B)} rows; it must "
@@ -210,16 +215,17 @@ def as_kernel(kernel: object) -> Kernel:
 
 
 def _length_scale(value: Any, name: str = "length_scale") -> float | tuple[float, ...]:
-    if np.ndim(value) == 0:
+    if not isinstance(value, Iterable) or isinstance(value, str):
         return positive(name, value)
-    scales = tuple(positive(name, v) for v in np.ravel(value).tolist())
-    if not scales or np.ndim(value) > 1:
-        raise InvalidInputError(f"{name} must be one number, or a list with one per feature, got {value!r}")
-    return scales
+    scales = as_float64(name, value)
+    if not scales.size or scales.ndim > 1:
+        found = f"an array of shape {scales.shape}"
+        raise InvalidInputError(f"{name} must be one number, or a list with one per feature, got {found}")
+    return tuple(positive(name, v) for v in scales.tolist()) if scales.ndim else positive(name, float(scales))
 
 
 class Stationary(Kernel):
-    """Base of kernels of the scaled distance, with k(x, x) = 1."""
+    """Base of functions of the squared scaled distance, with k(x, x) = 1."""
 
     length_scale: float | tuple[float, ...] = 1.0
 
@@ -227,14 +233,21 @@ class Stationary(Kernel):
         super().__post_init__()
         self._set(length_scale=_length_scale(self.length_scale))
 
-    def _distances(self, A: Matrix, B: Matrix, metric: Literal["euclidean", "sqeuclidean"]) -> Matrix:
-        """Distances r (or their squares) of all pairs of rows; one length scale is divided out at the end."""
+    @abstractmethod
+    def _of(self, squares: Matrix) -> Matrix:
+        """The kernel from r^2, in place."""
+
+    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
         if isinstance(self.length_scale, tuple):
             scales = np.asarray(self.length_scale)
-            return cdist(A / scales, B / scales, metric)
-        r = cdist(A, B, metric)
-        r *= self.length_scale ** (-2.0 if metric == "sqeuclidean" else -1.0)
-        return r
+            return self._of(cdist(A / scales, B / scales, "sqeuclidean"))
+        squares = cdist(A, B, "sqeuclidean")
+        squares *= self.length_scale**-2.0
+        return self._of(squares)
+
+    def from_squares(self, squares: Matrix) -> Matrix | None:
+        """As a call, to the last bit, unless there is a length scale per feature."""
+        return None if isinstance(self.length_scale, tuple) else self._of(squares * self.length_scale**-2.0)
 
     def diag(self, A: Matrix) -> Matrix:
         return np.ones(len(A))
@@ -247,22 +260,7 @@ class Stationary(Kernel):
             )
 
 
-class OfSquares(Stationary):
-    """Base of those that are functions of the squared distance."""
-
-    @abstractmethod
-    def _of(self, squares: Matrix) -> Matrix:
-        """The kernel from r^2, in place."""
-
-    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        return self._of(self._distances(A, B, "sqeuclidean"))
-
-    def from_squares(self, squares: Matrix) -> Matrix | None:
-        """As a call, to the last bit, unless there is a length scale per feature."""
-        return None if isinstance(self.length_scale, tuple) else self._of(squares * self.length_scale**-2.0)
-
-
-class RBF(OfSquares):
+class RBF(Stationary):
     """The Gaussian kernel, k(x, x') = exp(-r^2 / 2).
 
     Args:
@@ -293,10 +291,10 @@ class RBF(OfSquares):
         >>> RBF.median([[0.0], [1.0], [3.0]])
         RBF(length_scale=2.0)
         """
-        return cls(length_scale=median_distance(np.asarray(contexts, dtype=np.float64)))
+        return cls(length_scale=median_distance(as_float64("contexts", contexts)))
 
 
-class RationalQuadratic(OfSquares):
+class RationalQuadratic(Stationary):
     """k(x, x') = (1 + r^2 / (2 alpha))^-alpha: an RBF mixed over length scales, the wider the smaller alpha is.
 
     With alpha 1 it is the kernel of distances that `KMTLUCB` begins with: better than the RBF on the paper's data
@@ -332,9 +330,9 @@ class Matern(Stationary):
         if self.nu not in (0.5, 1.5, 2.5):
             raise InvalidInputError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}")
 
-    def __call__(self, A: Matrix, B: Matrix) -> Matrix:
-        s = self._distances(A, B, "euclidean")
-        s *= math.sqrt(2.0 * self.nu)
+    def _of(self, squares: Matrix) -> Matrix:
+        squares *= 2.0 * self.nu
+        s = np.sqrt(squares, out=squares)
         K = np.exp(-s)
         if self.nu == 1.5:
             K *= 1.0 + s
@@ -365,9 +363,10 @@ class Linear(Kernel):
     def __post_init__(self) -> None:
         self._set(scale=_length_scale(self.scale, "scale"))
         if self.centre is not None:
-            if np.ndim(self.centre) != 1:
+            centre = as_float64("centre", self.centre)
+            if centre.ndim != 1:
                 raise InvalidTypeError(f"centre must be one number per feature, got {self.centre!r}")
-            self._set(centre=tuple(real("centre", c) for c in self.centre))
+            self._set(centre=tuple(centre.tolist()))
 
     def __call__(self, A: Matrix, B: Matrix) -> Matrix:
         _check_widths(A, B)
@@ -423,15 +422,16 @@ def cdist(A: Matrix, B: Matrix, metric: str = "euclidean") -> Matrix:
 
 
 def _check_widths(A: Matrix, B: Matrix) -> None:
-    if A.ndim != 2 or B.ndim != 2 or A.shape[1] != B.shape[1]:
+    a, b = (M.shape if isinstance(M, np.ndarray) else () for M in (A, B))
+    if len(a) != 2 or len(b) != 2 or a[1] != b[1]:
         raise InvalidInputError(
-            f"a kernel takes two arrays of rows with as many columns, (n, d) and (m, d); got {A.shape} and {B.shape}"
+            f"a kernel takes two arrays of rows with as many columns, (n, d) and (m, d); got {a} and {b}"
         )
 
 
 def median_distance(contexts: Matrix) -> float:
     """The median distance between pairs of different rows; 1.0 where no two rows differ."""
-    if contexts.ndim != 2:
+    if contexts.ndim != 2 or not contexts.size:
         raise InvalidInputError(f"contexts must be 2-D (rows, features), got shape {contexts.shape}")
     rows = contexts[:2000]  # enough for a median, and bounds the matrix below
     distances = cdist(rows, rows)[np.triu_indices(len(rows), k=1)]

@@ -20,21 +20,12 @@ from typing import Any, Literal
 import numpy as np
 
 from kinbandits._types import Mask, Matrix, Vector
-from kinbandits._value import Count, NotNegative, OpenPart, Positive, Real, Value, one_of, positive
+from kinbandits._value import Count, NotNegative, OpenPart, Positive, Real, Value, Whole, one_of, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.regression.contract import Prediction, Query, Regression, best
 
 __all__ = [
-    "GPUCB",
-    "UCB",
-    "Confidence",
-    "InverseGap",
-    "Logarithmic",
-    "Rule",
-    "Schedule",
-    "State",
-    "Thompson",
-    "as_rule",
+    "GPUCB", "UCB", "Confidence", "InverseGap", "Logarithmic", "Rule", "Schedule", "State", "Thompson", "as_rule",
     "symmetric_root",
 ]  # fmt: skip
 
@@ -184,12 +175,7 @@ class Logarithmic(Schedule):
     """
 
     scale: NotNegative = 1.0
-    shift: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.shift, bool) or not isinstance(self.shift, int):
-            raise InvalidInputError(f"shift must be a whole number, got {self.shift!r}")
+    shift: Whole = 1
 
     def at(self, t: int, state: State) -> float:
         return self.scale * math.sqrt(math.log(max(t + self.shift, 2)))

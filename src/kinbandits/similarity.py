@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,14 +46,14 @@ class Similarity(Value, ABC):
     """Whether the matrix is the same whatever the history."""
 
     @property
-    def describes_arms(self) -> bool:
-        """Whether arms have descriptors, so that an arm without data can borrow from its kin."""
-        return False
+    def arm_argument(self) -> ArmArgument | None:
+        """The argument of ``add_arm`` that describes a new arm, if it needs one."""
+        return None
 
     @property
-    def arm_argument(self) -> ArmArgument | None:
-        """What it takes of a new arm (an argument of ``add_arm``), or nothing."""
-        return None
+    def describes_arms(self) -> bool:
+        """Whether arms have descriptors, so that an arm without data can borrow from its kin."""
+        return self.arm_argument == "descriptor"
 
     @abstractmethod
     def matrix(self, history: History) -> Matrix:
@@ -68,7 +68,7 @@ class Similarity(Value, ABC):
         return Tracker(self, history)
 
     def for_arms(self, arms: Sequence[ArmName]) -> Similarity:
-        """This similarity for these arms: what is known by name in their order. Raise if it does not fit."""
+        """This similarity for these arms, rows that have names in their order. Raise if it does not fit."""
         self.check_arms(len(arms))
         return self
 
@@ -107,7 +107,46 @@ class Tracker:
 # -- known beforehand ------------------------------------------------------------------------------
 
 
-class Mixed(Similarity):
+class Alike(Similarity):
+    """k_Z = (1 - shared) I + shared 11': any two arms have the same similarity."""
+
+    @property
+    @abstractmethod
+    def shared(self) -> float:
+        """The similarity of any two arms."""
+
+    def in_force(self, n_arms: int) -> KZ:
+        return Common(n_arms, self.shared)
+
+    def matrix(self, history: History) -> Matrix:
+        matrix = np.full((history.n_arms, history.n_arms), self.shared)
+        np.fill_diagonal(matrix, 1.0)
+        return matrix
+
+
+class Independent(Alike):
+    """k_Z(a, b) = 1 if a = b, else 0: every arm learns alone.
+
+    >>> Independent().matrix(History(n_arms=2))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    shared = 0.0
+
+
+class Pooled(Alike):
+    """k_Z(a, b) = 1: all arms are one.
+
+    >>> Pooled().matrix(History(n_arms=2))
+    array([[1., 1.],
+           [1., 1.]])
+    """
+
+    shared = 1.0
+
+
+class Mixed(Alike):
     """k_Z = (1 - mu) I + mu 11': every two arms have similarity mu (Evgeniou and Pontil; the paper's K_Z(mu)).
 
     >>> Mixed(mu=0.25).matrix(History(n_arms=2))
@@ -122,6 +161,10 @@ class Mixed(Similarity):
         if not -1.0 <= self.mu <= 1.0:
             raise InvalidInputError(f"mu must be between -1/(number of arms - 1) and 1, got {self.mu!r}")
 
+    @property
+    def shared(self) -> float:
+        return self.mu
+
     def check_arms(self, n_arms: int) -> None:
         """The smallest eigenvalue is 1 - mu or 1 + (N - 1) mu."""
         smallest = 1.0 + (n_arms - 1) * self.mu
@@ -130,51 +173,6 @@ class Mixed(Similarity):
                 f"Mixed(mu={self.mu}) over {n_arms} arms has eigenvalue {smallest:.6g} < 0; "
                 f"mu must be at least {-1 / (n_arms - 1):.6g}"
             )
-
-    def in_force(self, n_arms: int) -> KZ:
-        return Common(n_arms, self.mu)
-
-    def matrix(self, history: History) -> Matrix:
-        matrix = np.full((history.n_arms, history.n_arms), self.mu)
-        np.fill_diagonal(matrix, 1.0)
-        return matrix
-
-
-class Independent(Similarity):
-    """k_Z(a, b) = 1 if a = b, else 0: every arm learns alone.
-
-    >>> Independent().matrix(History(n_arms=2))
-    array([[1., 0.],
-           [0., 1.]])
-    """
-
-    def in_force(self, n_arms: int) -> KZ:
-        return Common(n_arms, 0.0)
-
-    def matrix(self, history: History) -> Matrix:
-        return np.eye(history.n_arms)
-
-
-class Pooled(Similarity):
-    """k_Z(a, b) = 1: all arms are one.
-
-    >>> Pooled().matrix(History(n_arms=2))
-    array([[1., 1.],
-           [1., 1.]])
-    """
-
-    def in_force(self, n_arms: int) -> KZ:
-        return Common(n_arms, 1.0)
-
-    def matrix(self, history: History) -> Matrix:
-        return np.ones((history.n_arms, history.n_arms))
-
-
-class Nearest(NamedTuple):
-    """What `Known.nearest` gives: the similarity, and its distance from the matrix it was made of."""
-
-    similarity: Known
-    distance: float
 
 
 class Known(Similarity, init=False):
@@ -210,43 +208,39 @@ class Known(Similarity, init=False):
         given: Any = None,
         names: Sequence[ArmName] | None = None,
     ) -> None:
-        matrix = given if matrix is None else matrix
         if callable(matrix) and kernel is None:
             matrix, kernel = None, matrix
+        matrix = given if matrix is None else matrix
         if (matrix is None) == (descriptors is None) or (kernel is not None and descriptors is None):
             raise InvalidInputError(
                 "Known takes a matrix, or descriptors (one row per arm), with or without a kernel= over them"
             )
-        values = descriptors if matrix is None else matrix
-        known = row_names(values) if names is None else list(names)
-        if known is not None and len(set(known)) < len(known):
-            raise InvalidInputError(f"two rows are called {max(known, key=known.count)!r}; arms have different names")
-        self._set(given=None, descriptors=None, kernel=None, names=None if known is None else tuple(known))
-        if matrix is not None:
-            columns = column_names(matrix)
-            if columns is not None and known is not None and columns != [str(name) for name in known]:
-                raise InvalidInputError(
-                    "the similarity matrix must have the same names in rows and columns, in one order, but they "
-                    f"are {known[:8]} and {columns[:8]}"
-                )
-            K = square_matrix("the similarity matrix", matrix, symmetric=True)
-            check_psd("the similarity matrix", K)
-            self._set(given=frozen_array(K))
+        rows = row_names(descriptors if matrix is None else matrix) if names is None else list(names)
+        if rows is not None and len(set(rows)) < len(rows):
+            raise InvalidInputError(f"two rows are called {max(rows, key=rows.count)!r}; arms have different names")
+        self._set(given=None, descriptors=None, kernel=None, names=None if rows is None else tuple(rows))
+        if matrix is None:
+            X = _descriptors(descriptors)
+            k = descriptor_kernel(X) if kernel is None else as_kernel(kernel)
+            k.check_features(X.shape[1])
+            self._set(descriptors=frozen_array(X), kernel=k)
+            check_psd("the similarity of the descriptors", self._matrix)
             return
-        rows = as_float64("descriptors", _rows(values) if isinstance(values, Mapping) else values)
-        rows = rows[:, None] if rows.ndim == 1 else rows
-        if rows.ndim != 2 or not rows.size:
-            raise InvalidInputError(f"descriptors must be (arms, features), got shape {rows.shape}")
-        k = usual_kernel(rows) if kernel is None else as_kernel(kernel)
-        k.check_features(rows.shape[1])
-        self._set(descriptors=frozen_array(rows), kernel=k)
-        check_psd("the similarity of the descriptors", self._matrix)
+        columns = column_names(matrix)
+        if columns is not None and rows is not None and columns != [str(name) for name in rows]:
+            raise InvalidInputError(
+                "the similarity matrix must have the same names in rows and columns, in one order, but they "
+                f"are {rows[:8]} and {columns[:8]}"
+            )
+        K = square_matrix("the similarity matrix", matrix, symmetric=True)
+        check_psd("the similarity matrix", K)
+        self._set(given=frozen_array(K))
 
     def __repr__(self) -> str:
         return super().__repr__().replace("Known(given=", "Known(matrix=")
 
     @classmethod
-    def nearest(cls, matrix: ArrayLike) -> Nearest:
+    def nearest(cls, matrix: ArrayLike) -> tuple[Known, float]:
         """The nearest similarity to a matrix that is none, and how far it is. Published ones often are not quite.
 
         The symmetric part of the matrix with its negative eigenvalues set to 0: no positive semidefinite matrix is
@@ -259,11 +253,7 @@ class Known(Similarity, init=False):
         given = square_matrix("matrix", matrix)
         values, vectors = np.linalg.eigh((given + given.T) / 2.0)
         cut = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        return Nearest(cls((cut + cut.T) / 2.0), float(np.linalg.norm(cut - given)))
-
-    @property
-    def describes_arms(self) -> bool:
-        return self.descriptors is not None
+        return cls((cut + cut.T) / 2.0), float(np.linalg.norm(cut - given))
 
     @property
     def arm_argument(self) -> ArmArgument:
@@ -280,13 +270,12 @@ class Known(Similarity, init=False):
         return self._matrix
 
     def check_arms(self, n_arms: int) -> None:
+        what = "matrix" if self.descriptors is None else "descriptors"
         rows = len(self.given if self.descriptors is None else self.descriptors)
         if rows != n_arms:
-            what = "matrix" if self.descriptors is None else "descriptors"
             raise InvalidInputError(f"Known: {what} has {rows} rows, but there are {n_arms} arms")
 
     def for_arms(self, arms: Sequence[ArmName]) -> Known:
-        """Rows that have names are put in the order of the arms."""
         if self.names is None:
             self.check_arms(len(arms))
             return self
@@ -298,10 +287,13 @@ class Known(Similarity, init=False):
                 f"Known {what}; its rows are {', '.join(map(repr, self.names[:8]))}, the arms "
                 f"{', '.join(map(repr, arms[:8]))}. Rows without names (a list, an array) are taken in order"
             )
-        order = [self.names.index(a) for a in arms]
+        return self._taken([self.names.index(a) for a in arms])
+
+    def _taken(self, rows: list[int]) -> Known:
+        """These rows, without names."""
         if self.descriptors is not None:
-            return Known(descriptors=self.descriptors[order], kernel=self.kernel)
-        return Known(self.given[np.ix_(order, order)])
+            return Known(descriptors=self.descriptors[rows], kernel=self.kernel)
+        return Known(self.given[np.ix_(rows, rows)])
 
     def with_arm(self, n_arms: int, value: Any = None) -> Known:
         """One more descriptor, or one more row and column (to each arm, then to itself)."""
@@ -313,45 +305,52 @@ class Known(Similarity, init=False):
                 raise InvalidInputError(
                     f"descriptor has shape {row.shape}, but the other arms have {self.descriptors.shape[1]} numbers"
                 )
-            return Known(descriptors=np.vstack([self.descriptors, row[None, :]]), kernel=self.kernel)
+            return Known(descriptors=np.vstack([self.descriptors, row]), kernel=self.kernel)
         row = np.empty(0) if value is None else np.atleast_1d(as_float64("similarity", value))
         if row.shape not in ((n_arms,), (n_arms + 1,)):
             raise InvalidInputError(
                 f"this policy has a known similarity matrix; add_arm needs similarity= with {n_arms} entries (to each "
                 "arm in order), or one more for the arm itself (1 if left out)"
             )
-        row = row if len(row) == n_arms + 1 else np.append(row, 1.0)
-        return Known(np.block([[self.given, row[:-1, None]], [row[None, :]]]))
+        row = np.append(row, 1.0)[: n_arms + 1]
+        return Known(np.block([[self.given, row[:-1, None]], [row]]))
 
     def without_arm(self, arm: int) -> Known:
-        if self.descriptors is not None:
-            return Known(descriptors=np.delete(self.descriptors, arm, axis=0), kernel=self.kernel)
-        return Known(np.delete(np.delete(self.given, arm, axis=0), arm, axis=1))
+        n_arms = len(self.given if self.descriptors is None else self.descriptors)
+        return self._taken([a for a in range(n_arms) if a != arm])
 
 
-def _rows(descriptors: Mapping[Any, Any]) -> list[Any]:
-    """The descriptors of a mapping, one for each arm."""
-    rows = [np.asarray(row) for row in descriptors.values()]
-    for name, row in zip(descriptors, rows, strict=True):
-        if row.ndim > 1 or row.shape != rows[0].shape:
-            raise InvalidInputError(
-                f"the descriptor of {name!r} has shape {row.shape}, but that of {next(iter(descriptors))!r} has "
-                f"{rows[0].shape}; a mapping has a descriptor for each arm"
-            )
-    return rows
+def _descriptors(given: Any) -> Matrix:
+    """One row per arm; in a mapping, one value per arm."""
+    if isinstance(given, Mapping):
+        rows = {name: as_float64(f"the descriptor of {name!r}", row) for name, row in given.items()}
+        first = next(iter(rows), None)
+        for name, row in rows.items():
+            if row.ndim > 1 or row.shape != rows[first].shape:
+                raise InvalidInputError(
+                    f"the descriptor of {name!r} has shape {row.shape}, but that of {first!r} has "
+                    f"{rows[first].shape}; a mapping has a descriptor for each arm"
+                )
+        given = list(rows.values())
+    X = as_float64("descriptors", given)
+    X = X[:, None] if X.ndim == 1 else X
+    if X.ndim != 2 or not X.size:
+        raise InvalidInputError(f"descriptors must be (arms, features), got shape {X.shape}")
+    return X
 
 
-def usual_kernel(rows: Matrix) -> RBF:
+def descriptor_kernel(rows: Matrix) -> RBF:
     """An `RBF` of these descriptors, whose length scale is their median distance.
 
-    >>> usual_kernel(np.array([[0.0], [1.0], [3.0]]))
+    >>> descriptor_kernel(np.array([[0.0], [1.0], [3.0]]))
     RBF(length_scale=2.0)
     """
     widths = rows.std(axis=0)
-    varying = np.sort(widths[widths > 1e-9 * np.abs(rows).max(axis=0)])
+    varies = widths > 1e-9 * np.abs(rows).max(axis=0)
+    varying = np.sort(widths[varies])
     if len(rows) < 10 or not len(varying) or varying[-1] <= 30.0 * (usual := varying[(len(varying) - 1) // 2]):
         return RBF(median_distance(rows))
-    widths = np.where(widths > 1e-9 * np.abs(rows).max(axis=0), widths, usual)
+    widths = np.where(varies, widths, usual)
     return RBF(tuple((widths * median_distance(rows / widths)).tolist()))
 
 
@@ -398,14 +397,23 @@ class Graph(Similarity):
 
     def with_arm(self, n_arms: int, value: Any = None) -> Graph:
         """One more node, with an edge of weight 1 to each neighbour, numbers of arms (none: alone)."""
-        adjacency = np.zeros((n_arms + 1, n_arms + 1))
-        adjacency[:-1, :-1] = self.adjacency
+        adjacency = np.pad(self.adjacency, (0, 1))
         edges = list(value or ())
         adjacency[-1, edges] = adjacency[edges, -1] = 1.0
         return self.replace(adjacency=adjacency)
 
     def without_arm(self, arm: int) -> Graph:
         return self.replace(adjacency=np.delete(np.delete(self.adjacency, arm, axis=0), arm, axis=1))
+
+
+def check_psd(name: str, matrix: Matrix) -> None:
+    """Raise unless ``matrix`` is positive semidefinite to 1e-10 of its largest entry."""
+    smallest = float(np.linalg.eigvalsh(matrix)[0])
+    if smallest < -TOLERANCE * max(1.0, float(np.abs(matrix).max())):
+        raise NotPositiveSemidefiniteError(
+            f"{name} is not positive semidefinite: its smallest eigenvalue is {smallest:.6g}. A similarity must "
+            "be a covariance between arms; kb.Known.nearest(matrix) gives the nearest one and how far it is"
+        )
 
 
 # -- from the rewards ------------------------------------------------------------------------------
@@ -437,10 +445,6 @@ class Learned(Similarity):
             raise InvalidTypeError(f"base must be known beforehand, such as kb.Known(descriptors=X), got {self.base!r}")
         if isinstance(self.base, Independent | Pooled | Mixed):
             raise InvalidInputError(f"base={self.base!r} is what Learned() tries by itself; leave base out")
-
-    @property
-    def describes_arms(self) -> bool:
-        return self.base is not None and self.base.describes_arms
 
     @property
     def arm_argument(self) -> ArmArgument | None:
@@ -504,10 +508,9 @@ class Estimated(Similarity):
     def matrix(self, history: History) -> Matrix:
         """From all pairs of rows: t^2 kernel values."""
         G = np.zeros((history.n_arms, history.n_arms))
-        rows_of = {a: np.flatnonzero(history.arms == a) for a in np.flatnonzero(history.counts).tolist()}
-        for a, rows in rows_of.items():
-            for b, others in rows_of.items():
-                G[a, b] = self.kernel(history.contexts[rows], history.contexts[others]).sum()
+        rows = [history.contexts[history.arms == a] for a in range(history.n_arms)]
+        for a, b in np.ndindex(G.shape):
+            G[a, b] = self.kernel(rows[a], rows[b]).sum() if len(rows[a]) and len(rows[b]) else 0.0
         return self.from_sums(G, history.counts)
 
     def from_sums(self, G: Matrix, counts: NDArray[Any]) -> Matrix:
@@ -575,13 +578,3 @@ def embedding_distances(G: Matrix, counts: NDArray[Any]) -> Matrix:
     distances += norms
     distances.flat[:: len(n) + 1] = 0.0
     return np.maximum(distances, 0.0, out=distances)
-
-
-def check_psd(name: str, matrix: Matrix) -> None:
-    """Raise unless ``matrix`` is positive semidefinite to 1e-10 of its largest entry."""
-    smallest = float(np.linalg.eigvalsh(matrix)[0])
-    if smallest < -TOLERANCE * max(1.0, float(np.abs(matrix).max())):
-        raise NotPositiveSemidefiniteError(
-            f"{name} is not positive semidefinite: its smallest eigenvalue is {smallest:.6g}. A similarity must "
-            "be a covariance between arms; kb.Known.nearest(matrix) gives the nearest one and how far it is"
-        )

@@ -8,16 +8,17 @@ arm's own) or the additive kernel of CGP-UCB::
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kinbandits._value import Value
+from kinbandits._frames import list_of
+from kinbandits._types import ArmName
+from kinbandits._value import Value, as_int
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.kernels import Kernel, as_kernel
 from kinbandits.similarity import Learned, Similarity
 
-__all__ = ["Term", "Terms", "as_terms"]
+__all__ = ["Term", "Terms", "as_terms", "terms_for"]
 
 
 class Term(Value):
@@ -84,6 +85,22 @@ class Terms(Value):
         return Terms((*self.terms, *as_terms(other))) if isinstance(other, Term | Terms) else NotImplemented
 
 
+def terms_for(
+    arms: Sequence[ArmName],
+    kernel: Term | Terms | None,
+    similarity: Similarity | None,
+    context_kernel: object,
+    usual: Term,
+) -> Terms:
+    """The kernel of a policy for these arms, from its three arguments; ``usual`` is what is left out."""
+    if kernel is None:
+        k_z, k_x = usual.similarity if similarity is None else similarity, usual.context_kernel
+        kernel = Term(k_z, k_x if context_kernel is None else context_kernel)
+    elif context_kernel is not None or similarity is not None:
+        raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
+    return Terms(tuple(t.replace(similarity=t.similarity.for_arms(arms)) for t in as_terms(kernel)))
+
+
 def as_terms(kernel: object) -> Terms:
     """A sum of terms from a sum or from one term."""
     if isinstance(kernel, Terms):
@@ -95,11 +112,11 @@ def as_terms(kernel: object) -> Terms:
 
 def _columns(columns: Any) -> tuple[int, ...]:
     try:
-        chosen = tuple(operator.index(c) for c in columns)
-    except TypeError as error:
+        chosen = tuple(as_int("columns", c, None) for c in list_of("columns", columns))
+    except InvalidTypeError as error:
         raise InvalidTypeError(
             f"columns must be a sequence of column numbers such as [0, 1], got {columns!r}"
         ) from error
     if not chosen or min(chosen) < 0:
-        raise InvalidInputError(f"columns must name at least one column, counted from 0, got {columns!r}")
+        raise InvalidInputError(f"columns must name at least one column, counted from 0, got {chosen}")
     return chosen

@@ -11,9 +11,9 @@ Each raises `ContractError`, naming the first thing that is wrong. The tests of 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -49,8 +49,7 @@ def check_kernel(kernel: object, contexts: ArrayLike | None = None) -> None:
     K = k(X, X)
     require(isinstance(K, np.ndarray), f"k(A, B) must be an array, got {type(K).__name__}")
     require(K.shape == (len(X), len(X)), f"k(A, B) of {len(X)} and {len(X)} rows has shape {K.shape}")
-    scale, least = _check_symmetric(K, "k(A, A)")
-    require(least >= -1e-8 * scale, f"k(A, A) is not positive semidefinite: its smallest eigenvalue is {least:.6g}")
+    scale = _check_covariance(K, "k(A, A)")
     part = k(X[:2], X[1:])
     require(part.shape == (2, len(X) - 1), f"k(A, B) of 2 and {len(X) - 1} rows has shape {part.shape}")
     require(_near(part, K[:2, 1:], scale), "an entry of k(A, B) depends on rows other than its own two")
@@ -80,8 +79,7 @@ def check_similarity(similarity: Similarity, n_arms: int = 4, contexts: ArrayLik
         K = similarity.matrix(history)
         when = f"after {t} rows"
         require(K.shape == (n_arms, n_arms), f"matrix of {n_arms} arms has shape {K.shape} {when}")
-        scale, least = _check_symmetric(K, f"matrix {when}")
-        require(least >= -1e-8 * scale, f"matrix is not positive semidefinite {when}: eigenvalue {least:.6g}")
+        scale = _check_covariance(K, f"matrix {when}")
         require(_near(similarity.matrix(history), K, scale), f"matrix differs when it is asked again {when}")
         require(not similarity.fixed or _near(K, first, scale), f"fixed is true, but the matrix changed {when}")
         require(_near(tracker.matrix, K, scale), f"tracker is not the definition {when}")
@@ -104,91 +102,86 @@ def check_policy(policy: Policy, contexts: ArrayLike | None = None, *, saves: bo
     """
     require(isinstance(policy, Policy), f"{policy!r} is no Policy")
     require(len(policy.active_arms) >= 2, "the check needs a policy with at least two active arms")
-    d = policy._n_features or 3
-    X = _rows(contexts, d)
+    X = _rows(contexts, policy._n_features or 3)
     require(len(X) >= 8, f"the check needs at least 8 contexts, got {len(X)}")
-    _check_copy(policy, X)
-    parts = [_check_predict, _check_choose, _check_choose_many, _check_candidates, _check_rewards, _check_order]
-    parts += [_check_refusals, _check_retire]
-    for check in [*parts, _check_save] if saves else parts:
+    checks = [_check_copy, _check_predict, _check_choose, _check_candidates, _check_rewards, _check_order]
+    checks += [_check_refusals, _check_retire, _check_frozen]
+    for check in [*checks, _check_save] if saves else checks:
+        before = _seen(policy, X)
         check(policy.copy(), X)
+        require(_seen(policy, X) == before, "what a copy does changes the policy it came from")
 
 
 # -- the parts of check_policy -----------------------------------------------------------------------
 
 
-class _State(NamedTuple):
+def _seen(policy: Policy, X: Matrix) -> dict[str, Any]:
     """All that one can see of a policy, to be compared with itself later."""
+    predictions = np.array(policy.predict_many(X)) + 0.0  # no -0.0
+    rng = str(policy.rng.bit_generator.state)
+    counts = policy.n_observations, policy.n_decisions
+    arms = policy.arms, policy.retired
+    return {"predictions": predictions.tobytes(), "pending": policy.pending(), "rng": rng, "n": counts, "arms": arms}
 
-    predictions: bytes
-    pending: list[int]
-    rng: str
-    counted: tuple[Any, ...]
 
-    @classmethod
-    def of(cls, policy: Policy, X: Matrix) -> _State:
-        predictions = np.array(policy.predict_many(X)) + 0.0  # no -0.0
-        counted = policy.n_observations, policy.n_decisions, policy.arms, policy.retired
-        return cls(predictions.tobytes(), policy.pending(), str(policy.rng.bit_generator.state), counted)
+def _check_copy(policy: Policy, X: Matrix) -> None:
+    late = policy.choose(X[0])
+    other = policy.copy()
+    require(_seen(other, X) == _seen(policy, X), "a copy does not know the same as the policy")
+    other.update(late, 1.0)
+    other.observe([other.active_arms[0]], X[:1], [0.5])
 
 
 def _check_predict(policy: Policy, X: Matrix) -> None:
-    before, k = _State.of(policy, X), len(policy.arms)
+    before, k = _seen(policy, X), len(policy.arms)
     one, batch = policy.predict(X[0]), policy.predict_many(X)
-    shapes = {np.shape(v) for v in one}
-    require(shapes == {(k,)}, f"predict of {k} arms has shapes {shapes}")
-    shapes = {np.shape(v) for v in batch}
-    require(shapes == {(len(X), k)}, f"predict_many of {len(X)} rounds and {k} arms has shapes {shapes}")
+    shapes = {np.shape(v) for v in one}, {np.shape(v) for v in batch}
+    wanted = {(k,)}, {(len(X), k)}
+    require(shapes == wanted, f"predict, predict_many of {len(X)} rounds and {k} arms have shapes {shapes}")
     require(np.isfinite(batch).all(), "predict gives NaN or infinity")
     require((batch.width >= 0.0).all(), "predict gives a negative width")
     scale = max(1.0, float(np.abs(batch.mean).max()), float(batch.width.max()))
-    same = all(_near(a[0], b, scale) for a, b in zip(batch, one, strict=True))
-    require(same, "predict_many is not many times predict")
+    require(_near(np.array(batch)[:, 0], np.array(one), scale), "predict_many is not many times predict")
     pair = [policy.arms[-1], policy.arms[0]]
-    own = policy.predict(X[:2], arms=pair)
-    for i, arm in enumerate(pair):
-        alone = policy.predict(X[i], arms=[arm])
-        same = all(_near(a[i : i + 1], b, scale) for a, b in zip(own, alone, strict=True))
-        require(same, "predict of (k, d) is not one round with a context for each candidate")
-    require(_State.of(policy, X) == before, "predict changes the policy")
+    alone = np.hstack([policy.predict(x, arms=[arm]) for x, arm in zip(X, pair, strict=False)])
+    same = _near(np.array(policy.predict(X[:2], arms=pair)), alone, scale)
+    require(same, "predict of (k, d) is not one round with a context for each candidate")
+    require(_seen(policy, X) == before, "predict changes the policy")
 
 
 def _check_choose(policy: Policy, X: Matrix) -> None:
-    for x in X:
-        twin, before = policy.copy(), _State.of(policy, X)
+    first, together = policy.copy(), policy.copy().choose_many(X)
+    for x, same in zip(X, together, strict=True):
+        twin, before = policy.copy(), _seen(policy, X)
         decision = policy.choose(x)
         require(decision.candidates == policy.arms, "the candidates are not the arms, in their order")
         named = dict(enumerate(decision.candidates)).get(decision.index)
         require(decision.arm == named, f"decision.arm {decision.arm!r} is not candidate number {decision.index}")
-        require(0.0 < decision.propensity <= 1.0, f"propensity must be in (0, 1], got {decision.propensity}")
-        shares = twin.probabilities(x)
+        p, shares = decision.propensity, twin.probabilities(x)
+        require(0.0 < p <= 1.0, f"propensity must be in (0, 1], got {p}")
         require(abs(shares.sum() - 1.0) < 1e-9, f"probabilities add up to {shares.sum()}")
-        p, share = decision.propensity, shares[decision.index]
+        share = shares[decision.index]
         require(abs(share - p) < 1e-9, f"propensity {p} is not the probability {share} of the choice")
-        require(policy.pending() == [*before.pending, decision.id], "choose does not open exactly its own decision")
-        require(_State.of(policy, X).predictions == before.predictions, "choose changes what the policy predicts")
-        again = twin.choose(x)
-        same = (again.arm, again.index, again.id) == (decision.arm, decision.index, decision.id)
-        require(same, "choose from the same state and random numbers gives another decision")
+        opens = policy.pending() == [*before["pending"], decision.id]
+        require(opens, "choose does not open exactly its own decision")
+        predicts = _seen(policy, X)["predictions"] == before["predictions"]
+        require(predicts, "choose changes what the policy predicts")
+        for other, what in ((twin.choose(x), "choose from the same state"), (same, "choose_many")):
+            equal = (other.arm, other.index, other.id) == (decision.arm, decision.index, decision.id)
+            require(equal, f"{what} gives another decision than choose")
         mean, width = decision.prediction
         wanted = mean + decision.exploration * width
-        scale = max(1.0, float(np.abs(wanted).max()))
-        require(_near(decision.scores, wanted, scale), "score is not mean + exploration * width")
-
-
-def _check_choose_many(policy: Policy, X: Matrix) -> None:
-    twin = policy.copy()
-    many, single = policy.choose_many(X), [twin.choose(x) for x in X]
-    require(many.arm == [s.arm for s in single], "choose_many is not many times choose")
-    require(list(many.id) == [s.id for s in single], "choose_many numbers decisions otherwise than choose")
-    require(policy.pending() == twin.pending(), "choose_many opens other decisions than choose")
+        near = _near(decision.scores, wanted, max(1.0, float(np.abs(wanted).max())))
+        require(near, "score is not mean + exploration * width")
+    first.choose_many(X)
+    require(first.pending() == policy.pending(), "choose_many opens other decisions than choose")
 
 
 def _check_candidates(policy: Policy, X: Matrix) -> None:
     last = policy.active_arms[-1]
     for x in X:
-        decision = policy.choose(x, arms=[last])
-        require(decision.arm == last, f"the only candidate is {last!r}, but {decision.arm!r} was chosen")
+        arm = policy.choose(x, arms=[last]).arm
+        require(arm == last, f"the only candidate is {last!r}, but {arm!r} was chosen")
     decision = policy.choose(X[:3], arms=[last, last, last])
     known = decision.arm == last and decision.index in (0, 1, 2)
     require(known, "one arm with three contexts gives no index of them")
@@ -197,31 +190,29 @@ def _check_candidates(policy: Policy, X: Matrix) -> None:
 
 
 def _check_rewards(policy: Policy, X: Matrix) -> None:
-    first, second = policy.choose(X[0]), policy.choose(X[1])
+    first, second, third = (policy.choose(x) for x in X[:3])
     rows = policy.n_observations
     policy.update(second.id, 1.0)
     policy.update(first, 0.0)
     require(policy.n_observations == rows + 2, "n_observations does not count the rewards learned")
     still = {first.id, second.id} & set(policy.pending())
     require(not still, "a decision is still pending after its reward was learned")
-    before = _State.of(policy, X)
+    before = _seen(policy, X)
     policy.update(first, 0.0)
-    require(_State.of(policy, X) == before, "the same reward again is not recognised as a repeat")
-    _refuses(policy, X, RewardConflictError, lambda: policy.update(first, 1.0), "a second reward of another value")
-    third = policy.choose(X[2])
+    require(_seen(policy, X) == before, "the same reward again is not recognised as a repeat")
     policy.cancel(third)
     policy.cancel(third)
     require(third.id not in policy.pending(), "a cancelled decision is still pending")
+    _refuses(policy, X, RewardConflictError, lambda: policy.update(first, 1.0), "a second reward of another value")
     void = "a reward for a cancelled decision"
     _refuses(policy, X, UnknownDecisionError, lambda: policy.update(third, 1.0), void)
 
 
 def _check_order(policy: Policy, X: Matrix) -> None:
     """Rewards in another order lead to the same knowledge, unless a model is learned: of the first rows that came."""
-    twin = policy.copy()
+    twin, rewards = policy.copy(), [0.0, 1.0, 0.5, 1.0]
     ids = [policy.choose(x).id for x in X[:4]]
     require(ids == [twin.choose(x).id for x in X[:4]], "a copy numbers decisions otherwise")
-    rewards = [0.0, 1.0, 0.5, 1.0]
     for i in range(4):
         policy.update(ids[i], rewards[i])
         twin.update(ids[3 - i], rewards[3 - i])
@@ -234,47 +225,55 @@ def _check_order(policy: Policy, X: Matrix) -> None:
 
 def _check_refusals(policy: Policy, X: Matrix) -> None:
     arm, decision = policy.active_arms[0], policy.choose(X[0])
-    bad = X[0].copy()
-    bad[0] = np.nan
-    strange = "no such arm"
-    tries: Sequence[tuple[str, type[Exception], Callable[[], object]]] = [
-        ("a context with NaN", KinbanditsError, lambda: policy.choose(bad)),
+    nan, unknown = X[0] * np.where(np.arange(X.shape[1]), 1.0, np.nan), "no such arm"
+    tries: list[tuple[str, type[Exception], Callable[[], object]]] = [
+        ("a context with NaN", KinbanditsError, lambda: policy.choose(nan)),
         ("a context without features", KinbanditsError, lambda: policy.choose([])),
         ("a context of the wrong width", KinbanditsError, lambda: policy.choose(np.append(X[0], 1.0))),
         ("an empty list of candidates", KinbanditsError, lambda: policy.choose(X[0], arms=[])),
-        ("an unknown arm", UnknownArmError, lambda: policy.choose(X[0], arms=[strange])),
+        ("an unknown arm", UnknownArmError, lambda: policy.choose(X[0], arms=[unknown])),
         ("a reward of NaN", KinbanditsError, lambda: policy.update(decision, float("nan"))),
         ("a reward for an unknown decision", UnknownDecisionError, lambda: policy.update(10**9, 1.0)),
         ("logged rows with an infinite reward", KinbanditsError, lambda: policy.observe([arm], X[:1], [np.inf])),
-        ("logged rows of an unknown arm", UnknownArmError, lambda: policy.observe([strange], X[:1], [1.0])),
+        ("logged rows of an unknown arm", UnknownArmError, lambda: policy.observe([unknown], X[:1], [1.0])),
         ("logged rows of different numbers", KinbanditsError, lambda: policy.observe([arm], X[:2], [1.0])),
     ]
     for what, error, attempt in tries:
         _refuses(policy, X, error, attempt, what)
 
 
+def _refuses(policy: Policy, X: Matrix, error: type[Exception], attempt: Callable[[], object], what: str) -> None:
+    before = _seen(policy, X)
+    try:
+        attempt()
+    except error:
+        require(_seen(policy, X) == before, f"{what} is refused, but changes the policy")
+    except Exception as other:
+        raise ContractError(f"{what} gives {type(other).__name__}, not {error.__name__}: {other}") from other
+    else:
+        raise ContractError(f"{what} is accepted; it must raise {error.__name__}")
+
+
 def _check_retire(policy: Policy, X: Matrix) -> None:
-    arm, arms = policy.active_arms[0], policy.arms
-    before = policy.predict_many(X)
+    arm, before = policy.active_arms[0], _seen(policy, X)
     policy.retire_arm(arm)
-    require(policy.arms == arms, "a retired arm is no longer among the arms")
-    same = np.array_equal(policy.predict_many(X), before)
-    require(same, "an arm that retires changes what is predicted, or where it stands")
-    require(arm not in policy.choose_many(X).arm, f"the retired arm {arm!r} was chosen")
-    share = policy.probabilities(X[0])[arms.index(arm)]
+    after = _seen(policy, X)
+    require(policy.arms == before["arms"][0], "a retired arm is no longer among the arms")
+    require(after["predictions"] == before["predictions"], "an arm that retires changes what is predicted")
+    share = policy.probabilities_many(X)[:, policy.arms.index(arm)].max()
     require(share == 0.0, f"the retired arm {arm!r} has the probability {share}")
+    require(arm not in policy.choose_many(X).arm, f"the retired arm {arm!r} was chosen")
     policy.activate_arm(arm)
     require(policy.choose(X[0], arms=[arm]).arm == arm, f"the arm {arm!r} was activated, but cannot be chosen")
 
 
-def _check_copy(policy: Policy, X: Matrix) -> None:
-    before, opened = _State.of(policy, X), policy.copy()
-    late = opened.choose(X[0])
-    other = opened.copy()
-    require(_State.of(policy.copy(), X) == before, "a copy does not know the same as the policy")
-    other.update(late, 1.0)
-    other.observe([other.active_arms[0]], X[:1], [0.5])
-    require(_State.of(policy, X) == before, "what a copy does changes the policy it came from")
+def _check_frozen(policy: Policy, X: Matrix) -> None:
+    reader, arm = policy.frozen(), policy.active_arms[0]
+    before = _seen(reader, X)
+    _refuses(reader, X, KinbanditsError, lambda: reader.observe([arm], X[:1], [1.0]), "a row for a frozen policy")
+    _refuses(reader, X, KinbanditsError, lambda: reader.retire_arm(arm), "retiring an arm of a frozen policy")
+    policy.observe([arm], X[:1], [1.0])
+    require(_seen(reader, X) == before, "a frozen policy changes when the one it came from learns")
 
 
 def _check_save(policy: Policy, X: Matrix) -> None:
@@ -286,8 +285,8 @@ def _check_save(policy: Policy, X: Matrix) -> None:
         loaded = load(path)
     pairs = zip(loaded.predict_many(X), policy.predict_many(X), strict=True)
     close = all(np.allclose(a, b, rtol=1e-6, atol=1e-6 * float(np.abs(b).max())) for a, b in pairs)  # but rounding
-    same = close and _State.of(loaded, X)[1:] == _State.of(policy, X)[1:]
-    require(same, "a loaded policy does not know the same as the saved one")
+    known = [_seen(one, X) | {"predictions": close} for one in (loaded, policy)]
+    require(close and known[0] == known[1], "a loaded policy does not know the same as the saved one")
     for x, late in zip(X[4:], opened[2:], strict=False):
         for one in (policy, loaded):
             one.update(late, 0.5)
@@ -295,36 +294,27 @@ def _check_save(policy: Policy, X: Matrix) -> None:
         require(same, "a loaded policy decides otherwise than the saved one")
 
 
-def _refuses(policy: Policy, X: Matrix, error: type[Exception], attempt: Callable[[], object], what: str) -> None:
-    before = _State.of(policy, X)
-    try:
-        attempt()
-    except error:
-        require(_State.of(policy, X) == before, f"{what} is refused, but changes the policy")
-    except Exception as other:
-        raise ContractError(f"{what} gives {type(other).__name__}, not {error.__name__}: {other}") from other
-    else:
-        raise ContractError(f"{what} is accepted; it must raise {error.__name__}")
+# -- arrays ------------------------------------------------------------------------------------------
 
 
 def _rows(contexts: ArrayLike | None, d: int = 3) -> Matrix:
     """Read-only rows: those given, or random ones of which some coincide."""
     if contexts is None:
-        X = np.random.default_rng(0).uniform(-1.0, 1.0, (12, d))
-        X[5] = X[2]
-    else:
-        X = np.array(contexts, dtype=np.float64)
-        require(X.ndim == 2 and len(X) >= 3, f"contexts must be (n, d) with n >= 3, got shape {X.shape}")
+        contexts = np.random.default_rng(0).uniform(-1.0, 1.0, (12, d))[[0, 1, 2, 3, 4, 2, 6, 7, 8, 9, 10, 11]]
+    X = np.array(contexts, dtype=np.float64)
+    require(X.ndim == 2 and len(X) >= 3, f"contexts must be (n, d) with n >= 3, got shape {X.shape}")
     X.setflags(write=False)
     return X
 
 
-def _check_symmetric(K: Matrix, what: str) -> tuple[float, float]:
-    """Check that the matrix is finite and symmetric; its largest entry and its smallest eigenvalue."""
+def _check_covariance(K: Matrix, what: str) -> float:
+    """Check that the matrix is finite, symmetric and positive semidefinite; its largest entry."""
     require(np.isfinite(K).all(), f"{what} holds NaN or infinity")
     scale = max(float(np.abs(K).max()), np.finfo(float).tiny)
     require(_near(K, K.T, scale), f"{what} is not symmetric")
-    return scale, float(np.linalg.eigvalsh((K + K.T) / 2.0)[0])
+    least = float(np.linalg.eigvalsh((K + K.T) / 2.0)[0])
+    require(least >= -1e-8 * scale, f"{what} is not positive semidefinite: its smallest eigenvalue is {least:.6g}")
+    return scale
 
 
 def _near(a: ArrayLike, b: ArrayLike, scale: float) -> bool:

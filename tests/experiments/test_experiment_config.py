@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kinbandits._settings import read_value
+from kinbandits._value import read_value
 from kinbandits.environments import KINDS
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments import experiment_of, load_experiment

@@ -249,14 +249,6 @@ def test_logged_rows_join_the_estimate_of_stage_1_and_no_set_of_rounds(tmp_path)
     np.testing.assert_array_equal(again.predict([0.3]), policy.predict([0.3]))
 
 
-def test_special_cases_are_values():
-    kernel = kb.RBF(0.7)
-    policy = kb.baselines.sup_kernel_ucb(3, horizon=50, context_kernel=kernel, delta=0.2)
-    assert (policy.similarity, policy.context_kernel, policy.delta) == (kb.Pooled(), kernel, 0.2)
-    assert isinstance(policy, kb.SupKMTLUCB)
-    assert not isinstance(policy, kb.KMTLUCB)
-
-
 def test_two_terms_and_named_arms():
     kernel = kb.Term(kb.Pooled(), kb.Linear(), columns=[0]) + kb.Term(kb.Independent(), kb.RBF(), columns=[1])
     policy = kb.SupKMTLUCB(["red", "blue"], horizon=30, kernel=kernel)

@@ -28,8 +28,7 @@ from pydantic import (
     model_validator,
 )
 
-from kinbandits._settings import read_value
-from kinbandits._value import suggest
+from kinbandits._value import read_value, suggest
 from kinbandits.environments import KINDS, Environment, make_environment
 from kinbandits.errors import InvalidInputError, InvalidTypeError, KinbanditsError
 from kinbandits.policy import KMTLUCB, Policy
@@ -292,9 +291,9 @@ def policy_named(name: str) -> Any:
 
 def policies() -> dict[str, Any]:
     """The policies that a file may name: classes, and functions that make one."""
-    from kinbandits import baselines, contrib
+    from kinbandits import baselines
 
-    found: dict[str, Any] = {n: getattr(room, n) for room in (baselines, contrib) for n in room.__all__}
+    found: dict[str, Any] = {name: getattr(baselines, name) for name in baselines.__all__}
     found["KMTLUCB"] = KMTLUCB
     return {
         name: found[name]

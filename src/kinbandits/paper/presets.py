@@ -19,9 +19,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinbandits._settings import read_value
 from kinbandits._types import Vector
-from kinbandits._value import positive
+from kinbandits._value import positive, read_value
 from kinbandits.errors import InvalidInputError
 from kinbandits.policy import KMTLUCB
 from kinbandits.similarity import Estimated

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from kinbandits._value import Count, Natural, Value, real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.model import Scale
@@ -34,35 +36,33 @@ class Budgeted(Value):
     after: Natural = 0
 
 
-def rewards_of(rewards: Any) -> tuple[Any, tuple[float, float] | None, tuple[float, float] | None]:
-    """What was given, the limits of rewards, and their level and unit where these are not learned."""
+def rewards_of(rewards: Any) -> tuple[Any, tuple[float, float] | None]:
+    """What was given, and the level and unit of rewards where these are not learned."""
     if isinstance(rewards, str) and rewards == "learn":
-        return rewards, None, None
+        return rewards, None
     if rewards is None or (isinstance(rewards, str) and rewards == "raw"):  # settings files have no None
-        return None, None, (0.0, 1.0)
+        return None, (0.0, 1.0)
     if isinstance(rewards, Scale):
-        return rewards, None, (rewards.level, rewards.unit)
+        return rewards, (rewards.level, rewards.unit)
+    if isinstance(rewards, np.ndarray):
+        rewards = rewards.tolist()
     if not isinstance(rewards, tuple | list) or len(rewards) != 2:
         raise InvalidTypeError(f'rewards must be "learn", None (as they are) or (low, high), got {rewards!r}')
     low, high = real("rewards[0]", rewards[0]), real("rewards[1]", rewards[1])
     if not low < high:
         raise InvalidInputError(f"rewards=(low, high) needs low < high, got {rewards!r}")
-    return (low, high), (low, high), (low, high - low)
+    return (low, high), (low, high - low)
 
 
 def engine_of(engine: Any, memory: Window | None) -> Engine:
     """The engine, checked."""
-    if isinstance(engine, Budgeted):
-        if memory is not None:
-            raise InvalidInputError(
-                'memory=kb.Window(...) needs engine="exact": a dictionary keeps sums, which no row can leave'
-            )
-        return engine
-    if not isinstance(engine, str):
-        raise InvalidTypeError(f"engine must be {_OFFERED}, got {engine!r}")
-    if engine not in ENGINES:
-        raise InvalidInputError(f"engine must be {_OFFERED}, got {engine!r}")
-    return engine  # type: ignore[return-value]
-
-
-_OFFERED = ", ".join(f'"{name}"' for name in ENGINES) + " or kb.Budgeted(points=256)"
+    if not isinstance(engine, Budgeted):
+        if isinstance(engine, str) and engine in ENGINES:
+            return engine  # type: ignore[return-value]
+        error = InvalidInputError if isinstance(engine, str) else InvalidTypeError
+        raise error(f'engine must be "auto", "exact", "naive" or kb.Budgeted(points=256), got {engine!r}')
+    if memory is not None:
+        raise InvalidInputError(
+            'memory=kb.Window(...) needs engine="exact": a dictionary keeps sums, which no row can leave'
+        )
+    return engine

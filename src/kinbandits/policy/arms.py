@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits._frames import categories, is_frame, listed_column
+from kinbandits._frames import categories, is_frame, list_of, plain
 from kinbandits._types import ArmName, Indices
 from kinbandits._value import suggest
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownArmError
@@ -56,7 +56,7 @@ class Arms:
         """These arms, or all; to play, no retired one may be among those named."""
         if arms is None:
             return self.everyone
-        names = to_list("arms", arms)
+        names = list_of("arms", arms)
         if not names:
             raise InvalidInputError("arms is empty; give at least one candidate, or leave it out for all")
         indices = self.numbers(names)
@@ -121,9 +121,9 @@ def arm_names(arms: Any) -> tuple[ArmName, ...]:
         if not 1 <= arms <= 10**8:
             raise InvalidInputError(f"arms must be between 1 and 10^8, got {arms}")
         return tuple(range(int(arms)))
-    if isinstance(arms, bool | str | bytes) or not isinstance(arms, Iterable):
+    if not isinstance(arms, Iterable) or isinstance(arms, str | bytes | bytearray):
         raise InvalidTypeError(f"arms must be a number of arms or a list of names, got {arms!r}")
-    names = categories(arms) or to_list("arms", arms)
+    names = categories(arms) or list_of("arms", arms)
     if not names:
         raise InvalidInputError("arms is empty; there must be at least one arm")
     for name in names:
@@ -133,25 +133,6 @@ def arm_names(arms: Any) -> tuple[ArmName, ...]:
         duplicate = next(n for n in names if n in seen or seen.add(n))  # type: ignore[func-returns-value]
         raise InvalidInputError(f"duplicate arm {duplicate!r}; names must differ")
     return tuple(names)
-
-
-def to_list(name: str, values: Any) -> list[Any]:
-    """``values`` as a list of plain Python objects."""
-    if isinstance(values, np.ndarray):
-        if values.ndim != 1:
-            raise InvalidInputError(f"{name} must be one list of arm names, got an array of shape {values.shape}")
-        return list(values.tolist())
-    column = listed_column(values)
-    if column is not None:
-        return column
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidTypeError(f"{name} must be a list of arm names, got {values!r}")
-    return [plain(v) for v in values]
-
-
-def plain(value: Any) -> Any:
-    """A NumPy scalar as a Python one."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def check_name(name: object) -> None:

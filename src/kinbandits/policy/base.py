@@ -1,8 +1,7 @@
 """What every policy does the same way: candidates, decisions, late rewards, randomness.
 
-A policy chooses among candidates and learns from rewards. A subclass says who leads (`_leaders`), what is estimated
-(`_estimate`) and how rows are learned (`_learn`); the contract around them is here. Arms are in `Arms`, open decisions
-in `Ledger`.
+A subclass says which candidates lead (`_leaders`), what is estimated (`_estimate`) and how rows are learned (`_learn`);
+the contract around them is here. Arms are in `Arms`, open decisions in `Ledger`.
 
 **One meaning for one array.** (d,) is one round with one context for all candidates; (k, d) is one round with a context
 for each candidate; many rounds are ``*_many``, (R, d) or (R, k, d). Candidates are ``policy.arms`` in their order, or
@@ -23,16 +22,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits._checks import as_float64, number, rounds_of_contexts, rows_of_contexts
-from kinbandits._frames import column_names, ordered
-from kinbandits._threads import Turn, one_thread
+from kinbandits._frames import column_names, list_of, ordered
+from kinbandits._threads import AnyTurn, Turn, one_thread
 from kinbandits._types import ArmName, Indices, Mask, Matrix, Vector
-from kinbandits._value import as_int, one_of, part, suggest
+from kinbandits._value import as_int, one_of, part, suggest, type_name
 from kinbandits.errors import InvalidInputError, InvalidTypeError, UnknownDecisionError
-from kinbandits.policy.arms import Arms, Candidates, arm_names, to_list
-from kinbandits.policy.decision import Batch, Decision, Decisions
+from kinbandits.policy.arms import Arms, Candidates, arm_names
+from kinbandits.policy.decision import Decision, Decisions
 from kinbandits.policy.draw import TieBreak, draw, shares, with_floor
-from kinbandits.policy.ledger import Ledger
+from kinbandits.policy.ledger import Ledger, Ticket, number_of
 from kinbandits.regression.contract import Prediction, Query
+from kinbandits.similarity import Similarity
+from kinbandits.terms import Terms
 
 TIE = 1e-12  # scores this close (relative) are a tie when ties are broken at random
 
@@ -58,8 +59,7 @@ class Policy(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        ours = cls.__module__.partition(".")[0] == "kinbandits"
-        cls.kind = cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
+        cls.kind = type_name(cls)
         Policy.registry[cls.kind] = cls
         cls.__init__ = _sealing(cls, cls.__init__)  # type: ignore[method-assign]
 
@@ -85,12 +85,19 @@ class Policy(ABC):
         self.version = 0  # how often something was learned or arms changed
         self._ledger = Ledger(self.most_pending)
         self._owner = secrets.token_hex(8)  # whose decisions are taken: a copy takes those of the original
+        self._columns: int | None = None  # of the contexts learned
+        self._frozen = False
         self._turn = Turn()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if "_sealed" in self.__dict__ and name not in self.__dict__ and not name.startswith("_"):
-            known = [n for n in (*self.__dict__, *dir(type(self))) if not n.startswith("_")]
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r} to set{suggest(name, known)}")
+        if "_sealed" in self.__dict__ and not name.startswith("_"):
+            if name not in self.__dict__:
+                known = [n for n in (*self.__dict__, *dir(type(self))) if not n.startswith("_")]
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r} to set{suggest(name, known)}")
+            if name == "epsilon":
+                value = part("epsilon", value)
+            elif name in self.parameters:
+                raise AttributeError(f"{name} is fixed when a policy is made; make another with {name}={value!r}")
         object.__setattr__(self, name, value)
 
     # -- what a subclass says -------------------------------------------------------------------
@@ -120,11 +127,6 @@ class Policy(ABC):
     def n_observations(self) -> int:
         """How many rows the policy has learned from."""
 
-    @property
-    @abstractmethod
-    def _features_seen(self) -> int | None:
-        """Columns of the contexts learned from."""
-
     def _check_features(self, n_features: int) -> None:  # noqa: B027 (most kernels fit any)
         """Raise if contexts with this many columns do not fit the kernel."""
 
@@ -153,11 +155,13 @@ class Policy(ABC):
     @one_thread
     def retire_arm(self, arm: ArmName) -> None:
         """Stop playing this arm; its data still help its kin, and its open decisions still count."""
+        self._check_not_frozen()
         self._arms = self._arms.retire(arm)
 
     @one_thread
     def activate_arm(self, arm: ArmName) -> None:
         """Play a retired arm again, with all that is known of it."""
+        self._check_not_frozen()
         self._arms = self._arms.activate(arm)
 
     # -- choosing -------------------------------------------------------------------------------
@@ -198,14 +202,13 @@ class Policy(ABC):
         if task is not None:
             if arms is not None:
                 raise InvalidInputError("give arms=, or task= for candidates of one task, not both")
-            if np.ndim(context) != 2:
+            rows = self._named(context)[0]
+            if np.ndim(rows) != 2:
                 raise InvalidInputError(
-                    f"with task= contexts are (k, d), one row per candidate; got {np.ndim(context)} dimensions"
+                    f"with task= contexts are (k, d), one row per candidate; got {np.ndim(rows)} dimensions"
                 )
-            arms = [task] * len(context)  # type: ignore[arg-type]
-        candidates = self._arms.candidates(arms, to_play=True)
-        batch = self._decide(self._read(context, candidates, names=True), candidates, scores)
-        return batch.decision(0)
+            arms = [task] * len(rows)
+        return self._decide(context, arms, False, scores)[0]
 
     @one_thread
     def choose_many(
@@ -221,8 +224,7 @@ class Policy(ABC):
         >>> policy.choose_many([[0.1], [0.9]]).arm
         [0, 0]
         """
-        candidates = self._arms.candidates(arms, to_play=True)
-        return Decisions(self._decide(self._read(contexts, candidates, many=True, names=True), candidates, scores))
+        return self._decide(contexts, arms, True, scores)
 
     @one_thread
     def propose(
@@ -252,12 +254,11 @@ class Policy(ABC):
             >>> policy.n_decisions
             0
         """
-        candidates = self._arms.candidates(arms, to_play=True)
-        rounds = self._read(contexts, candidates, many=True)
-        draws = as_float64("uniform", uniform)
-        if draws.shape != (len(rounds), 2) or (draws < 0.0).any() or (draws >= 1.0).any():
-            raise InvalidInputError(f"uniform must be ({len(rounds)}, 2) numbers in [0, 1), got shape {draws.shape}")
-        return Decisions(self._batch(rounds, candidates, as_int("first_round", first_round, 0), draws))
+        query, candidates = self._query(contexts, arms, many=True, play=True)
+        draws, n = as_float64("uniform", uniform), query.shape[0]
+        if draws.shape != (n, 2) or (draws < 0.0).any() or (draws >= 1.0).any():
+            raise InvalidInputError(f"uniform must be ({n}, 2) numbers in [0, 1), got shape {draws.shape}")
+        return self._decisions(query, candidates, as_int("first_round", first_round), draws)
 
     @one_thread
     def probabilities(self, context: ArrayLike, arms: Sequence[ArmName] | None = None) -> Vector:
@@ -268,20 +269,22 @@ class Policy(ABC):
         >>> policy.probabilities([0.2])
         array([0.9, 0.1])
         """
-        candidates = self._arms.candidates(arms, to_play=True)
-        return np.asarray(self._chances(self._read(context, candidates), candidates)[0])
+        return np.asarray(self._chances(*self._query(context, arms, play=True))[0])
 
     @one_thread
     def probabilities_many(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Matrix:
         """As `probabilities`, in many rounds: (R, k). ``contexts`` is as in ``choose_many``."""
-        candidates = self._arms.candidates(arms, to_play=True)
-        return self._chances(self._read(contexts, candidates, many=True), candidates)
+        return self._chances(*self._query(contexts, arms, many=True, play=True))
 
-    def _chances(self, rounds: Matrix, candidates: Candidates) -> Matrix:
-        query = _playable(Query(candidates.indices, rounds), candidates)
-        first = self._ledger.next_id
-        leaders, _ = self._leaders(query, first, self._beta(query, first))
-        return _everyone(with_floor(shares(leaders, self.tie_break), self.epsilon), candidates)
+    def _chances(self, query: Query, candidates: Candidates) -> Matrix:
+        active, first = _playable(query, candidates), self._ledger.next_id
+        leaders, _ = self._leaders(active, first, self._beta(active, first))
+        found = with_floor(shares(leaders, self.tie_break), self.epsilon)
+        if candidates.playable is None:
+            return found
+        chances = np.zeros(query.shape)
+        chances[:, candidates.playable] = found
+        return chances
 
     @one_thread
     def predict(self, context: ArrayLike, arms: Sequence[ArmName] | None = None) -> Prediction:
@@ -296,54 +299,60 @@ class Policy(ABC):
         >>> mean.round(3), width.round(3)
         (array([0.8, 0. ]), array([0.894, 2.   ]))
         """
-        candidates = self._arms.candidates(arms, to_play=False)
-        mean, width = self._estimate(Query(candidates.indices, self._read(context, candidates)))
+        mean, width = self._estimate(self._query(context, arms)[0])
         return Prediction(mean[0], width[0])
 
     @one_thread
     def predict_many(self, contexts: ArrayLike, arms: Sequence[ArmName] | None = None) -> Prediction:
         """As `predict`, in many rounds: (R, k) each. ``contexts`` is as in ``choose_many``."""
-        candidates = self._arms.candidates(arms, to_play=False)
-        return self._estimate(Query(candidates.indices, self._read(contexts, candidates, many=True)))
+        return self._estimate(self._query(contexts, arms, many=True)[0])
 
+    @one_thread
     def frozen(self) -> Self:
-        """What is known now, for being read from any number of threads: for ``propose`` and ``predict``.
+        """What is known now, to be read from any number of threads: for ``propose`` and ``predict``.
 
         Open decisions are left behind, and a frozen policy does not learn.
         """
-        return self.copy()
+        other = self._snapshot()
+        other._ledger, other._turn, other._frozen = Ledger(self.most_pending), AnyTurn(), True
+        other.rng = copy.deepcopy(self.rng)
+        return other
+
+    def _snapshot(self) -> Self:
+        """A copy that nobody writes into."""
+        return copy.deepcopy(self)
 
     @one_thread
     def numbers(self, query: Query) -> Prediction:
         """Mean and width, for the decisions of this policy that are read later."""
         return self._estimate(query)
 
-    def _decide(self, rounds: Matrix, candidates: Candidates, scores: bool) -> Batch:
+    def _decide(self, contexts: ArrayLike, arms: Sequence[ArmName] | None, many: bool, scores: bool) -> Decisions:
+        query, candidates = self._query(contexts, arms, many=many, play=True, names=True)
         state: Any = self.rng.bit_generator.state if scores else None
-        batch = self._batch(rounds, candidates, self._ledger.next_id, None)
+        decisions = self._decisions(query, candidates, self._ledger.next_id, None)
         if scores:
             try:
-                _ = batch.scores
+                _ = decisions.scores
             except BaseException:
                 self.rng.bit_generator.state = state
                 raise
-        self._ledger.enter(batch)
-        return batch
+        self._ledger.enter(decisions)
+        return decisions
 
-    def _batch(self, rounds: Matrix, candidates: Candidates, first: int, uniform: Matrix | None) -> Batch:
-        whole = Query(candidates.indices, rounds)
-        query = _playable(whole, candidates)
+    def _decisions(self, query: Query, candidates: Candidates, first: int, uniform: Matrix | None) -> Decisions:
         # All that can fail comes before the random state and the table of open decisions change.
-        beta = self._beta(query, first)
-        leaders, notes = self._leaders(query, first, beta)
-        uniform = self.rng.random((len(rounds), 2)) if uniform is None else uniform
+        active = _playable(query, candidates)
+        beta = self._beta(active, first)
+        leaders, notes = self._leaders(active, first, beta)
+        uniform = self.rng.random((query.shape[0], 2)) if uniform is None else uniform
         indices, propensities = draw(leaders, uniform, self.tie_break, self.epsilon)
         if candidates.playable is not None:
             indices = candidates.playable[indices]
         indices.setflags(write=False)
         propensities.setflags(write=False)
-        return Batch(
-            whole, candidates.names, first, indices, propensities, beta, self._owner, self, self.version, notes
+        return Decisions(
+            query, candidates.names, first, indices, propensities, beta, self._owner, self, self.version, notes
         )
 
     @property
@@ -355,19 +364,23 @@ class Policy(ABC):
     @property
     def _n_features(self) -> int | None:
         """Columns of a context, as far as data or open decisions have settled it."""
-        seen = self._features_seen
-        return self._ledger.n_features if seen is None else seen
+        return self._ledger.n_features if self._columns is None else self._columns
 
-    def _read(self, contexts: Any, candidates: Candidates, *, many: bool = False, names: bool = False) -> Matrix:
-        """Contexts, checked, as (R, 1, d) or (R, k, d); ``names`` remembers the names of columns."""
+    def _query(
+        self, contexts: Any, arms: object = None, *, many: bool = False, play: bool = False, names: bool = False
+    ) -> tuple[Query, Candidates]:
+        """Contexts of one round, or of ``many``, and these candidates, checked; to ``play``, none may be retired.
+
+        ``names`` remembers what the columns of a table are called.
+        """
+        candidates = self._arms.candidates(arms, to_play=play)
         array, found = self._named(contexts)
-        seen = self._features_seen
-        rounds = rounds_of_contexts(array, len(candidates), self._n_features if seen is None else seen, batch=many)
-        if seen is None:
+        rounds = rounds_of_contexts(array, len(candidates), self._n_features, batch=many)
+        if self._columns is None:
             self._check_features(rounds.shape[2])
         if names and found is not None and self.feature_names is None:
             self.feature_names = found
-        return rounds
+        return Query(candidates.indices, rounds), candidates
 
     def _named(self, contexts: Any) -> tuple[Any, tuple[str, ...] | None]:
         """Contexts as an array with columns in the order learned, and their names if they have any."""
@@ -389,25 +402,23 @@ class Policy(ABC):
             values = as_float64("reward", reward)
             if values.shape != (len(decision),):
                 raise InvalidInputError(f"reward must have one entry for each of {len(decision)} decisions")
-            pairs = list(zip(decision, values.tolist(), strict=True))
+            pairs: list[tuple[Any, float]] = list(zip(decision, values.tolist(), strict=True))
         else:
-            pairs = [(self._own(decision), number("reward", reward))]  # type: ignore[list-item]
-        new: dict[int, tuple[Any, float]] = {}
+            pairs = [(decision, number("reward", reward))]
+        new: dict[int, tuple[Ticket, float]] = {}
         for one, value in pairs:
-            key = self._own(one)
-            name = key.id if isinstance(key, Decision) else key
-            if not self._ledger.is_repeat(name, value):
-                new[name] = self._ledger.ticket(key), value
+            own = self._own(one)
+            if not self._ledger.is_repeat(own, value):
+                new[number_of(own)] = self._ledger.ticket(own), value
         if not new:
             return
         tickets = [ticket for ticket, _ in new.values()]
-        self._learn(
+        self._teach(
             np.array([t.arm for t in tickets], dtype=np.intp),
             np.array([t.context for t in tickets]),
             np.array([value for _, value in new.values()]),
             [t.note for t in tickets],
         )
-        self.version += 1
         for name, (_, value) in new.items():
             self._ledger.close(name, value)
 
@@ -431,12 +442,14 @@ class Policy(ABC):
         >>> policy.n_observations
         3
         """
-        names = to_list("arms", arms)
+        names = list_of("arms", arms)
         values = as_float64("rewards", rewards)
         if values.shape != (len(names),):
             raise InvalidInputError(f"rewards must have one entry per row: {len(names)} arms, but shape {values.shape}")
-        if not isinstance(own_contexts, bool) and own_contexts != "task":
-            raise InvalidInputError(f'own_contexts must be False, True or "task", got {own_contexts!r}')
+        if not (
+            isinstance(own_contexts, bool | np.bool_) or (isinstance(own_contexts, str) and own_contexts == "task")
+        ):
+            raise InvalidTypeError(f'own_contexts must be False, True or "task", got {own_contexts!r}')
         if not names:
             return
         array, found = self._named(contexts)
@@ -444,10 +457,19 @@ class Policy(ABC):
         if len(rows) != len(names):
             raise InvalidInputError(f"contexts has {len(rows)} rows, but arms has {len(names)}")
         self._check_features(rows.shape[1])
-        note = "task" if own_contexts == "task" else "rivals" if own_contexts else None
-        self._learn(self._arms.numbers(names), rows, values, [note] * len(names))
+        note = own_contexts if isinstance(own_contexts, str) else "rivals" if own_contexts else None
+        self._teach(self._arms.numbers(names), rows, values, [note] * len(names))
         self.feature_names = self.feature_names or found
+
+    def _teach(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
+        self._check_not_frozen()
+        self._learn(arms, contexts, rewards, notes)
+        self._columns = contexts.shape[1]
         self.version += 1
+
+    def _check_not_frozen(self) -> None:
+        if self._frozen:
+            raise InvalidTypeError("a frozen policy does not learn or change; change the one it was made of")
 
     @one_thread
     def pending(self) -> list[int]:
@@ -519,10 +541,36 @@ def _playable(query: Query, candidates: Candidates) -> Query:
     return Query(query.arms[rows], query.contexts if query.shared else query.contexts[:, rows])
 
 
-def _everyone(parts: Matrix, candidates: Candidates) -> Matrix:
-    """Probabilities of those that may be played, among all candidates."""
-    if candidates.playable is None:
-        return parts
-    whole = np.zeros((len(parts), len(candidates)))
-    whole[:, candidates.playable] = parts
-    return whole
+class KernelPolicy(Policy):
+    """A policy whose estimates are the regression with ``kernel``, a sum of terms."""
+
+    kernel: Terms
+
+    @property
+    @abstractmethod
+    def _k_z(self) -> list[Matrix]:
+        """The similarity matrix of each term."""
+
+    @property
+    def similarity(self) -> Similarity:
+        """The similarity value, for the arms as they are now (of the first term, if there are several)."""
+        return self.kernel.terms[0].similarity
+
+    @property
+    def context_kernel(self) -> Any:
+        """The context kernel as it was given; None where it is learned (of the first term, if there are several)."""
+        return self.kernel.terms[0].context_kernel
+
+    @one_thread
+    def similarity_matrix(self, term: int | None = None) -> Matrix:
+        """The current (N, N) similarity matrix, arms in the order of ``arms``; of several terms, say which."""
+        n = len(self.kernel)
+        if term is None and n > 1:
+            raise InvalidInputError(f"this policy's kernel has {n} terms; say which with term=0 and so on")
+        if term is not None and as_int("term", term) >= n:
+            raise InvalidInputError(f"term must be between 0 and {n - 1}, got {term!r}")
+        return np.array(self._k_z[term or 0])
+
+    def _check_features(self, n_features: int) -> None:
+        for term in self.kernel:
+            term.check_features(n_features)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -15,65 +15,11 @@ from kinbandits.regression.contract import Prediction, Query
 
 
 class Source(Protocol):
-    """What a batch asks of its policy when its numbers are read."""
+    """What decisions ask of their policy when their numbers are read."""
 
     version: int
 
     def numbers(self, query: Query) -> Prediction: ...
-
-
-@dataclass(eq=False)
-class Batch:
-    """Decisions made at once, from the same state of knowledge; their numbers are computed when first read."""
-
-    query: Query
-    names: tuple[ArmName, ...]
-    first_id: int
-    indices: Indices
-    propensities: Vector
-    exploration: Vector
-    owner: str
-    source: Source
-    version: int
-    notes: list[Any] | None = None
-
-    @cached_property
-    def prediction(self) -> Prediction:
-        """Mean and width of all candidates, (R, k) each."""
-        if self.source.version != self.version:
-            raise StaleDecisionError(
-                "the policy has learned more since this decision was made, so its numbers can no longer be "
-                "computed; ask for them at once with choose(..., scores=True), or read them before update()"
-            )
-        prediction = self.source.numbers(self.query)
-        for values in prediction:
-            values.setflags(write=False)
-        return prediction
-
-    @cached_property
-    def scores(self) -> Matrix:
-        """mean + exploration * width of all candidates, (R, k)."""
-        mean, width = self.prediction
-        scores = np.asarray(mean + self.exploration[:, None] * width)
-        scores.setflags(write=False)
-        return scores
-
-    def decision(self, row: int) -> Decision:
-        index = int(self.indices[row])
-        contexts = self.query.contexts[row]
-        return Decision(
-            id=self.first_id + row,
-            arm=self.names[index],
-            index=index,
-            propensity=float(self.propensities[row]),
-            exploration=float(self.exploration[row]),
-            candidates=self.names,
-            context=contexts[0] if len(contexts) == 1 else contexts[index],
-            note=None if self.notes is None else self.notes[row],
-            owner=self.owner,
-            _batch=self,
-            _row=row,
-        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,8 +49,8 @@ class Decision:
     context: Vector
     note: Any
     owner: str
-    _batch: Batch = field(repr=False)
-    _row: int = field(repr=False)
+    _batch: Decisions
+    _row: int
 
     @property
     def prediction(self) -> Prediction:
@@ -138,61 +84,94 @@ class Decision:
         return f"Decision(id={self.id}, arm={self.arm!r}, propensity={self.propensity:.4g}{numbers})"
 
 
+@dataclass(eq=False, repr=False)
 class Decisions:
-    """The decisions of ``choose_many``: a sequence of `Decision`, with the numbers of all as arrays."""
+    """The decisions of ``choose_many``: a sequence of `Decision`, with the numbers of all as arrays.
 
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
+    They were made at once, from the same state of knowledge; ``mean``, ``width``, ``score`` and ``scores`` are computed
+    when first read.
+    """
+
+    query: Query
+    names: tuple[ArmName, ...]
+    first_id: int
+    index: Indices
+    propensity: Vector
+    exploration: Vector
+    owner: str
+    source: Source
+    version: int
+    notes: list[Any] | None = None
 
     def __len__(self) -> int:
-        return len(self._batch.indices)
+        return len(self.index)
 
     def __getitem__(self, row: int) -> Decision:
         if isinstance(row, bool) or not isinstance(row, int | np.integer):
             raise InvalidTypeError(f"decisions are taken one by one, with a whole number, got {row!r}")
-        return self._batch.decision(range(len(self))[row])
+        row = range(len(self))[row]
+        index = int(self.index[row])
+        contexts = self.query.contexts[row]
+        return Decision(
+            id=self.first_id + row,
+            arm=self.names[index],
+            index=index,
+            propensity=float(self.propensity[row]),
+            exploration=float(self.exploration[row]),
+            candidates=self.names,
+            context=contexts[0] if len(contexts) == 1 else contexts[index],
+            note=None if self.notes is None else self.notes[row],
+            owner=self.owner,
+            _batch=self,
+            _row=row,
+        )
 
     def __iter__(self) -> Iterator[Decision]:
-        return (self._batch.decision(row) for row in range(len(self)))
+        return (self[row] for row in range(len(self)))
 
     @property
     def id(self) -> Indices:
-        return self._batch.first_id + np.arange(len(self))
-
-    @property
-    def index(self) -> Indices:
-        return self._batch.indices
+        return self.first_id + np.arange(len(self))
 
     @property
     def arm(self) -> list[ArmName]:
-        return [self._batch.names[i] for i in self._batch.indices]
+        return [self.names[i] for i in self.index]
 
-    @property
-    def propensity(self) -> Vector:
-        return self._batch.propensities
-
-    @property
+    @cached_property
     def prediction(self) -> Prediction:
-        return self._batch.prediction
+        """Mean and width of all candidates, (R, k) each."""
+        if self.source.version != self.version:
+            raise StaleDecisionError(
+                "the policy has learned more since this decision was made, so its numbers can no longer be "
+                "computed; ask for them at once with choose(..., scores=True), or read them before update()"
+            )
+        prediction = self.source.numbers(self.query)
+        for values in prediction:
+            values.setflags(write=False)
+        return prediction
+
+    @cached_property
+    def scores(self) -> Matrix:
+        """mean + exploration * width of all candidates, (R, k)."""
+        mean, width = self.prediction
+        scores = np.asarray(mean + self.exploration[:, None] * width)
+        scores.setflags(write=False)
+        return scores
 
     @property
     def mean(self) -> Vector:
-        return self._chosen(self._batch.prediction.mean)
+        return self._chosen(self.prediction.mean)
 
     @property
     def width(self) -> Vector:
-        return self._chosen(self._batch.prediction.width)
+        return self._chosen(self.prediction.width)
 
     @property
     def score(self) -> Vector:
-        return self._chosen(self._batch.scores)
-
-    @property
-    def scores(self) -> Matrix:
-        return self._batch.scores
+        return self._chosen(self.scores)
 
     def _chosen(self, values: Matrix) -> Vector:
-        return np.asarray(values[np.arange(len(self)), self._batch.indices])
+        return np.asarray(values[np.arange(len(self)), self.index])
 
     def __repr__(self) -> str:
-        return f"Decisions({len(self)} rounds, ids {self._batch.first_id}..{self._batch.first_id + len(self) - 1})"
+        return f"Decisions({len(self)} rounds, ids {self.first_id}..{self.first_id + len(self) - 1})"

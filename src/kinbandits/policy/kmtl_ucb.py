@@ -5,64 +5,59 @@ Notation: as in `kinbandits.regression.contract`; exploration is the paper's bet
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from copy import copy as shallow
-from copy import deepcopy
+from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinbandits import plotting
-from kinbandits._threads import AnyTurn, one_thread
+from kinbandits._frames import list_of
+from kinbandits._threads import one_thread
 from kinbandits._types import ArmName, Indices, Mask, Matrix, Vector
 from kinbandits._value import as_int, one_of, positive
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
-from kinbandits.model import (
-    Kind,
-    Model,
-    Scale,
-    Spec,
-)
+from kinbandits.model import Kind, Model, Scale, Spec
 from kinbandits.policy.arguments import Budgeted, Window, engine_of, rewards_of
-from kinbandits.policy.arms import Arms, Candidates, to_list
-from kinbandits.policy.base import Policy
+from kinbandits.policy.arms import Arms
+from kinbandits.policy.base import KernelPolicy
 from kinbandits.policy.decision import Decision
 from kinbandits.policy.draw import TieBreak
 from kinbandits.policy.explain import Explanation, explain, html_repr, text_repr
 from kinbandits.policy.knowledge import Knowledge
-from kinbandits.policy.ledger import Ledger
 from kinbandits.regression.contract import Common, Prediction, Product, Query, Regression, Settings
 from kinbandits.regression.dictionary import Dictionary
 from kinbandits.rules import Exploration, State, as_rule, symmetric_root
 from kinbandits.similarity import Estimated, Learned, Similarity
-from kinbandits.terms import Term, Terms, as_terms
+from kinbandits.terms import Term, Terms, terms_for
 
 Weighting = Literal["uniform", "per_arm"]
 ColdStart = Literal["auto", "explore", "borrow"]
 
 
-class KMTLUCB(Policy):
+class KMTLUCB(KernelPolicy):
     """Kernelized multi-task learning UCB (Deshmukh, Dogan and Scott, 2017). What is left out is learned.
 
     The default differs from the paper: weights are uniform (its analysis; its algorithm has 1/n_a), and kernel, ridge,
     level and unit of rewards and the similarity of the arms are learned from the rewards (``policy.model``). The
     paper's own policies, with published numbers, are `kinbandits.presets`.
 
-    One multi-task kernel ridge regression over pairs (arm, context), and one rule::
+    One multi-task kernel ridge regression over pairs x~ = (arm a, context x), and one rule::
 
-        (1)  k((a, x), (b, x')) = k_Z(a, b) k_X(x, x')                             similarity=, context_kernel=
-        (2)  minimise (1/N) sum_i eta_i (y_i - f(a_i, x_i))^2 + lambda ||f||^2     weighting= (eta), ridge= (lambda)
-        (3)  f^(a, x) = k' (eta K + lambda I)^-1 eta y,  s^2 = (k(.,.) - k' (eta K + lambda I)^-1 eta k) / lambda
+        (1)  k(x~, x~') = k_Z(a, b) k_X(x, x')                           similarity=, context_kernel=
+        (2)  f^ = argmin_f (1/N) sum_a (1/n_a) sum_{t: a_t = a} (f(x~_t) - r_t)^2 + lambda ||f||^2
+                                                                         weighting= (1/n_a), ridge= (lambda)
+        (3)  f^(x~) = k' (eta K + lambda I)^-1 eta y,  eta = diag(1 / n_{a_t})                  mean
+             s(x~)  = lambda^-1/2 sqrt(k(x~, x~) - k' (eta K + lambda I)^-1 eta k)              width
 
         Algorithm 1.  for t = 1, ..., T
-            1  observe x_{a,t}, for each arm a                                      choose(context)
-            2  update the similarity of the arms                                    model.k_z
-            3  p_{a,t} = f^_{t-1}(a, x_{a,t}) + beta s_{a,t}                        mean + exploration * width
-            4  a_t = argmax_a p_{a,t}                                               decision.arm
-            5  observe r_{a_t,t}                                                    update(decision, reward)
-            6  update K, eta and y                                                  regression.observe
+            1  update the kernel matrix K and eta                        update(): regression.observe
+            2  observe x_{a,t} for each arm a                            choose(context)
+            3  determine the descriptor z_a of each arm                  model.k_z
+            4  p_{a,t} = f^(x~_{a,t}) + beta s_{a,t}                     mean + exploration * width
+            5  a_t = argmax_a p_{a,t}, observe r_{a_t,t}, update y       decision.arm; update(decision, reward)
 
     (1/N is absorbed in lambda.) Special cases are values: `Independent()` or `Pooled()` similarity gives Kernel-UCB,
     with a `Linear()` kernel Lin-UCB: see `kinbandits.baselines`.
@@ -121,14 +116,9 @@ class KMTLUCB(Policy):
         most_pending: int = 100_000,
     ) -> None:
         super().__init__(arms, epsilon=epsilon, tie_break=tie_break, seed=seed, most_pending=most_pending)
-        if kernel is not None and (context_kernel is not None or similarity is not None):
-            raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
-        terms = as_terms(
-            Term(Learned() if similarity is None else similarity, context_kernel) if kernel is None else kernel
-        )
-        self.kernel = Terms(tuple(t.replace(similarity=t.similarity.for_arms(self.arms)) for t in terms))
+        self.kernel = terms_for(self.arms, kernel, similarity, context_kernel, Term())
         self.ridge = None if ridge is None else positive("ridge", ridge)
-        self.rewards, self._limits, scale = rewards_of(rewards)
+        self.rewards, scale = rewards_of(rewards)
         self.exploration = as_rule(exploration)
         self.weighting: Weighting = one_of("weighting", weighting, "uniform", "per_arm")
         self.cold_start: Literal["auto", "explore", "borrow"] = one_of(
@@ -138,7 +128,6 @@ class KMTLUCB(Policy):
             raise InvalidTypeError(f"memory must be None (remember everything) or kb.Window(size=...), got {memory!r}")
         self.memory, self.engine = memory, engine_of(engine, memory)
         self._scale = scale
-        self._learns = True
         window = None if memory is None else memory.size
         name: Any = "exact" if memory is not None and engine == "auto" else engine
         self._knowledge = Knowledge(self._spec(self.kernel, self.n_arms), self._settings, name, window)
@@ -181,7 +170,7 @@ class KMTLUCB(Policy):
         rounds = query.shape[0]
         if not rounds:
             return np.zeros(query.shape, dtype=bool), None
-        # Alg. 1, lines 3 and 4: p_{a,t} = f^ + beta s; a_t = argmax p
+        # Alg. 1, lines 4 and 5: p_{a,t} = f^ + beta s; a_t = argmax p
         leaders = self.exploration.leaders(self._asked(query), beta, self._tolerance)
         if query.shared:
             return leaders, None
@@ -199,32 +188,27 @@ class KMTLUCB(Policy):
         return State(self.regression, query, 2.0 if self._scale is None else 1.0, shares and query.shared)
 
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
-        """Alg. 1, lines 5 and 6; and a new model where one is due (line 2)."""
-        if not self._learns:
-            raise InvalidTypeError("a frozen policy does not learn; teach the one it came from and freeze that again")
-        self._check_rewards(rewards)
+        """Alg. 1, the end of line 5 and line 1 of the next round; and a new model where one is due (line 3)."""
+        if self.reward_range is not None:
+            low, high = self.reward_range
+            outside = (rewards < low) | (rewards > high)
+            if outside.any():
+                raise InvalidInputError(
+                    f"reward is {float(rewards[outside][0]):g}, but rewards=({low:g}, {high:g}) was stated; correct "
+                    "the reward, or state a wider range"
+                )
         self._knowledge.learn((arms, contexts, rewards), _merged(self._knowledge.kind, notes))
 
     @property
     def reward_range(self) -> tuple[float, float] | None:
         """The lowest and the highest reward that are taken; None if any is."""
-        return self._limits
-
-    def _check_rewards(self, rewards: Vector) -> None:
-        if self._limits is None:
-            return
-        low, high = self._limits
-        outside = (rewards < low) | (rewards > high)
-        if outside.any():
-            raise InvalidInputError(
-                f"reward is {float(rewards[outside][0]):g}, but rewards=({low:g}, {high:g}) was stated; correct the "
-                "reward, or state a wider range"
-            )
+        return self.rewards if isinstance(self.rewards, tuple) else None
 
     @one_thread
     def adopt(self, dictionary: Dictionary, rows: History, numbers: Indices, n: int) -> None:
         """Know what a dictionary of n rows knows (`kinbandits.fit`); ``rows`` of these numbers are there for fits."""
         self._knowledge.adopt(dictionary, rows, numbers, n)
+        self._columns = rows.contexts.shape[1]
         self.version += 1
 
     # -- arms that come and go ------------------------------------------------------------------
@@ -243,7 +227,7 @@ class KMTLUCB(Policy):
         `Known` needs its ``descriptor``, or its ``similarity`` to each of ``policy.arms``; `Graph` its ``neighbours``.
         """
         arms = self._arms.added(arm)
-        edges = None if neighbours is None else self._arms.numbers(to_list("neighbours", neighbours)).tolist()
+        edges = None if neighbours is None else self._arms.numbers(list_of("neighbours", neighbours)).tolist()
         given = {"descriptor": descriptor, "similarity": similarity, "neighbours": edges}
         taken = {t.similarity.arm_argument for t in self.kernel}
         for name, value in given.items():
@@ -255,31 +239,26 @@ class KMTLUCB(Policy):
 
     @one_thread
     def remove_arm(self, arm: ArmName) -> None:
-        """Remove an arm and its data; its open decisions are void."""
+        """Remove an arm and its data; its open decisions are void.
+
+        It costs a refit: all other rows are learned again. `retire_arm` costs nothing and keeps the data.
+        """
         arms, index = self._arms.removed(arm), self._arms.number(arm)
         self._rearm(arms, [t.similarity.without_arm(index) for t in self.kernel], index)
         self._ledger.drop_arm(index)
 
     def _rearm(self, arms: Arms, similarities: Sequence[Similarity], removed: int | None = None) -> None:
+        self._check_not_frozen()
         for similarity in similarities:
             similarity.check_arms(len(arms.names))
         pairs = zip(self.kernel, similarities, strict=True)
         kernel = Terms(tuple(term.replace(similarity=similarity) for term, similarity in pairs))
         self._knowledge.with_arms(self._spec(kernel, len(arms.names)), removed)
-        self._arms, self.kernel = arms, kernel
+        self._arms = arms
+        object.__setattr__(self, "kernel", kernel)
         self.version += 1
 
     # -- what one reads -------------------------------------------------------------------------
-
-    @property
-    def similarity(self) -> Similarity:
-        """The similarity value, for the arms as they are now (of the first term, if there are several)."""
-        return self.kernel.terms[0].similarity
-
-    @property
-    def context_kernel(self) -> Any:
-        """The context kernel as it was given; None where it is learned (of the first term, if there are several)."""
-        return self.kernel.terms[0].context_kernel
 
     @property
     def n_observations(self) -> int:
@@ -292,22 +271,8 @@ class KMTLUCB(Policy):
         return dict(zip(self.arms, self.regression.counts.tolist(), strict=True))
 
     @property
-    def _features_seen(self) -> int | None:
-        return self._knowledge.n_features
-
-    def _check_features(self, n_features: int) -> None:
-        for term in self.kernel:
-            term.check_features(n_features)
-
-    @one_thread
-    def similarity_matrix(self, term: int | None = None) -> Matrix:
-        """The current (N, N) similarity matrix, arms in the order of ``arms``; of several terms, say which."""
-        n = len(self.kernel)
-        if term is None and n > 1:
-            raise InvalidInputError(f"this policy's kernel has {n} terms; say which with term=0 and so on")
-        if term is not None and term not in range(n):
-            raise InvalidInputError(f"term must be between 0 and {n - 1}, got {term!r}")
-        return np.array(self.regression.k_z[term or 0])
+    def _k_z(self) -> list[Matrix]:
+        return self.regression.k_z
 
     def plot_similarity(self, term: int | None = None) -> Any:
         """A matplotlib figure of `similarity_matrix`, without its diagonal; kin stand together."""
@@ -330,14 +295,7 @@ class KMTLUCB(Policy):
         It is that of a Gaussian process with this kernel and noise variance ``ridge`` (times n_a with per_arm
         weights): the root of its diagonal is sqrt(ridge) * width.
         """
-        return self._covariance(self._query(context, arms))
-
-    def _covariance(self, query: Query) -> Matrix:
-        return self.regression.covariance(*query.points())
-
-    def _query(self, context: ArrayLike, arms: Sequence[ArmName] | None) -> Query:
-        candidates = self._arms.candidates(arms, to_play=False)
-        return Query(candidates.indices, self._read(context, candidates))
+        return self.regression.covariance(*self._query(context, arms)[0].points())
 
     @one_thread
     def sample(
@@ -348,8 +306,12 @@ class KMTLUCB(Policy):
         rng: np.random.Generator | None = None,
     ) -> Matrix:
         """Joint draws (size, k) of the candidates' rewards from the posterior, by ``rng`` or the policy's own."""
-        size, query = as_int("size", size), self._query(context, arms)
-        root = symmetric_root(self._covariance(query))
+        if not isinstance(rng, np.random.Generator | None):
+            raise InvalidTypeError(f"rng must be a numpy.random.Generator, or None for the policy's own, got {rng!r}")
+        size, query = as_int("size", size), self._query(context, arms)[0]
+        if size > 10**9:
+            raise InvalidInputError("size must be at most 10^9; draw in several calls")
+        root = symmetric_root(self.regression.covariance(*query.points()))
         normal = (self.rng if rng is None else rng).standard_normal((size, len(root)))
         return np.asarray(self._estimate(query).mean + normal @ root.T)
 
@@ -365,11 +327,10 @@ class KMTLUCB(Policy):
     @one_thread
     def explain_arm(self, arm: ArmName, context: ArrayLike) -> Explanation:
         """As `explain`, of any arm in any context (d,)."""
-        if np.ndim(arm) != 0 or isinstance(arm, Mapping):
+        if not isinstance(arm, str | int | np.generic):
             raise InvalidTypeError(f"explain_arm takes an arm and then a context, got {arm!r} as the arm")
-        index = self._arms.number(arm)
-        rounds = self._read(context, Candidates((arm,), np.array([index])))
-        return explain(self, index, rounds[0, 0])
+        query, _ = self._query(context, [arm])
+        return explain(self, int(query.arms[0]), query.contexts[0, 0])
 
     def __repr__(self) -> str:
         return text_repr(self)
@@ -379,12 +340,9 @@ class KMTLUCB(Policy):
 
     # -- saving and copies ----------------------------------------------------------------------
 
-    @one_thread
-    def frozen(self) -> Self:
-        other = shallow(self)
-        other._ledger, other._turn, other._learns = Ledger(self.most_pending), AnyTurn(), False
-        other.rng = deepcopy(self.rng)
-        other._knowledge = shallow(self._knowledge)
+    def _snapshot(self) -> Self:
+        other = copy(self)
+        other._knowledge = copy(self._knowledge)
         other._knowledge.engine = self.regression.snapshot()
         return other
 

@@ -63,7 +63,6 @@ class Knowledge:
         self.kind: Kind = "shared"
         self.n = self.since = 0
         self.first: float | None = None  # the first reward
-        self.n_features: int | None = None
         self.model = start(spec, self.kind)
         self.engine: Regression = make(engine, settings(spec, self.model, self.kind), History(spec.n_arms))
         self._kept: Kept | None = None
@@ -72,8 +71,8 @@ class Knowledge:
 
     def learn(self, rows: Rows, kind: Kind) -> None:
         """Learn rows (arms, contexts, rewards)."""
-        arms, contexts, rewards = rows
-        before, after, engine = self.n, self.n + len(arms), self.engine
+        rewards = rows[2]
+        before, after, engine = self.n, self.n + len(rewards), self.engine
         first = float(rewards[0]) if self.first is None else self.first
         other = rewards != first
         when = _When(
@@ -89,7 +88,7 @@ class Knowledge:
             elif known is not None and _all_rows(engine) is None:  # it has just changed to a dictionary
                 numbers = np.arange(before - len(known[0]), after)
                 self._kept = Kept.of(_joined(self.spec.n_arms, known, rows), numbers, after)
-            self.n, self.first, self.n_features = after, first, contexts.shape[1]
+            self.n, self.first = after, first
             return
         # All that can fail happens before anything is assigned.
         past, numbers = self.rows()
@@ -112,10 +111,9 @@ class Knowledge:
             engine = engine.changed(settings)
             engine.observe(*rows)
         self.model, self.engine, self.kind = model, engine, kind
-        self.n, self.since, self.first, self.n_features = after, since, first, contexts.shape[1]
+        self.n, self.since, self.first = after, since, first
         stay = np.flatnonzero(numbers >= since)
-        whole = _all_rows(engine) is not None
-        self._kept = None if whole else Kept.of(history.taken(stay), numbers[stay], after)
+        self._kept = None if _all_rows(engine) is not None else Kept.of(history.taken(stay), numbers[stay], after)
 
     def _at(
         self, n: int, since: int, model: Model, kind: Kind, when: _When, history: History, numbers: Indices
@@ -164,8 +162,7 @@ class Knowledge:
 
     def adopt(self, dictionary: Dictionary, rows: History, numbers: Indices, n: int) -> None:
         """Know what a dictionary of n rows knows; ``rows`` of these numbers are there for fits."""
-        self.engine, self.n, self.since = holding(self.name, dictionary), n, 0
-        self.first, self.n_features = float(rows.rewards[0]), rows.contexts.shape[1]
+        self.engine, self.n, self.since, self.first = holding(self.name, dictionary), n, 0, float(rows.rewards[0])
         self._kept = Kept.of(rows, numbers, n)
 
     def rows(self) -> tuple[History, Indices]:
@@ -201,7 +198,7 @@ class Knowledge:
         """JSON and arrays, for a file."""
         arrays: dict[str, NDArray[Any]] = {}
         engine, engine_arrays = self.engine.state()
-        data = {name: getattr(self, name) for name in ("kind", "n", "since", "first", "n_features")}
+        data = {name: getattr(self, name) for name in ("kind", "n", "since", "first")}
         data |= {"model": self.model.to_json(arrays), "engine": engine}
         arrays |= {f"engine_{name}": value for name, value in engine_arrays.items()}
         if self._kept is not None:
@@ -212,8 +209,7 @@ class Knowledge:
 
     def restore(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Take back what `state` gave."""
-        for name in ("kind", "n", "since", "first", "n_features"):
-            setattr(self, name, int(data[name]) if name in ("n", "since") else data[name])
+        self.kind, self.n, self.since, self.first = data["kind"], int(data["n"]), int(data["since"]), data["first"]
         self.model = Model.from_json(data["model"], arrays)
         own = {name.removeprefix("engine_"): value for name, value in arrays.items() if name.startswith("engine_")}
         self.engine = restore(self.name, self.settings(self.spec, self.model, self.kind), data["engine"], own)

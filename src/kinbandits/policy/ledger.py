@@ -14,9 +14,14 @@ from numpy.typing import NDArray
 
 from kinbandits._types import Vector
 from kinbandits.errors import InvalidInputError, RewardConflictError, UnknownDecisionError
-from kinbandits.policy.decision import Batch, Decision
+from kinbandits.policy.decision import Decision, Decisions
 
 CANCELLED = None
+
+
+def number_of(decision: Decision | int) -> int:
+    """The id of a decision that may be given by its id."""
+    return decision.id if isinstance(decision, Decision) else decision
 
 
 class Ticket(NamedTuple):
@@ -34,7 +39,6 @@ class Ledger:
     def __init__(self, most: int) -> None:
         self.most = most
         self.next_id = 0
-        self.forgotten = 0
         self.open: OrderedDict[int, Ticket] = OrderedDict()
         self._closed: OrderedDict[int, float | None] = OrderedDict()  # the reward, or CANCELLED
 
@@ -43,24 +47,18 @@ class Ledger:
         """Columns of the context of the oldest open decision."""
         return next((len(ticket.context) for ticket in self.open.values()), None)
 
-    def enter(self, batch: Batch) -> None:
-        """Open the decisions of a batch."""
-        contexts, arms = batch.query.contexts, batch.query.arms
-        own = contexts.shape[1] > 1
-        for row, (index, propensity) in enumerate(
-            zip(batch.indices.tolist(), batch.propensities.tolist(), strict=True)
-        ):
-            note = None if batch.notes is None else batch.notes[row]
-            context = contexts[row, index if own else 0]
-            self.open[batch.first_id + row] = Ticket(int(arms[index]), context, propensity, note)
-        self.next_id = batch.first_id + len(batch.indices)
+    def enter(self, decisions: Decisions) -> None:
+        """Open these decisions."""
+        arms = decisions.query.arms
+        for one in decisions:
+            self.open[one.id] = Ticket(int(arms[one.index]), one.context, one.propensity, one.note)
+        self.next_id = decisions.first_id + len(decisions)
         while len(self.open) > self.most:
             self.open.popitem(last=False)
-            self.forgotten += 1
 
     def ticket(self, decision: Decision | int) -> Ticket:
         """The ticket of an open decision."""
-        number = decision.id if isinstance(decision, Decision) else decision
+        number = number_of(decision)
         ticket = self.open.get(number)
         if ticket is not None:
             if isinstance(decision, Decision) and not np.array_equal(ticket.context, decision.context):
@@ -75,8 +73,9 @@ class Ledger:
             )
         raise UnknownDecisionError(f"this policy never made a decision {number!r}; use decision.id of one of its own")
 
-    def is_repeat(self, number: int, reward: float) -> bool:
+    def is_repeat(self, decision: Decision | int, reward: float) -> bool:
         """Whether this very reward was taken already; another value for a rewarded decision is an error."""
+        number = number_of(decision)
         known = self._closed.get(number, CANCELLED)
         if known is CANCELLED:
             return False
@@ -95,7 +94,7 @@ class Ledger:
             self._closed.popitem(last=False)
 
     def cancel(self, decision: Decision | int) -> None:
-        number = decision.id if isinstance(decision, Decision) else decision
+        number = number_of(decision)
         if number in self._closed:
             if self._closed[number] is CANCELLED:
                 return  # a repeat
@@ -112,7 +111,7 @@ class Ledger:
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """JSON and arrays, for a file."""
         tickets = self.open.values()
-        data = {"next_id": self.next_id, "forgotten": self.forgotten, "notes": [t.note for t in tickets]}
+        data = {"next_id": self.next_id, "notes": [t.note for t in tickets]}
         closed = [np.nan if r is CANCELLED else r for r in self._closed.values()]
         return data, {
             "open_ids": np.array(list(self.open), dtype=np.int64),
@@ -124,7 +123,7 @@ class Ledger:
         }
 
     def restore(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self.next_id, self.forgotten = int(data["next_id"]), int(data["forgotten"])
+        self.next_id = int(data["next_id"])
         names = ("open_ids", "open_arms", "open_contexts", "open_propensities")
         for number, arm, context, propensity, note in zip(*(arrays[n] for n in names), data["notes"], strict=True):
             context.setflags(write=False)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from kinbandits._files import replacing, write_arrays
 from kinbandits._value import from_json, to_json
 from kinbandits._version import __version__
-from kinbandits.errors import FormatError, KinbanditsError, MissingFileError
+from kinbandits.errors import FormatError, InvalidTypeError, KinbanditsError, MissingFileError
 from kinbandits.policy.arms import Arms
 from kinbandits.policy.base import Policy
 
@@ -49,17 +49,18 @@ def save(policy: Policy, path: str | PathLike[str]) -> None:
         "learned_from": list(policy.learned_from),
         "retired": [name for name in policy.arms if name in policy.retired],
         "owner": policy._owner,
+        "columns": policy._columns,
         "ledger": ledger,
         "rng": _plain(policy.rng.bit_generator.state),
         "learned": learned,
     }
     rows = {f"learned_{name}": value for name, value in rows.items()}
-    _write(Path(path), data, {**arrays, **rows, **pending})
+    _write(_path(path), data, {**arrays, **rows, **pending})
 
 
 def load(path: str | PathLike[str]) -> Any:
     """Read a policy that ``policy.save`` wrote; it continues with the decisions it would have made."""
-    data, arrays = _read(Path(path))
+    data, arrays = _read(_path(path))
     try:
         return _rebuilt(data, arrays)
     except FormatError:
@@ -68,6 +69,12 @@ def load(path: str | PathLike[str]) -> Any:
         raise FormatError(
             f"{path} holds a policy whose parts do not fit together ({type(error).__name__}: {error})"
         ) from error
+
+
+def _path(path: Any) -> Path:
+    if not isinstance(path, str | PathLike):
+        raise InvalidTypeError(f"path must be a str or a pathlib.Path, got {path!r}")
+    return Path(path)
 
 
 def _rebuilt(data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Policy:
@@ -83,7 +90,7 @@ def _rebuilt(data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Policy:
     policy._arms = Arms(policy.arms, frozenset(data["retired"]))
     policy.feature_names = None if data["feature_names"] is None else tuple(data["feature_names"])
     policy.learned_from = tuple(data["learned_from"])
-    policy._owner = data["owner"]
+    policy._owner, policy._columns = data["owner"], data["columns"]
     rows = {name.removeprefix("learned_"): value for name, value in arrays.items() if name.startswith("learned_")}
     policy._restore(data["learned"], rows)
     policy._ledger.restore(data["ledger"], arrays)

@@ -7,6 +7,20 @@ Notation (the paper's symbol, our name)
     s, w     width, radius    w = (alpha + c sqrt(lambda)) s
     ucb      mean + w
 
+    Algorithm 2, BaseKMTL-UCB on the rounds Psi: the regression of a stage
+        2-5  K, y of the rounds in Psi; k_a between them and x~_{a,t}
+        7    s_a = lambda^-1/2 sqrt(k(x~, x~) - k_a' (K + lambda I)^-1 k_a)
+        8    ucb_a = k_a' (K + lambda I)^-1 y + (alpha + c sqrt(lambda)) s_a
+
+    Algorithm 3, SupKMTL-UCB
+        2    Q = ceil(log T)
+        3    Psi^q = {} for all q
+        5    in each round: q = 1, A^_1 = [N]; then until an arm is found:
+        7-8      s, ucb from Algorithm 2 on Psi^q;  w = (alpha + c sqrt(lambda)) s
+        9-11     all w <= 1/sqrt(T): play argmax ucb; no Psi^q changes
+        12-14    all w <= 2^-q: keep the arms with ucb >= max ucb - 2^(1-q); q = q + 1
+        15-17    otherwise: play an arm with w > 2^-q; the round joins Psi^q
+
 Why stages: the reward of a round must not have had a say in which rounds its stage holds, or the rewards of a
 stage are not independent and Lemma 1 fails. A round enters stage q because of widths, which depend on contexts
 alone, and of the means of earlier stages; never because of a mean of its own stage. That is why line 16 takes
@@ -16,7 +30,8 @@ the largest width, and not the largest ucb, among the arms that are too wide.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from copy import copy
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,15 +43,15 @@ from kinbandits._value import as_int, one_of, part, positive
 from kinbandits.errors import HorizonReachedError, InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import RBF
-from kinbandits.policy.base import Policy
+from kinbandits.policy.base import KernelPolicy
 from kinbandits.policy.draw import TieBreak
 from kinbandits.regression import make
 from kinbandits.regression.contract import Prediction, Product, Query, Regression, Settings
 from kinbandits.similarity import Independent, Similarity
-from kinbandits.terms import Term, Terms, as_terms
+from kinbandits.terms import Term, Terms, terms_for
 
 
-class SupKMTLUCB(Policy):
+class SupKMTLUCB(KernelPolicy):
     """The algorithm whose regret Theorem 1 bounds: stages of ever smaller radius, and elimination.
 
     It must know horizon and similarity beforehand. `KMTLUCB` has far smaller regret; this one has the proof.
@@ -94,13 +109,7 @@ class SupKMTLUCB(Policy):
         self.ridge = positive("ridge", ridge)
         self.candidates = self.n_arms if candidates is None else as_int("candidates", candidates, 1)
         self.engine: Literal["exact", "naive"] = one_of("engine", engine, "exact", "naive")
-        if kernel is not None and (context_kernel is not None or similarity is not None):
-            raise InvalidInputError("give kernel=, or context_kernel= and similarity=, not both")
-        given = Term(
-            Independent() if similarity is None else similarity, RBF() if context_kernel is None else context_kernel
-        )
-        terms = as_terms(given if kernel is None else kernel)
-        self.kernel = Terms(tuple(t.replace(similarity=t.similarity.for_arms(self.arms)) for t in terms))
+        self.kernel = terms_for(self.arms, kernel, similarity, context_kernel, Term(Independent(), RBF()))
         _check_fixed(self.kernel)
         # BaseKMTL-UCB is the unweighted estimator, and every arm has the ordinary posterior.
         products = (Product(t.similarity.in_force(self.n_arms), t.context_kernel, t.columns) for t in self.kernel)
@@ -110,19 +119,8 @@ class SupKMTLUCB(Policy):
             make(self.engine, settings, History(self.n_arms)) for _ in range(theory.n_stages(self.horizon))
         ]
         self._rounds: list[list[int]] = [[] for _ in range(1 + len(self._regressions))]
-        self._d: int | None = None  # columns of the contexts learned
 
     # -- reading --------------------------------------------------------------------------------
-
-    @property
-    def similarity(self) -> Similarity:
-        """k_Z as given (of the first term, if there are several)."""
-        return self.kernel.terms[0].similarity
-
-    @property
-    def context_kernel(self) -> Any:
-        """k_X as given (of the first term, if there are several)."""
-        return self.kernel.terms[0].context_kernel
 
     @property
     def stages(self) -> tuple[frozenset[int], ...]:
@@ -164,9 +162,9 @@ class SupKMTLUCB(Policy):
         total = np.sum([r.counts for r in self._regressions], axis=0)
         return dict(zip(self.arms, total.tolist(), strict=True))
 
-    def similarity_matrix(self, term: int = 0) -> Matrix:
-        """The (N, N) similarity matrix (of one term, if there are several)."""
-        return np.array(self._regressions[0].k_z[term])
+    @property
+    def _k_z(self) -> list[Matrix]:
+        return self._regressions[0].k_z
 
     def regression(self, stage: int) -> Regression:
         """The regression of stage q = 1, ..., Q: its rows are in ``regression(q).rows``. Read only."""
@@ -181,8 +179,7 @@ class SupKMTLUCB(Policy):
     @one_thread
     def base(self, context: ArrayLike, stage: int, arms: Sequence[ArmName] | None = None) -> Prediction:
         """BaseKMTL-UCB (Algorithm 2) on Psi^q in one round; ``predict`` is of the stage that decides."""
-        candidates = self._arms.candidates(arms, to_play=False)
-        mean, width = self.regression(stage).predict(Query(candidates.indices, self._read(context, candidates)))
+        mean, width = self.regression(stage).predict(self._query(context, arms)[0])
         return Prediction(mean[0], width[0])
 
     # -- choosing: Algorithm 3, lines 5 to 19 -----------------------------------------------------
@@ -214,10 +211,10 @@ class SupKMTLUCB(Policy):
         for q, regression in enumerate(self._regressions, start=1):
             if not len(open_rounds):
                 break
-            # line 7: s, ucb <- BaseKMTL-UCB with Psi^q
+            # line 7: s <- BaseKMTL-UCB with Psi^q (Algorithm 2, line 7)
             m, s = regression.predict(Query(query.arms, query.contexts[open_rounds]))
             w = self.exploration * s  # line 8
-            ucb = m + w
+            ucb = m + w  # Algorithm 2, line 8
             A = alive[open_rounds]
             widest = np.where(A, w, 0.0).max(axis=1)
             settled = widest <= enough  # line 9
@@ -246,7 +243,6 @@ class SupKMTLUCB(Policy):
     def _learn(self, arms: Indices, contexts: Matrix, rewards: Vector, notes: list[Any]) -> None:
         if not isinstance(notes[0], dict):  # logged rows: stage 1 takes them, its rounds depend on contexts alone
             self._regressions[0].observe(arms, contexts, rewards)
-            self._d = contexts.shape[1]
             return
         stages = np.array([note["stage"] for note in notes])
         learned = []
@@ -263,17 +259,13 @@ class SupKMTLUCB(Policy):
             for q, before in learned:
                 self._regressions[q - 1] = before
             raise
-        self._d = contexts.shape[1]
         for note in notes:
             self._rounds[note["stage"]].append(note["round"])
 
-    @property
-    def _features_seen(self) -> int | None:
-        return self._d
-
-    def _check_features(self, n_features: int) -> None:
-        for term in self.kernel:
-            term.check_features(n_features)
+    def _snapshot(self) -> Self:
+        other = copy(self)
+        other._regressions = [regression.snapshot() for regression in self._regressions]
+        return other
 
     # -- saving -----------------------------------------------------------------------------------
 
@@ -288,10 +280,10 @@ class SupKMTLUCB(Policy):
             rows = regression.rows
             assert rows is not None
             arrays |= {f"arms_{q}": rows.arms, f"contexts_{q}": rows.contexts, f"rewards_{q}": rows.rewards}
-        return {"rounds": self._rounds, "n_features": self._d}, arrays
+        return {"rounds": self._rounds}, arrays
 
     def _restore(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self._rounds, self._d = [list(rounds) for rounds in data["rounds"]], data["n_features"]
+        self._rounds = [list(rounds) for rounds in data["rounds"]]
         for q, regression in enumerate(self._regressions, start=1):
             if len(arrays[f"arms_{q}"]):
                 regression.observe(arrays[f"arms_{q}"].astype(np.intp), arrays[f"contexts_{q}"], arrays[f"rewards_{q}"])

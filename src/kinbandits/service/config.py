@@ -27,7 +27,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 import kinbandits as kb
-from kinbandits._settings import read_value
+from kinbandits._value import read_value
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.service.events import ArmName
 

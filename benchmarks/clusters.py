@@ -1,4 +1,4 @@
-"""Peers of the paper's related work: CLUB and COFIBA, which find clusters of users while playing. Not much used here.
+"""Peers of the paper's related work: CLUB and COFIBA, which find clusters of users while playing (`users.py`).
 
 Notation (N users, m items in d dimensions)
     A_a, b_a    ridge I + sum of phi phi' over the rows of arm a; sum of reward * phi
@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
 
 from kinbandits._checks import as_float64, rows_of_contexts
-from kinbandits._threads import one_thread
 from kinbandits._types import ArmName, Indices, Mask, Matrix, Vector
 from kinbandits._value import NotNegative, Positive, positive
 from kinbandits.baselines import Arms, lin_ucb
@@ -30,7 +29,7 @@ from kinbandits.policy.kmtl_ucb import KMTLUCB
 from kinbandits.regression import make
 from kinbandits.regression.contract import Prediction, Product, Query, Regression, Settings, best
 from kinbandits.rules import UCB, Exploration, Logarithmic, State
-from kinbandits.similarity import Graph, Similarity, Tracker
+from kinbandits.similarity import Similarity, Tracker
 
 __all__ = ["COFIBA", "OnlineClusters", "club"]
 
@@ -60,41 +59,21 @@ def same_cluster(edges: Mask) -> Matrix:
 class OnlineClusters(Similarity):
     """Clusters of arms with linear rewards, found while playing: arms of one cluster are one arm.
 
-    It starts from a complete graph, or from ``adjacency``. After each row of arm a, an edge (a, b) is deleted when
+    It starts from a complete graph. After each row of arm a, an edge (a, b) is deleted when
     ||w_a - w_b|| > radius_a + radius_b. Clusters are the connected components. Edges never come back, so that the
     clusters depend on the order of the rows.
     """
 
     confidence: NotNegative = 1.0
-    adjacency: Any = None
     ridge: Positive = 1.0
 
     fixed: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.adjacency is not None:
-            self._set(adjacency=Graph(self.adjacency).adjacency)
-
-    def check_arms(self, n_arms: int) -> None:
-        if self.adjacency is not None and len(self.adjacency) != n_arms:
-            raise InvalidInputError(f"adjacency has {len(self.adjacency)} rows, but there are {n_arms} arms")
 
     def matrix(self, history: History) -> Matrix:
         return _ClusterTracker(self, history).matrix
 
     def tracker(self, history: History) -> Tracker:
         return _ClusterTracker(self, history)
-
-    def with_arm(self, n_arms: int, value: Any = None) -> OnlineClusters:
-        if self.adjacency is None:
-            return self
-        return self.replace(adjacency=Graph(self.adjacency).with_arm(n_arms, value).adjacency)
-
-    def without_arm(self, arm: int) -> OnlineClusters:
-        if self.adjacency is None:
-            return self
-        return self.replace(adjacency=Graph(self.adjacency).without_arm(arm).adjacency)
 
 
 class _ClusterTracker(Tracker):
@@ -106,8 +85,7 @@ class _ClusterTracker(Tracker):
         n = history.n_arms
         self._sums: dict[int, tuple[Matrix, Vector, Vector]] = {}  # A_a, b_a, w_a
         self._counts = np.zeros(n)
-        complete = np.ones((n, n), dtype=bool) if similarity.adjacency is None else similarity.adjacency > 0.0
-        self._edges: Mask = complete & ~np.eye(n, dtype=bool)
+        self._edges = _complete(n)
         self._same = same_cluster(self._edges)
         self.observe(0)
 
@@ -134,12 +112,11 @@ class _ClusterTracker(Tracker):
         self._sums, self._counts, self._edges, self._same = sums, counts, edges, same
 
 
-def club(arms: Arms, *, confidence: float = 1.0, graph: ArrayLike | None = None, **settings: Any) -> KMTLUCB:
+def club(arms: Arms, *, confidence: float = 1.0, **settings: Any) -> KMTLUCB:
     """CLUB (Gentile, Li and Zappella, 2014): users of one cluster have one linear model; clusters are found.
 
     Args:
         confidence: alpha_2; less divides sooner.
-        graph: edges to begin with; complete if left out.
         settings: as for `kinbandits.baselines.lin_ucb`. ``exploration`` is sqrt(log(t + 1)).
 
     >>> policy = club(3, confidence=0.5)
@@ -147,7 +124,7 @@ def club(arms: Arms, *, confidence: float = 1.0, graph: ArrayLike | None = None,
     >>> policy.similarity_matrix()[0]
     array([1., 1., 0.])
     """
-    similarity = OnlineClusters(confidence, graph, settings.get("ridge", 1.0))
+    similarity = OnlineClusters(confidence, settings.get("ridge", 1.0))
     return lin_ucb(arms, **{"similarity": similarity, "exploration": Logarithmic(), "cold_start": "borrow", **settings})
 
 
@@ -253,7 +230,9 @@ class COFIBA(Policy):
         self.confidence = positive("confidence", confidence, zero=True)
         self.exploration = UCB(Logarithmic()) if exploration is None else UCB(exploration)
         self.ridge = positive("ridge", ridge)
-        self._replay(History(self.n_arms))
+        self._state_of = Neighbours.start(self.n_arms, self.items, self.ridge, self.confidence)
+        self._history, self._columns = History(self.n_arms), self.items.shape[1]
+        self._regressions: dict[int, Regression] = {0: self._regression(self._state_of.user_edges[0])}
 
     @property
     def n_observations(self) -> int:
@@ -264,12 +243,6 @@ class COFIBA(Policy):
         """The cluster of each item of the catalogue, counted from 0 in order of their first items."""
         labels = self._state_of.item_labels
         return clusters(labels[:, None] == labels[None, :])
-
-    def user_clusters(self, item: ArrayLike) -> dict[ArmName, int]:
-        """The cluster of each user, as far as this item is concerned."""
-        row = rows_of_contexts(np.atleast_2d(as_float64("item", item)), self.items.shape[1])
-        cluster = int(self._state_of.item_labels[self._find(row)[0]])
-        return dict(zip(self.arms, clusters(self._state_of.user_edges[cluster]).tolist(), strict=True))
 
     def _leaders(self, query: Query, first_round: int, beta: Vector) -> tuple[Mask, None]:
         mean, width = self._estimate(query)
@@ -288,24 +261,12 @@ class COFIBA(Policy):
     def _beta(self, query: Query, first_round: int) -> Vector:
         return self.exploration.beta(State(self._regressions[0], query), first_round)
 
-    @property
-    def _features_seen(self) -> int | None:
-        return int(self.items.shape[1])
-
     def _find(self, contexts: Matrix) -> Indices:
         """The place in the catalogue of each row."""
         places = [self._places.get(row.tobytes(), -1) for row in np.ascontiguousarray(contexts) + 0.0]
         if -1 in places:
             raise InvalidInputError(f"{contexts[places.index(-1)]!r} is not in items=, the catalogue")
         return np.array(places, dtype=np.intp)
-
-    def _replay(self, history: History) -> None:
-        """Start anew, and learn these rows."""
-        self._state_of = Neighbours.start(self.n_arms, self.items, self.ridge, self.confidence)
-        self._history = History(self.n_arms)
-        self._regressions: dict[int, Regression] = {0: self._regression(self._state_of.user_edges[0])}
-        if len(history):
-            self._learn(history.arms, history.contexts, history.rewards, [None] * len(history))
 
     def _regression(self, users: Mask) -> Regression:
         settings = Settings(self.n_arms, (Product(same_cluster(users), Linear()),), self.ridge, "uniform", "borrow")
@@ -323,30 +284,6 @@ class COFIBA(Policy):
                 else:
                     self._regressions[cluster] = self._regression(users)
             self._state_of = state
-
-    @one_thread
-    def add_arm(self, arm: ArmName) -> None:
-        """Add a user, linked to all at first; then all rows are gone over."""
-        self._arms = self._arms.added(arm)
-        self._replay(self._history.copy(self.n_arms))
-        self.version += 1
-
-    @one_thread
-    def remove_arm(self, arm: ArmName) -> None:
-        """Remove a user and the rows; open decisions are void."""
-        arms, index = self._arms.removed(arm), self._arms.number(arm)
-        self._arms = arms
-        self._replay(self._history.without_arm(index))
-        self._ledger.drop_arm(index)
-        self.version += 1
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        h = self._history
-        return {}, {"arms": h.arms, "contexts": h.contexts, "rewards": h.rewards}
-
-    def _restore(self, data: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        rows = arrays["arms"].astype(np.intp), arrays["contexts"], arrays["rewards"]
-        self._replay(History.of(self.n_arms, *rows))
 
     def __repr__(self) -> str:
         n = len(self._state_of.user_edges)
