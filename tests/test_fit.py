@@ -66,7 +66,7 @@ def test_a_dask_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path, monke
     import joblib
 
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr("kinbandits.log_files.PART_ROWS", 500)
+    monkeypatch.setattr("kinbandits.logs.PART_ROWS", 500)
     path = written(made(12_000), tmp_path / "log.parquet", 500)
     here = kb.fit(path, kb.KMTLUCB(ARMS, seed=0))
     compared = evaluate(path, {"one": here, "two": kb.fit(made(300, 2), kb.KMTLUCB(ARMS, epsilon=0.1, seed=0))})

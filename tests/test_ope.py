@@ -14,8 +14,7 @@ import kinbandits as kb
 from coverage_difference import measured
 from kinbandits import ope
 from kinbandits.errors import InvalidInputError
-from kinbandits.log_files import LogFiles
-from kinbandits.logs import Columns, Log
+from kinbandits.logs import Columns, Log, LogFiles
 from kinbandits.ope import estimate, evaluate
 
 TYPES, ARMS = 5, 4
@@ -288,7 +287,7 @@ def test_a_policy_is_evaluated_as_it_would_have_fared() -> None:
 def test_in_memory_and_file_by_file_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same log and policies, to the last digits that sums allow, whatever the parts and the processes."""
     log = made(1500)
-    monkeypatch.setattr("kinbandits.log_files.PART_ROWS", 200)
+    monkeypatch.setattr("kinbandits.logs.PART_ROWS", 200)
     path = written(log, tmp_path / "log.parquet", 100)
     whole = evaluate(log, pair())
     for jobs in (1, 2):
@@ -425,14 +424,14 @@ def test_open_decisions_end_what_is_evaluated(tmp_path: Path) -> None:
 
 def test_a_kill_costs_what_was_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same call goes on: parts that are done are not done again, and the answer is that of one start."""
-    monkeypatch.setattr("kinbandits.log_files.PART_ROWS", 100)
+    monkeypatch.setattr("kinbandits.logs.PART_ROWS", 100)
     monkeypatch.setattr("time.monotonic", iter(np.arange(1e6) * 10.0).__next__)
     path = written(made(800), tmp_path / "log.parquet", 100)
     policies = {name: kb.fit(made(200, 1), p) for name, p in pair().items()}
     whole, calls, real = evaluate(path, policies), [], ope._tallies
 
     def dies(part, **options):
-        calls.append(part.place)
+        calls.append(part)
         if len(calls) == 5:
             raise KeyboardInterrupt
         return real(part, **options)

@@ -58,12 +58,12 @@ def fit(
       kinbandits fit news.sqlite3 --policy start.policy --since 2026-11-15 --out tonight.policy
     """
     from kinbandits.fit import fitted
-    from kinbandits.log_files import LogFiles
+    from kinbandits.logs import LogFiles
 
     with _files(logs) as files:
-        source = LogFiles.of(files, _columns(arm, reward, context, None, at), _seconds(since), _seconds(until))
-        work = out.with_name(out.name + ".work")
-        done = fitted(source, _read_policy(policy), bad=bad, jobs=jobs, work=work)
+        source = LogFiles.of(files, _columns(arm, reward, context, None, at))
+        work, times = out.with_name(out.name + ".work"), [_seconds(since), _seconds(until)]
+        done = fitted(source, _read_policy(policy), since=times[0], until=times[1], bad=bad, jobs=jobs, work=work)
     done.policy.save(out)
     print(f"{done.rows:,} rows learned, {done.policy.n_observations:,} in all. Saved as {out}")
     for why, n in done.left_out.items():
@@ -108,7 +108,7 @@ def evaluate(
       kinbandits evaluate news.sqlite3 --policy other.toml --train 0.3 --json
       kinbandits evaluate rows/ --policy live.policy --policy tonight.policy --since 2026-11-15 --gate
     """
-    from kinbandits.log_files import LogFiles
+    from kinbandits.logs import LogFiles
     from kinbandits.ope import evaluate as compare
     from kinbandits.policy import KMTLUCB
 
