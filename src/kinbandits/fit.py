@@ -17,8 +17,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -45,9 +44,8 @@ SPARE = 8  # rows of the sample for each point
 LAST = 1024  # rows that the engine holds at the end
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """What `fitted` found: the policy, taught; how many rows it learned; and how many it did not, by why."""
+class Fitted(NamedTuple):
+    """What `fitted` gives: the policy, taught; how many rows it learned; and how many it did not, by why."""
 
     policy: Any
     rows: int
@@ -92,7 +90,7 @@ def fitted(
     source = as_source(log)
     if since is not None or until is not None:
         source = source.timed(since, until)
-    parts = source.parts(policy.arms, d=features_of(policy), limits=getattr(policy, "reward_range", None))
+    parts = source.parts(policy.arms, d=policy._n_features, limits=getattr(policy, "reward_range", None))
     points, after = _budget(policy)
     found = scan(parts, max(SAMPLE, SPARE * points), seed, jobs)
     left_out = found.account.left_out(bad)
@@ -126,8 +124,7 @@ def _learn_sums(
     from kinbandits.regression.dictionary.engine import settled
 
     n = len(pupil.arms)
-    few = np.sort(np.argsort(random_numbers(found.sample.places, 0), kind="stable")[:SAMPLE])
-    found.sample[few].teach(pupil)
+    _least(found.sample, SAMPLE, 0).teach(pupil)
     rows = _history(n, found.sample)
     settings = settled(pupil.regression.settings, rows)
     chosen = choose_points(settings, rows, points)
@@ -165,12 +162,6 @@ def as_source(log: Any) -> Any:
     raise InvalidTypeError(f"log must be {how}, got {type(log).__name__}")
 
 
-def features_of(policy: Any) -> int | None:
-    """How many numbers a context has, if the policy has seen one."""
-    found = getattr(policy, "n_features", None) or getattr(policy, "_n_features", None)
-    return None if found is None else int(found)
-
-
 def random_numbers(places: Indices, seed: int) -> NDArray[np.uint64]:
     """A random number of each place (SplitMix64): what depends on it does not depend on how parts are cut."""
     with np.errstate(over="ignore"):
@@ -182,42 +173,33 @@ def random_numbers(places: Indices, seed: int) -> NDArray[np.uint64]:
 
 
 class Scan(NamedTuple):
-    """What there is in some parts: the account of bad rows, and a sample, in order of place."""
+    """What there is in some parts: the account of bad rows, a sample in order of place, and the last rows."""
 
     account: Account
     sample: Log
     last: Log
-    open_at: int  # place of the first decision of a service that is open; -1 for none
-    defaulted: bool
+
+    def merged(self, other: Scan, size: int, seed: int) -> Scan:
+        """Of the parts of both."""
+        sample, last = joined([self.sample, other.sample]), joined([self.last, other.last])
+        return Scan(self.account + other.account, _least(sample, size, seed), last[-LAST:])
 
 
 def scan(parts: Sequence[Part], size: int, seed: int, jobs: int | None) -> Scan:
     """Check every row, and draw a sample."""
-    total: Scan | None = None
-    for found in each(partial(_scanned, size=size, seed=seed), parts, jobs):
-        if total is not None:
-            opened = [at for at in (total.open_at, found.open_at) if at >= 0]
-            found = Scan(
-                total.account + found.account,
-                _least(joined([total.sample, found.sample]), size, seed),
-                joined([total.last, found.last])[-LAST:],
-                min(opened, default=-1),
-                total.defaulted or found.defaulted,
-            )
-        total = found
-    if total is None:
+    if not parts:
         raise InvalidInputError("the log has no rows")
-    return total
+    found = each(partial(_scanned, size=size, seed=seed), parts, jobs)
+    return reduce(partial(Scan.merged, size=size, seed=seed), found)
 
 
 def _scanned(part: Part, size: int, seed: int) -> Scan:
     log, account = part()
-    return Scan(account, _least(log, size, seed), log[-LAST:], log.open_at, log.defaulted)
+    return Scan(account, _least(log, size, seed), log[-LAST:])
 
 
 def _least(log: Log, size: int, seed: int) -> Log:
-    keys = random_numbers(log.places, seed)
-    return log[np.sort(np.argsort(keys, kind="stable")[:size])]
+    return log[np.sort(np.argsort(random_numbers(log.places, seed), kind="stable")[:size])]
 
 
 def each(leaf: Callable[[Any], T], parts: Sequence[Part], jobs: int | None) -> Iterator[T]:
@@ -288,8 +270,3 @@ def identity(policy: Any) -> str:
     for name, array in sorted({**arrays, **rows}.items()):
         digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def many(policy: Any, name: str) -> Any:
-    """The method of a policy for many rounds at once."""
-    return getattr(policy, f"{name}_many", None) or getattr(policy, name)

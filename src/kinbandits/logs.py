@@ -226,6 +226,12 @@ class Log:
         left = f", {sum(self.left_out.values()):,} left out" if self.left_out else ""
         return f"Log({n:,} rows of {len(self.arms)} arms, {d} feature{'s' * (d != 1)}{mean}{left})"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Log) and self.stamp == other.stamp
+
+    def __hash__(self) -> int:
+        return hash(str(self.stamp))
+
     def __getitem__(self, rows: slice | Indices | Mask) -> Log:
         which = np.arange(len(self))[rows]
         arrays: dict[str, Any] = {name: getattr(self, name)[which] for name in _PER_ROW}
@@ -353,7 +359,9 @@ def joined(logs: Sequence[Log]) -> Log:
             fill = (logs[0].arms if name == "candidates" else None,)
             full = (fill * len(log) if x is None else x for x, log in zip(found, logs, strict=True))
             lists[name] = tuple(itertools.chain(*full))
-    return replace(logs[0], **arrays, **lists)
+    opened = [log.open_at for log in logs if log.open_at >= 0]
+    defaulted = any(log.defaulted for log in logs)
+    return replace(logs[0], **arrays, **lists, open_at=min(opened, default=-1), defaulted=defaulted)
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from kinbandits._html import html_table, text_table
-from kinbandits._types import Indices
+from kinbandits._types import Indices, Matrix
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.estimators import Estimate, Evaluation, Tally, estimate, evaluated, merged, tally, terms
-from kinbandits.fit import as_source, features_of, fitted, fold, identity, many, random_numbers, scan, working
+from kinbandits.fit import as_source, fitted, fold, identity, random_numbers, scan, working
 from kinbandits.log_rows import ArmName
 from kinbandits.logs import Log, Part
 from kinbandits.policy import Budgeted, Policy
@@ -143,15 +143,15 @@ def evaluate(
     untaught = [name for name, p in named.items() if not p.n_observations]
     limits = reward_range or getattr(first, "reward_range", None)
     past, rest = _split(source, train, since, bool(untaught))
-    d = features_of(first) or source.n_features
+    d = first._n_features or source.n_features
     job = [source.stamp, clip, level, train, since, limits, bad, seed, *((n, identity(p)) for n, p in named.items())]
     with working(work, job) as folder:
         parts = rest.parts(arms, d=d, limits=limits, propensities=True)
         found = scan(parts, FOLDS * MODEL_ROWS, seed, jobs)
         left_out = found.account.left_out(bad)
-        if found.defaulted and found.open_at >= 0:  # good rewards come early, others late
+        if found.sample.defaulted and found.sample.open_at >= 0:  # good rewards come early, others late
             rows, key = found.account.rows, "younger than the oldest open decision"
-            parts = rest.between(0, found.open_at).parts(arms, d=d, limits=limits, propensities=True)
+            parts = rest.between(0, found.sample.open_at).parts(arms, d=d, limits=limits, propensities=True)
             if not parts:
                 raise InvalidInputError("the first decision of the log is still open: none can be evaluated yet")
             found = scan(parts, FOLDS * MODEL_ROWS, seed, jobs)
@@ -217,14 +217,14 @@ def _folds(places: Indices, seed: int) -> Any:
 def _tallies(part: Part, targets: Sequence[Any], models: Sequence[Any], seed: int, clip: float | None) -> Tally | None:
     """The tallies of all targets, stacked."""
     log, _ = part()
-    readers = [frozen if hasattr(frozen := policy.frozen(), "probabilities") else policy for policy in targets]
+    readers = [policy.frozen() for policy in targets]
     blocks = (log[low : low + BLOCK] for low in range(0, len(log), BLOCK))
     found = [_block(block, readers, models, seed, clip) for block in blocks]
     return reduce(merged, found) if found else None
 
 
 def _block(log: Log, readers: Sequence[Any], models: Sequence[Any], seed: int, clip: float | None) -> Tally:
-    targets = [log.table(many(reader, "probabilities")) for reader in readers]
+    targets = [log.table(reader.probabilities_many) for reader in readers]
     q, folds = np.zeros_like(targets[0]), _folds(log.places, seed)
     for i, model in enumerate(models):
         mine = np.flatnonzero(folds == i)
@@ -241,8 +241,5 @@ def _block(log: Log, readers: Sequence[Any], models: Sequence[Any], seed: int, c
     return {name: np.stack([one[name] for one in tallies]) for name in tallies[0]}
 
 
-def _means(model: Any, contexts: Any, arms: list[Any]) -> Any:
-    """Means without widths where the model can, since widths cost more."""
-    if hasattr(model, "means"):
-        return model.means(contexts, arms)
-    return many(model, "predict")(contexts, arms).mean
+def _means(model: Any, contexts: Matrix, arms: list[ArmName]) -> Any:
+    return model.predict_many(contexts, arms).mean
