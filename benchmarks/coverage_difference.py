@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kinbandits.estimators import Evaluation, evaluated, tally, terms
+from kinbandits.estimators import Evaluation, evaluated, tallies
 
 
 class World(NamedTuple):
@@ -87,8 +87,8 @@ def evaluations(
     for *rows, mean in zip(*(a.T for a in logged(kind, n, means, floor, world.prior, rng)), means, strict=True):
         t, chosen, p, r = rows
         q = model(t, chosen, r, world.types, world.arms)
-        one, two = terms(r, p, base[t], chosen, q), terms(r, p, other[t], chosen, q, other=base[t])
-        answer = evaluated(tally(two, one.dr), reward_range=(0.0, 1.0) if known else None)
+        sums = tallies(r, p, chosen, [base[t], other[t]], q)
+        answer = evaluated(sums, 1, level=0.95, reward_range=(0.0, 1.0) if known else None)
         found.append((answer, float(((other - base) * mean).sum(axis=1).mean())))
     return found
 

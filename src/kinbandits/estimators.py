@@ -35,8 +35,9 @@ Intervals
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,7 +76,7 @@ class Evaluation:
         logged: mean reward of the log itself.
         warnings: in plain words.
         clipped: rows whose weight was clipped.
-        difference: dr less that of the policy it is compared with, row by row, if there is one.
+        difference: dr less that of the policy it is compared with (of the first: the log), row by row; with a model.
     """
 
     estimates: dict[str, Estimate]
@@ -129,91 +130,77 @@ def estimate(
     q = None if model is None else as_float64("model", model)
     if q is not None and q.shape != pi.shape:
         raise InvalidInputError(f"model has shape {q.shape}, but target has {pi.shape}")
-    return evaluated(tally(terms(r, p, pi, played, q, clip)), level=level, reward_range=reward_range, clip=clip)
+    return evaluated(tallies(r, p, played, [pi], q, clip), 0, level=level, reward_range=reward_range, clip=clip)
 
 
 # -- what is additive over rows ---------------------------------------------------------------------
 
-Tally = dict[str, NDArray[Any]]  # arrays (..., size); several targets may be stacked in front
+Tally = dict[str, NDArray[Any]]  # (targets, ...): moments; least p, r; most pi, r, w, change of pi; counts
 _W, _IPS, _R, _DIRECT, _DR, _MORE, _SQUARED = range(7)
 
 
-class Terms(NamedTuple):
-    """What rows add to the estimators, (n,) each; direct and dr are NaN without a model."""
-
-    w: Vector
-    r: Vector
-    direct: Vector
-    dr: Vector
-    least: Vector  # of p, r
-    most: Vector  # of pi, r, w, |pi - pi of the target that it is compared with|
-    counts: Vector  # rows chosen for certain, weights clipped, rewards other than 0 and 1
-
-
-def terms(
+def tallies(
     r: Vector,
     p: Vector,
-    pi: Matrix,
     played: Indices,
+    targets: Sequence[Matrix],
     q: Matrix | None = None,
     clip: float | None = None,
-    other: Matrix | float = 0.0,
-) -> Terms:
-    """What these rows add; ``other`` has the probabilities of the target that this one is compared with."""
-    rows = np.arange(len(r))
-    w = pi[rows, played] / p
-    limit = np.inf if clip is None else positive("clip", clip)
-    counts = np.array([(p >= 1.0 - 1e-12).sum(), (w > limit).sum(), ((r != 0.0) & (r != 1.0)).sum()], dtype=np.float64)
-    w = np.minimum(w, limit)
-    direct = dr = np.full(len(r), np.nan)
-    if q is not None:
-        direct = np.einsum("ij,ij->i", pi, q)
-        dr = direct + w * (r - q[rows, played])
-    least, most = np.array([p.min(), r.min()]), np.array([pi.max(), r.max(), w.max(), np.abs(pi - other).max()])
-    return Terms(w, r, direct, dr, least, most, counts)
+) -> Tally:
+    """The sums over rows for each target (n, k), stacked; `merged` adds those of other rows.
 
-
-def tally(given: Terms, against: Vector | None = None) -> Tally:
-    """Their sums, which `merged` adds up. ``against`` (n,) has the terms that those of dr are compared with.
-
-    ``moments`` has by row n, mean, and sums of squares and cubes around the mean, never raw squares: nothing is
-    lost where rewards are nearly equal. The last column is r, where a row counts as w^2 rows.
+    The first target is compared with the log itself, the others with the first. ``moments`` has by row n, mean, and
+    sums of squares and cubes around the mean, never raw squares: nothing is lost where rewards are nearly equal. Its
+    last column is r, where a row counts as w^2 rows.
     """
-    w, r = given.w, given.r
-    values = np.stack([w, w * r, r, given.direct, given.dr, np.nan * r if against is None else given.dr - against, r])
-    weights = np.ones_like(values)
-    weights[_SQUARED] = w * w
-    n = weights.sum(axis=1)
-    means = (weights * values).sum(axis=1) / np.where(n, n, 1.0)
-    apart = values - means[:, None]
-    moments = np.stack([n, means, (weights * apart**2).sum(axis=1), (weights * apart**3).sum(axis=1)])
-    return {"moments": moments, "least": given.least, "most": given.most, "counts": given.counts}
+    rows, limit = np.arange(len(r)), np.inf if clip is None else positive("clip", clip)
+    others = ((r != 0.0) & (r != 1.0)).sum()
+    against, base, found = r, np.zeros_like(targets[0]), list[Tally]()
+    for pi in targets:
+        w = pi[rows, played] / p
+        counts = np.array([(p >= 1.0 - 1e-12).sum(), (w > limit).sum(), others], dtype=np.float64)
+        w = np.minimum(w, limit)
+        direct = np.full(len(r), np.nan) if q is None else np.einsum("ij,ij->i", pi, q)
+        dr = direct if q is None else direct + w * (r - q[rows, played])
+        values = np.stack([w, w * r, r, direct, dr, dr - against, r])
+        weights = np.ones_like(values)
+        weights[_SQUARED] = w * w
+        n = weights.sum(axis=1)
+        means = (weights * values).sum(axis=1) / np.where(n, n, 1.0)
+        apart = values - means[:, None]
+        moments = np.stack([n, means, (weights * apart**2).sum(axis=1), (weights * apart**3).sum(axis=1)])
+        least, most = [p.min(), r.min()], [pi.max(), r.max(), w.max(), np.abs(pi - base).max()]
+        found.append({"moments": moments, "least": np.array(least), "most": np.array(most), "counts": counts})
+        if len(found) == 1:
+            against, base = dr, pi
+    return {name: np.stack([one[name] for one in found]) for name in found[0]}
 
 
 def merged(a: Tally, b: Tally) -> Tally:
     """Of the rows of both."""
-    (n, x, *_), (m, y, *_) = (np.moveaxis(t["moments"], -2, 0) for t in (a, b))
+    (n, x, *_), (m, y, *_) = (np.moveaxis(t["moments"], 1, 0) for t in (a, b))
     centre = x + (y - x) * m / np.where(n + m, n + m, 1.0)
     around = [_around(t["moments"], centre) for t in (a, b)]
     return {
-        "moments": np.stack([n + m, centre, *(one + other for one, other in zip(*around, strict=True))], axis=-2),
+        "moments": np.stack([n + m, centre, *(one + other for one, other in zip(*around, strict=True))], axis=1),
         "least": np.minimum(a["least"], b["least"]),
         "most": np.maximum(a["most"], b["most"]),
         "counts": a["counts"] + b["counts"],
     }
 
 
-def _around(moments: NDArray[Any], centre: Vector) -> tuple[Vector, Vector]:
+def _around(moments: NDArray[Any], centre: Matrix) -> tuple[Matrix, Matrix]:
     """The sums of squares and cubes around another centre."""
-    n, mean, squares, cubes = np.moveaxis(moments, -2, 0)
+    n, mean, squares, cubes = np.moveaxis(moments, 1, 0)
     d = mean - centre
     return squares + n * d**2, cubes + 3.0 * d * squares + n * d**3
 
 
 def evaluated(
-    found: Tally, *, level: float = 0.95, reward_range: tuple[float, float] | None = None, clip: float | None = None
+    found: Tally, i: int, *, level: float, reward_range: tuple[float, float] | None, clip: float | None = None
 ) -> Evaluation:
-    """The estimators' answers from a tally."""
+    """The estimators' answers about target i."""
+    found = {name: array[i] for name, array in found.items()}
     level = real("level", level)
     if not 0.0 < level < 1.0:
         raise InvalidInputError(f"level must be between 0 and 1, got {level!r}")
@@ -234,9 +221,8 @@ def evaluated(
         error = dr.standard_error  # the influence function of a regular plug-in estimate is that of dr
         estimates["direct"] = Estimate("direct", direct, min(dr.low, direct), max(dr.high, direct), error)
         estimates["dr"] = dr
-        if not np.isnan(columns[_MORE, 1]):
-            widest, most = max(-ends[0], ends[1]) * float(found["most"][3] / found["most"][0]), within[1] - within[0]
-            difference = _interval("difference", columns[_MORE], z, (-widest, widest), (-most, most), unseen=1.0)
+        widest, most = max(-ends[0], ends[1]) * float(found["most"][3] / found["most"][0]), within[1] - within[0]
+        difference = _interval("difference", columns[_MORE], z, (-widest, widest), (-most, most), unseen=1.0)
     square = float(columns[_SQUARED, 0])
     effective = (n * weight) ** 2 / square if square else 0.0
     return Evaluation(

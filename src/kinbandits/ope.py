@@ -20,7 +20,7 @@ from kinbandits._html import html_table, text_table
 from kinbandits._types import Indices, Matrix
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
-from kinbandits.estimators import Estimate, Evaluation, Tally, estimate, evaluated, merged, tally, terms
+from kinbandits.estimators import Estimate, Evaluation, Tally, estimate, evaluated, merged, tallies
 from kinbandits.fit import as_source, fitted, fold, identity, random_numbers, scan, working
 from kinbandits.log_rows import ArmName
 from kinbandits.logs import Log, Part
@@ -165,10 +165,7 @@ def evaluate(
         targets = [taught.get(name, policy) for name, policy in named.items()]
         leaf = partial(_tallies, targets=targets, models=models, seed=seed, clip=clip)
         total = fold("evaluate", parts, leaf, merged, jobs, folder)
-    answers = {
-        name: evaluated({k: a[i] for k, a in total.items()}, level=level, reward_range=limits, clip=clip)
-        for i, name in enumerate(named)
-    }
+    answers = {name: evaluated(total, i, level=level, reward_range=limits, clip=clip) for i, name in enumerate(named)}
     return Comparison(answers, {**source.left_out, **left_out}, level)
 
 
@@ -231,14 +228,7 @@ def _block(log: Log, readers: Sequence[Any], models: Sequence[Any], seed: int, c
         if len(mine):
             means = log[mine].table(partial(_means, model))
             q[mine, : means.shape[1]] = means
-    others = [np.zeros_like(targets[0]), *(targets[0] for _ in targets[1:])]
-    found = [
-        terms(log.rewards, log.propensities, pi, log.index, q, clip, other)
-        for pi, other in zip(targets, others, strict=True)
-    ]
-    against = [log.rewards, *(found[0].dr for _ in found[1:])]  # the first is compared with the log itself
-    tallies = [tally(one, other) for one, other in zip(found, against, strict=True)]
-    return {name: np.stack([one[name] for one in tallies]) for name in tallies[0]}
+    return tallies(log.rewards, log.propensities, log.index, targets, q, clip)
 
 
 def _means(model: Any, contexts: Matrix, arms: list[ArmName]) -> Any:
