@@ -70,37 +70,28 @@ class Comparison:
         """Plain data."""
         return {"policies": {name: asdict(e) for name, e in self.evaluations.items()}, "left_out": self.left_out}
 
-    @property
-    def _title(self) -> str:
-        one = next(iter(self.evaluations.values()))
-        return f"Reward a round, from {one.n:,} rows of the log (their mean is {one.logged:.4f})"
-
-    @property
-    def _columns(self) -> list[str]:
-        interval = f"{100 * self.level:g} % interval"
-        return ["policy", "estimator", "value", interval, "effective rows", "largest weight", "clipped"]
-
-    @property
-    def _rows(self) -> list[list[str]]:
-        rows, first = [], next(iter(self.evaluations))
+    def _table(self) -> tuple[str, list[str], list[list[str]], list[str]]:
+        """Title, columns, rows and notes."""
+        first, one = next(iter(self.evaluations.items()))
+        rows = []
         for name, found in self.evaluations.items():
             size = [f"{found.effective_n:,.0f}", f"{found.largest_weight:.1f}", f"{found.clipped:,}"]
             shown = [(e.name, e) for e in found.estimates.values()]
             if found.difference is not None:
                 shown.append((f"minus {'the log' if name == first else first}", found.difference))
             rows += [[name, what, f"{e.value:.4f}", f"{e.low:.4f} .. {e.high:.4f}", *size] for what, e in shown]
-        return rows
-
-    @property
-    def _notes(self) -> list[str]:
+        title = f"Reward a round, from {one.n:,} rows of the log (their mean is {one.logged:.4f})"
+        interval = f"{100 * self.level:g} % interval"
+        columns = ["policy", "estimator", "value", interval, "effective rows", "largest weight", "clipped"]
         left = [f"Left out: {n:,} rows, {why}" for why, n in self.left_out.items()]
-        return [*(f"Warning: {warning}" for warning in self.warnings), *left]
+        return title, columns, rows, [*(f"Warning: {warning}" for warning in self.warnings), *left]
 
     def __str__(self) -> str:
-        return "\n".join([text_table(self._title, self._columns, self._rows, (2, 4, 5, 6)), *self._notes])
+        title, columns, rows, notes = self._table()
+        return "\n".join([text_table(title, columns, rows, (2, 4, 5, 6)), *notes])
 
     def _repr_html_(self) -> str:
-        return html_table(self._title, self._columns, self._rows, self._notes)
+        return html_table(*self._table())
 
 
 def evaluate(
