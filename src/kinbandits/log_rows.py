@@ -7,6 +7,7 @@ type) is refused, with its file and number, or skipped and counted.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import warnings
 from collections import Counter
@@ -22,7 +23,7 @@ from kinbandits._value import suggest
 from kinbandits.errors import InvalidInputError, LogWarning
 
 ArmName = str | int
-SAID = 20  # bad rows that an error names
+SAID = 10  # bad rows that an error names
 LATEST = 1e11  # seconds since 1970 are below it, milliseconds above
 LEFT_OUT = ("of another time", "without a reward")  # what is said of rows that are not bad
 _OF_SERVICES = ("id", "learned", "candidates", "index", "state", "mean", "width", "score")
@@ -57,8 +58,9 @@ class Columns:
             context = ["context"] if "context" in names else [n for n in names if n not in others]
         for name in (self.arm, reward, *context):
             if name not in names:
+                hint = " (are its fields separated by semicolons? It needs commas)" if ";" in names[0] else ""
                 raise InvalidInputError(
-                    f"the log has no column {name!r}; it has {', '.join(names)}{suggest(name, names)}. Say "
+                    f"the log has no column {name!r}; it has {', '.join(names)}{hint}{suggest(name, names)}. Say "
                     "which holds what: Columns(arm=..., reward=..., context=...), or --arm, --reward, --context"
                 )
         if not context:
@@ -99,18 +101,22 @@ class Account:
         return found
 
 
-def accounted(n: int, said: Sequence[tuple[Any, str]], where: str = "", row: int = 0) -> tuple[Indices, Account]:
-    """Which of n rows are good, and the account of all, from masks with what is said of these rows.
+Said = tuple[Any, str, Any]  # a mask of rows, what is said of them, and by row the value that it is about
 
-    The first that is said of a row counts. The first row is number ``row`` (from 0) of a file (``where``).
+
+def accounted(n: int, said: Sequence[Said], where: str = "", row: int = 0) -> tuple[Indices, Account]:
+    """Which of n rows are good, and the account of all; the first that is said of a row counts.
+
+    The first row is number ``row`` (from 0) of a file (``where``).
     """
     which = np.zeros(n, dtype=np.intp)
-    for i, (rows, _) in enumerate(said, 1):
+    for i, (rows, *_) in enumerate(said, 1):
         which[np.asarray(rows, dtype=bool) & (which == 0)] = i
-    counts = Counter({words: k for i, (_, words) in enumerate(said, 1) if (k := int((which == i).sum()))})
+    counts = Counter({words: k for i, (_, words, _) in enumerate(said, 1) if (k := int((which == i).sum()))})
     left = Counter({words: counts.pop(words) for words in LEFT_OUT if words in counts})
-    wrong = [i for i in np.flatnonzero(which).tolist() if said[which[i] - 1][1] not in LEFT_OUT]
-    first = tuple(f"{where}row {row + i + 1}: {said[which[i] - 1][1]}" for i in wrong[:SAID])
+    bad = ((i, *said[which[i] - 1][1:]) for i in np.flatnonzero(which).tolist())
+    lines = (f"{where}row {row + i + 1}: {words} ({values[i]})" for i, words, values in bad if words not in LEFT_OUT)
+    first = tuple(itertools.islice(lines, SAID))
     good = np.flatnonzero(which == 0)
     return good, Account(len(good), left, counts, first)
 
@@ -135,16 +141,20 @@ def checked(table: Any, reading: Reading, place: int, where: str = "", row: int 
     The first row has this ``place`` in the log and is number ``row`` (from 0) of its file (``where``).
     """
     columns, names, n = reading.columns, table.columns, len(table)
-    said: list[tuple[Any, str]] = []
+    said: list[Said] = []
     at = numbers(table[columns.at], seconds) if columns.at in names else np.full(n, np.nan)
     if reading.since is not None or reading.until is not None:
         if columns.at not in names:
             raise InvalidInputError(f"the log has no column {columns.at!r} of times, which since and until need")
         early = at < (-np.inf if reading.since is None else reading.since)
         said += [
-            (at > LATEST, "the time is too large for seconds since 1970; divide milliseconds by 1000"),
-            (early | (at >= (np.inf if reading.until is None else reading.until)), LEFT_OUT[0]),
-            (~np.isfinite(at), "the time is not like 2026-11-15T08:00, nor a number of seconds since 1970"),
+            (at > LATEST, "the time is too large for seconds since 1970; divide milliseconds by 1000", at),
+            (early | (at >= (np.inf if reading.until is None else reading.until)), LEFT_OUT[0], at),
+            (
+                ~np.isfinite(at),
+                "the time is not like 2026-11-15T08:00, nor a number of seconds since 1970",
+                table[columns.at],
+            ),
         ]
     arms, rewards = table[columns.arm].to_list(), numbers(table[columns.reward])
     played = codes(arms, reading.arms, reading.text)
@@ -154,10 +164,10 @@ def checked(table: Any, reading: Reading, place: int, where: str = "", row: int 
     index = numbers(table["index"]) if "index" in names else None
     contexts, own = _contexts(table, reading, index)
     said += [
-        (table[columns.reward].is_null().to_numpy(), LEFT_OUT[1]),
-        (played < 0, "the arm is missing or unknown"),
-        (~np.isfinite(contexts).all(axis=1), f"the context is not {reading.d} finite numbers"),
-        (~np.isfinite(rewards), "the reward is not a finite number"),
+        (table[columns.reward].is_null().to_numpy(), LEFT_OUT[1], rewards),
+        (played < 0, "the arm is missing or unknown", arms),
+        (~np.isfinite(contexts).all(axis=1), f"the context is not {reading.d} finite numbers", contexts),
+        (~np.isfinite(rewards), "the reward is not a finite number", table[columns.reward]),
         outside(rewards, reading.limits),
     ]
     p, candidates, chosen = np.full(n, 1.0 / max(len(reading.arms), 1)), None, played
@@ -170,15 +180,16 @@ def checked(table: Any, reading: Reading, place: int, where: str = "", row: int 
             )
         p = numbers(table[columns.propensity])
         hint = swapped(rewards, f"column {columns.reward!r}", repr(columns.propensity))
-        said.append((table[columns.propensity].is_null().to_numpy(), "the propensity is missing"))
-        said.append((~((p > 0.0) & (p <= 1.0 + 1e-12)), f"the propensity is not a number above 0 and at most 1{hint}"))
+        said.append((table[columns.propensity].is_null().to_numpy(), "the propensity is missing", p))
+        wrong = f"the propensity is not a number above 0 and at most 1{hint}"
+        said.append((~((p > 0.0) & (p <= 1.0 + 1e-12)), wrong, table[columns.propensity]))
     if reading.propensities and "candidates" in names and index is not None:
         by_text = {str(a): a for a in reading.arms}
         candidates = [tuple(by_text.get(str(a)) for a in listed(v)) for v in table["candidates"].to_list()]
         chosen = np.nan_to_num(index, nan=-1.0).astype(np.intp)
         right = zip(candidates, chosen.tolist(), played.tolist(), strict=True)
-        wrong = [None in c or not 0 <= i < len(c) or c[i] != reading.arms[a] for c, i, a in right]
-        said.append((wrong, "the arm is not the candidate that the index names"))
+        mixed = [None in c or not 0 <= i < len(c) or c[i] != reading.arms[a] for c, i, a in right]
+        said.append((mixed, "the arm is not the candidate that the index names", arms))
     good, account = accounted(n, said, where, row)
     arrays = {"played": played, "contexts": contexts, "rewards": rewards, "propensities": p, "index": chosen}
     arrays |= {"places": place + np.arange(n), "times": at}
@@ -189,10 +200,10 @@ def checked(table: Any, reading: Reading, place: int, where: str = "", row: int 
     return fields | {"defaulted": "defaulted" in states or "late" in states}, account
 
 
-def outside(rewards: Vector, limits: tuple[float, float] | None) -> tuple[Any, str]:
+def outside(rewards: Vector, limits: tuple[float, float] | None) -> Said:
     """Which rewards are outside the limits, and how to say it."""
     low, high = limits or (-np.inf, np.inf)
-    return (rewards < low) | (rewards > high), f"the reward is outside {limits}"
+    return (rewards < low) | (rewards > high), f"the reward is outside {limits}", rewards
 
 
 def check_propensities(p: Vector, r: Vector, least: float = 0.0) -> None:
