@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import kinbandits as kb
-from kinbandits.errors import InvalidInputError, InvalidTypeError, LogWarning
-from kinbandits.logs import Columns, Log, LogFiles, Source, learned_from
+from kinbandits.errors import DatasetError, InvalidInputError, InvalidTypeError, LogWarning
 from kinbandits.log_rows import seconds
+from kinbandits.logs import Columns, Log, LogFiles, Source, learned_from
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -231,3 +231,57 @@ def test_no_row_of_a_services_log_is_learned_twice(tmp_path: Path) -> None:
     pq.write_table(later, tmp_path / "later.parquet")
     with pytest.raises(InvalidInputError, match="several exports of one log"):
         kb.fit(LogFiles.of(tmp_path, COLUMNS), kb.KMTLUCB(["a", "b", "c"]))
+
+
+@pytest.mark.parametrize("dialect", ["plain", "byte order mark", "windows"])
+def test_csv_files_of_any_system(dialect: str, tmp_path: Path) -> None:
+    text = pd.DataFrame(columns(), columns=["item", "age", "hour", "p", "clicked"]).to_csv(index=False)
+    text = text.replace("\n", "\r\n") if dialect == "windows" else text
+    encoding = "utf-8-sig" if dialect == "byte order mark" else "utf-8"
+    (tmp_path / "log.csv").write_bytes(text.encode(encoding))
+    log = Log.read(tmp_path / "log.csv", COLUMNS)
+    assert (len(log), log.arms, log.n_features) == (60, ("a", "b", "c"), 2)
+    assert log.rewards.tolist() == columns()["clicked"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("item", "z", r"row 4: the arm is missing or unknown \(z\)"),
+        ("item", None, r"row 4: the arm is missing or unknown \(None\)"),
+        ("p", 0.0, r"row 4: the propensity is not a number above 0 and at most 1 \(0.0\)"),
+        ("p", None, "row 4: the propensity is missing"),
+        ("age", None, r"row 4: the context is not 2 finite numbers \(\[nan"),
+        ("clicked", "yes", r"row 4: the reward is not a finite number \(yes\)"),
+        ("at", "11/15/2026", r"row 4: the time is not like 2026-11-15T08:00, .* \(11/15/2026\)"),
+        ("at", "1794700000000", "row 4: the time is too large for seconds since 1970; divide milliseconds"),
+    ],
+)
+def test_a_bad_row_of_a_csv_file_is_shown(column: str, value: object, said: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame(columns()).assign(at="2026-11-15T08:00").astype({column: object})
+    frame.loc[3, column] = value
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    source = LogFiles.of(tmp_path / "log.csv", Columns("item", "clicked", ("age", "hour"), "p"))
+    taught = kb.KMTLUCB(["a", "b", "c"])
+    taught.observe(["a"], [[0.0, 0.0]], [0.0])
+    with pytest.raises(InvalidInputError, match=rf"1 of 60 rows are bad .*\n  .*log.csv, {said}"):
+        kb.ope.evaluate(source.timed(0.0, None), taught)
+
+
+@pytest.mark.parametrize("time", ["2026-11-15", "2026-11-15T00:00:00", "2026-11-15 00:00Z", "1794700800"])
+def test_times_are_dates_or_seconds(time: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame(columns()).assign(at=time)
+    frame.loc[:9, "at"] = "2026-11-14" if "-" in time else "1794614400"
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    source = LogFiles.of(tmp_path / "log.csv", COLUMNS).timed(seconds("2026-11-15"), None)
+    assert kb.fit(source, kb.KMTLUCB(["a", "b", "c"])).n_observations == 50
+
+
+def test_files_that_are_no_csv_say_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("item;clicked;p;age\na;1;0.5;0.1\n")
+    with pytest.raises(InvalidInputError, match="separated by semicolons"):
+        LogFiles.of(path, COLUMNS)
+    path.write_bytes("item,clicked\nSchön,1\n".encode("latin-1"))
+    with pytest.raises(DatasetError, match="UTF-8 text with commas"):
+        LogFiles.of(path, COLUMNS)
