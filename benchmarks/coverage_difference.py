@@ -21,6 +21,8 @@ from kinbandits.estimators import Evaluation, evaluated, tallies
 
 
 class World(NamedTuple):
+    """A kind of problem."""
+
     types: int = 5
     arms: int = 4
     rewards: tuple[float, float] = (0.05, 0.3)  # of which range the chances of a click are

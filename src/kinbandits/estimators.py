@@ -140,12 +140,7 @@ _W, _IPS, _R, _DIRECT, _DR, _MORE, _SQUARED = range(7)
 
 
 def tallies(
-    r: Vector,
-    p: Vector,
-    played: Indices,
-    targets: Sequence[Matrix],
-    q: Matrix | None = None,
-    clip: float | None = None,
+    r: Vector, p: Vector, played: Indices, targets: Sequence[Matrix], q: Matrix | None = None, clip: float | None = None
 ) -> Tally:
     """The sums over rows for each target (n, k), stacked; `merged` adds those of other rows.
 
