@@ -1,15 +1,17 @@
-"""Fitting and evaluating a log of 10^6 rows: one process, two Dask workers, equal results, peak memory.
+"""Fit and evaluate a log of 10^6 rows: one process, two Dask workers; equal results, speed-up, peak memory.
 
     python benchmarks/bulk.py [--rows 1000000] [--points 256]
 
-Prints ratios of one run: the time of one process over that of two workers, whether the results are equal, and the
-peak memory of one process on the log and on a quarter of it.
+Each run is a process of its own, which reads the same files. Memory is also measured on a tenth of the rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import hashlib
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -20,81 +22,73 @@ from typing import Any
 
 import joblib
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import kinbandits as kb
 
-ARMS = [f"item {i}" for i in range(10)]
+ARMS, D, FILE_ROWS = [f"item {i}" for i in range(10)], 5, 2**16
 
 
-def written(folder: Path, rows: int) -> Path:
-    """Clicks of ten items, in files of 2^17 rows."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def write(folder: Path, rows: int) -> None:
+    """Clicks of ten items, in several files."""
     folder.mkdir()
     rng = np.random.default_rng(0)
-    W = rng.standard_normal((10, 5))
-    for i, low in enumerate(range(0, rows, 2**17)):
-        n = min(2**17, rows - low)
-        X, played = rng.standard_normal((n, 5)), rng.integers(10, size=n)
-        clicked = rng.random(n) < 1.0 / (1.0 + np.exp(2.0 - np.einsum("nd,nd->n", X, W[played])))
-        columns: dict[str, Any] = {"arm": np.array(ARMS)[played], "reward": clicked.astype(float)}
-        columns |= {"propensity": np.full(n, 0.1), **{f"x{j}": X[:, j] for j in range(5)}}
-        pq.write_table(pa.table(columns), folder / f"part-{i:04}.parquet")
-    return folder
+    W = rng.standard_normal((len(ARMS), D))
+    for i, low in enumerate(range(0, rows, FILE_ROWS)):
+        n = min(FILE_ROWS, rows - low)
+        X, played = rng.standard_normal((n, D)), rng.integers(len(ARMS), size=n)
+        clicked = rng.random(n) < 1.0 / (1.0 + np.exp(2.0 - (X * W[played]).sum(axis=1)))
+        table = {"arm": np.array(ARMS)[played], "reward": clicked.astype(float), "propensity": np.full(n, 0.1)}
+        pq.write_table(pa.table(table | {f"x{j}": X[:, j] for j in range(D)}), folder / f"part-{i:04}.parquet")
 
 
-def both(folder: Path, points: int) -> tuple[kb.KMTLUCB, Any]:
-    """The fitted policy, and what it would have earned beside one with independent arms."""
-    budget = kb.Budgeted(points=points)
-    first = kb.fit(folder, kb.KMTLUCB(ARMS, engine=budget, epsilon=0.1))
-    other = kb.KMTLUCB(ARMS, engine=budget, epsilon=0.1, similarity=kb.Independent())
-    return first, kb.ope.evaluate(folder, {"fitted": first, "independent": other}, train=0.2)
+def run(folder: str, points: int, workers: int) -> None:
+    """Fit a policy, evaluate it beside one with independent arms, and print what that took, as JSON."""
+    with contextlib.ExitStack() as stack:
+        if workers:
+            from distributed import Client, LocalCluster
 
-
-def alone(folder: str, points: int) -> None:
-    """In a process of its own: seconds and peak memory, as JSON."""
-    started = time.perf_counter()
-    both(Path(folder), points)
+            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+            stack.enter_context(cluster)
+            stack.enter_context(Client(cluster)).wait_for_workers(workers)
+            stack.enter_context(joblib.parallel_config("dask"))
+        started, settings = time.perf_counter(), {"engine": kb.Budgeted(points=points), "epsilon": 0.1}
+        policy = kb.fit(folder, kb.KMTLUCB(ARMS, **settings))
+        fitted = time.perf_counter() - started
+        alone = kb.KMTLUCB(ARMS, similarity=kb.Independent(), **settings)
+        found = kb.ope.evaluate(folder, {"fitted": policy, "independent": alone}, train=0.2)
+        seconds = time.perf_counter() - started
+    asked: Any = policy.predict_many(np.random.default_rng(1).standard_normal((100, 1, D)))
+    same = hashlib.sha256(np.array(asked).tobytes() + json.dumps(found.to_json()).encode()).hexdigest()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": time.perf_counter() - started, "megabytes": peak}))
+    print(json.dumps({"fit": fitted, "seconds": seconds, "megabytes": peak, "results": same}))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--points", type=int, default=256)
-    parser.add_argument("--alone", default="")
+    parser.add_argument("--run", nargs=2, metavar=("FOLDER", "WORKERS"))
     given = parser.parse_args()
-    if given.alone:
-        alone(given.alone, given.points)
+    if given.run:
+        run(given.run[0], given.points, int(given.run[1]))
         return
-    import distributed
-
     with tempfile.TemporaryDirectory() as place:
-        peaks = []
-        for rows in (given.rows // 4, given.rows):
-            folder = written(Path(place) / str(rows), rows)
-            command = [sys.executable, __file__, "--alone", str(folder), "--points", str(given.points)]
-            peaks.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-            print(f"{rows:,} rows, one process: {peaks[-1]['seconds']:.1f} s, peak {peaks[-1]['megabytes']:.0f} MB")
-        here, found = both(folder, given.points)
-        with (
-            distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-            distributed.Client(cluster),
-            joblib.parallel_config("dask"),
-        ):
-            started = time.perf_counter()
-            there, again = both(folder, given.points)
-            seconds = time.perf_counter() - started
-    x = np.random.default_rng(1).standard_normal((100, 1, 5))
-    ask = getattr(here, "predict_many", here.predict), getattr(there, "predict_many", there.predict)
-    same = all(np.array_equal(a, b) for a, b in zip(ask[0](x), ask[1](x), strict=True)) and found == again
-    print(f"two Dask workers: {seconds:.1f} s, {peaks[1]['seconds'] / seconds:.2f} times as fast; equal: {same}")
-    print(
-        f"peak memory of {given.rows:,} rows over that of a quarter: "
-        f"{peaks[1]['megabytes'] / peaks[0]['megabytes']:.2f}"
-    )
+        found = []
+        for rows, workers in ((given.rows // 10, 0), (given.rows, 0), (given.rows, 2)):
+            folder = Path(place) / str(rows)
+            if not folder.exists():
+                write(folder, rows)
+            command = [sys.executable, __file__, "--points", str(given.points), "--run", str(folder), str(workers)]
+            one = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+            found.append(one)
+            print(f"{rows:,} rows, {f'{workers} Dask workers' if workers else 'one process'}: fit {one['fit']:.1f} s, "
+                  f"with evaluate {one['seconds']:.1f} s, peak {one['megabytes']:.0f} MB, "
+                  f"load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
+    tenth, one, two = found
+    print(f"speed-up {one['seconds'] / two['seconds']:.2f}; equal results: {one['results'] == two['results']}; "
+          f"peak memory over that of a tenth of the rows: {one['megabytes'] / tenth['megabytes']:.2f}")  # fmt: skip
 
 
 if __name__ == "__main__":

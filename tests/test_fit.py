@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import kinbandits as kb
+from kinbandits.cli import make_app
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.fit import fitted
 from kinbandits.ope import evaluate
@@ -57,16 +66,78 @@ def test_random_numbers_do_not_depend_on_parts() -> None:
     assert abs((whole % np.uint64(2)).mean() - 0.5) < 0.06
 
 
+def test_a_policy_is_known_again_after_a_restart(tmp_path: Path) -> None:
+    """What the folder of unfinished work is called by: not the random state, nor the owner of decisions."""
+    identity, taught = fit_module.identity, kb.fit(made(60), kb.KMTLUCB(ARMS))
+    taught.save(tmp_path / "policy")
+    assert identity(kb.KMTLUCB(ARMS)) == identity(kb.KMTLUCB(ARMS)) != identity(kb.KMTLUCB(ARMS, epsilon=0.1))
+    assert identity(taught) == identity(kb.load(tmp_path / "policy")) != identity(kb.KMTLUCB(ARMS))
+
+
+@pytest.mark.slow
+def test_a_killed_fit_leaves_nothing_half_written_and_goes_on(tmp_path: Path) -> None:
+    """`kinbandits fit`, killed twice on its way: there is no policy, then the one of an undisturbed run."""
+    written(made(12_000), tmp_path / "log.parquet", 200)
+    (tmp_path / "shop.toml").write_text('[policy]\narms = ["a", "b", "c"]\nengine = {type = "Budgeted", points = 32}\n')
+    environment = os.environ | {"PYTHONPATH": str(Path(kb.__file__).parents[1])}
+
+    def fit(name: str, dies: int = 0) -> int:
+        options = ["fit", "log.parquet", "--policy", "shop.toml", "--out", name, "--jobs", "1"]
+        code = KILLED.format(parts=200, dies=dies, options=options)
+        return subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=False).returncode
+
+    assert fit("whole") == 0
+    for dies in (15, 30):
+        assert fit("killed", dies) == -signal.SIGKILL
+        assert not (tmp_path / "killed").exists()
+        with np.load(tmp_path / "killed.work" / "learn.npz") as kept:
+            assert int(kept["parts_done"]) >= 14
+    assert fit("killed") == 0
+    np.testing.assert_array_equal(answers(kb.load(tmp_path / "killed")), answers(kb.load(tmp_path / "whole")))
+    assert {path.name for path in tmp_path.iterdir()} == {"log.parquet", "shop.toml", "whole", "killed"}
+
+
+KILLED = """
+import importlib, itertools, os, signal, time
+import kinbandits.logs
+from kinbandits.cli import main
+kinbandits.logs.PART_ROWS = {parts}
+fit, calls = importlib.import_module("kinbandits.fit"), itertools.count(1)
+time.monotonic = itertools.count(step=10).__next__
+real = fit._sums
+def dies(part, **options):
+    if next(calls) == {dies}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(part, **options)
+fit._sums = dies
+main({options})
+"""
+
+
+def test_since_adds_later_rows_of_a_log_that_was_learned(tmp_path: Path) -> None:
+    """A nightly job: the service's log again, but only its later rows."""
+    about = {b"kinbandits.log": json.dumps({"first": "x", "head": "60:x", "rows": 60}).encode()}
+    table = pq.read_table(written(made(60), tmp_path / "log.parquet", 60))
+    pq.write_table(
+        table.append_column("at", pa.array(np.arange(60.0))).replace_schema_metadata(about), tmp_path / "log.parquet"
+    )
+    (tmp_path / "shop.toml").write_text('[policy]\narms = ["a", "b", "c"]\n')
+    run = ["fit", str(tmp_path / "log.parquet"), "--context", "x0,x1", "--out", str(tmp_path / "out"), "--jobs", "1"]
+    runner, app = CliRunner(), make_app()
+    assert runner.invoke(app, [*run, "--policy", str(tmp_path / "shop.toml"), "--until", "40"]).exit_code == 0
+    again = [*run, "--policy", str(tmp_path / "out")]
+    assert "learned this log before" in str(runner.invoke(app, again).exception)
+    assert runner.invoke(app, [*again, "--since", "40"]).exit_code == 0
+    assert kb.load(tmp_path / "out").n_observations == 60
+
+
 @pytest.mark.slow
 def test_a_dask_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two workers, one killed on the way: fit and evaluate equal those of this process."""
-    import os
-    import signal
-
     import joblib
 
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr("kinbandits.log_files.PART_ROWS", 500)
+    monkeypatch.setattr("kinbandits.logs.PART_ROWS", 500)
     path = written(made(12_000), tmp_path / "log.parquet", 500)
     here = kb.fit(path, kb.KMTLUCB(ARMS, seed=0))
     compared = evaluate(path, {"one": here, "two": kb.fit(made(300, 2), kb.KMTLUCB(ARMS, epsilon=0.1, seed=0))})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 
@@ -9,10 +10,9 @@ import numpy as np
 import pytest
 
 import kinbandits as kb
-from kinbandits.errors import InvalidInputError, InvalidTypeError, LogWarning
-from kinbandits.log_files import LogFiles, Source, learned_from, together
+from kinbandits.errors import DatasetError, InvalidInputError, InvalidTypeError, LogWarning
 from kinbandits.log_rows import seconds
-from kinbandits.logs import Columns, Log
+from kinbandits.logs import Columns, Log, LogFiles, Source, learned_from
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -30,6 +30,10 @@ def columns(n: int = 60, **changes: object) -> dict[str, object]:
         "hour": rng.integers(24, size=n).tolist(),
     }
     return data | changes
+
+
+def about(source: Source) -> dict[bytes, bytes]:
+    return {b"kinbandits.log": json.dumps(source._asdict()).encode()}
 
 
 NAMED = {"arm": "item", "reward": "clicked", "propensity": "p"}
@@ -54,24 +58,23 @@ def test_files_are_the_table(kind: str, tmp_path: Path) -> None:
     whole, read = Log.from_frame(frame, **NAMED), Log.read(tmp_path, COLUMNS)
     source = LogFiles.of(tmp_path, COLUMNS)
     (part,) = source.parts(["a", "b", "c"], propensities=True)
-    for log in (read, part.checked()[0]):
+    for log in (read, part()[0]):
         for name in ("played", "contexts", "rewards", "propensities", "places"):
             np.testing.assert_array_equal(getattr(log, name), getattr(whole, name))
     assert (source.rows, source.n_features, source.arms()) == (60, 2, ["a", "b", "c"])
 
 
 def test_parts_are_cut_at_row_groups_and_count_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kinbandits.log_files.PART_ROWS", 25)
+    monkeypatch.setattr("kinbandits.logs.PART_ROWS", 25)
     pq.write_table(pa.table(columns(60)), tmp_path / "a.parquet", row_group_size=10)
     pq.write_table(pa.table(columns(7)), tmp_path / "b.parquet")
     parts = LogFiles.of(tmp_path, COLUMNS).between(5, 64).parts(["a", "b", "c"])
-    assert [(p.place + p.skip, p.rows) for p in parts] == [(5, 15), (20, 20), (40, 20), (60, 4)]
-    places = np.concatenate([part.checked()[0].places for part in parts])
-    assert places.tolist() == list(range(5, 64))
+    places = [part()[0].places.tolist() for part in parts]
+    assert places == [list(range(5, 20)), list(range(20, 40)), list(range(40, 60)), list(range(60, 64))]
 
 
 def test_bad_rows_are_named_with_file_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kinbandits.log_files.PART_ROWS", 20)
+    monkeypatch.setattr("kinbandits.logs.PART_ROWS", 20)
     data = columns(60)
     data["clicked"][7] = None  # its reward has not come
     data["item"][33] = "z"
@@ -80,7 +83,7 @@ def test_bad_rows_are_named_with_file_and_number(tmp_path: Path, monkeypatch: py
     path = tmp_path / "log.parquet"
     pq.write_table(pa.table(data), path, row_group_size=20)
     source = LogFiles.of(path, COLUMNS)
-    found = [part.checked() for part in source.parts(["a", "b", "c"], propensities=True)]
+    found = [part() for part in source.parts(["a", "b", "c"], propensities=True)]
     account = found[0][1] + found[1][1] + found[2][1]
     with pytest.raises(InvalidInputError) as caught:
         account.left_out()
@@ -193,7 +196,7 @@ def test_lists_and_json_are_contexts(tmp_path: Path) -> None:
     pq.write_table(pa.table(text | {"candidates": ['["a"]', '["a", "b"]']}), tmp_path / "text.parquet")
     assert Log.read(tmp_path / "lists.parquet").contexts.tolist() == [[0.1, 0.2], [0.3, 0.4]]
     (part,) = LogFiles.of(tmp_path / "text.parquet").parts(["a", "b"], propensities=True)
-    log = part.checked()[0]
+    log = part()[0]
     assert log.contexts.tolist() == [[0.1, 0.2], [0.5, 0.6]]
     assert log.candidates == (("a",), ("a", "b"))
     assert log.index.tolist() == [0, 1]
@@ -205,7 +208,7 @@ def test_times(tmp_path: Path) -> None:
     log = Log.from_frame(frame, **NAMED)
     assert log.timed(2.0, 4.0).places.tolist() == [2, 3]
     source = LogFiles.of(tmp_path / "log.parquet", COLUMNS).timed(2.0, 4.0)
-    assert source.parts(["a", "b", "c"])[0].checked()[0].places.tolist() == [2, 3]
+    assert source.parts(["a", "b", "c"])[0]()[0].places.tolist() == [2, 3]
     assert kb.fit(source, kb.KMTLUCB(["a", "b", "c"])).n_observations == 2
     with pytest.raises(InvalidInputError, match="no times"):
         Log.of(["a"], [[0.0]], [1.0]).timed(1.0, None)
@@ -215,7 +218,7 @@ def test_times(tmp_path: Path) -> None:
 
 def test_no_row_of_a_services_log_is_learned_twice(tmp_path: Path) -> None:
     source = Source("first", "6:head", 6)
-    table = pa.table(columns(6)).replace_schema_metadata(source.to_metadata())
+    table = pa.table(columns(6)).replace_schema_metadata(about(source))
     pq.write_table(table, tmp_path / "log.parquet")
     found = LogFiles.of(tmp_path / "log.parquet", COLUMNS)
     assert found.sources == {source: 6}
@@ -224,5 +227,61 @@ def test_no_row_of_a_services_log_is_learned_twice(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="learned this log before, up to event 6"):
         learned_from(kept, found.sources, True, False)
     assert learned_from(kept, found.sources, True, True)[0]["whole"] is False
+    later = pa.table(columns(9)).replace_schema_metadata(about(Source("first", "9:head", 9)))
+    pq.write_table(later, tmp_path / "later.parquet")
     with pytest.raises(InvalidInputError, match="several exports of one log"):
-        together([(source, 6), (Source("first", "9:head", 9), 9)])
+        kb.fit(LogFiles.of(tmp_path, COLUMNS), kb.KMTLUCB(["a", "b", "c"]))
+
+
+@pytest.mark.parametrize("dialect", ["plain", "byte order mark", "windows"])
+def test_csv_files_of_any_system(dialect: str, tmp_path: Path) -> None:
+    text = pd.DataFrame(columns(), columns=["item", "age", "hour", "p", "clicked"]).to_csv(index=False)
+    text = text.replace("\n", "\r\n") if dialect == "windows" else text
+    encoding = "utf-8-sig" if dialect == "byte order mark" else "utf-8"
+    (tmp_path / "log.csv").write_bytes(text.encode(encoding))
+    log = Log.read(tmp_path / "log.csv", COLUMNS)
+    assert (len(log), log.arms, log.n_features) == (60, ("a", "b", "c"), 2)
+    assert log.rewards.tolist() == columns()["clicked"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("item", "z", r"row 4: the arm is missing or unknown \(z\)"),
+        ("item", None, r"row 4: the arm is missing or unknown \(None\)"),
+        ("p", 0.0, r"row 4: the propensity is not a number above 0 and at most 1 \(0.0\)"),
+        ("p", None, "row 4: the propensity is missing"),
+        ("age", None, r"row 4: the context is not 2 finite numbers \(\[nan"),
+        ("clicked", "yes", r"row 4: the reward is not a finite number \(yes\)"),
+        ("at", "11/15/2026", r"row 4: the time is not like 2026-11-15T08:00, .* \(11/15/2026\)"),
+        ("at", "1794700000000", "row 4: the time is too large for seconds since 1970; divide milliseconds"),
+    ],
+)
+def test_a_bad_row_of_a_csv_file_is_shown(column: str, value: object, said: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame(columns()).assign(at="2026-11-15T08:00").astype({column: object})
+    frame.loc[3, column] = value
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    source = LogFiles.of(tmp_path / "log.csv", Columns("item", "clicked", ("age", "hour"), "p"))
+    taught = kb.KMTLUCB(["a", "b", "c"])
+    taught.observe(["a"], [[0.0, 0.0]], [0.0])
+    with pytest.raises(InvalidInputError, match=rf"1 of 60 rows are bad .*\n  .*log.csv, {said}"):
+        kb.ope.evaluate(source.timed(0.0, None), taught)
+
+
+@pytest.mark.parametrize("time", ["2026-11-15", "2026-11-15T00:00:00", "2026-11-15 00:00Z", "1794700800"])
+def test_times_are_dates_or_seconds(time: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame(columns()).assign(at=time)
+    frame.loc[:9, "at"] = "2026-11-14" if "-" in time else "1794614400"
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    source = LogFiles.of(tmp_path / "log.csv", COLUMNS).timed(seconds("2026-11-15"), None)
+    assert kb.fit(source, kb.KMTLUCB(["a", "b", "c"])).n_observations == 50
+
+
+def test_files_that_are_no_csv_say_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("item;clicked;p;age\na;1;0.5;0.1\n")
+    with pytest.raises(InvalidInputError, match="separated by semicolons"):
+        LogFiles.of(path, COLUMNS)
+    path.write_bytes("item,clicked\nSchön,1\n".encode("latin-1"))
+    with pytest.raises(DatasetError, match="UTF-8 text with commas"):
+        LogFiles.of(path, COLUMNS)

@@ -195,4 +195,7 @@ def read_table(path: str) -> Any:
     try:
         return read(str(file), backend=backend)
     except Exception as error:  # every library has its own
-        raise DatasetError(f"cannot read {path} ({type(error).__name__}: {error})") from error
+        hint = (
+            "" if read is nw.read_parquet else ". A CSV file is UTF-8 text with commas between fields, none in numbers"
+        )
+        raise DatasetError(f"cannot read {path} ({type(error).__name__}: {error}){hint}") from error

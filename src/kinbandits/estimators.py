@@ -24,6 +24,10 @@ Intervals
     which adds one row that might have come: with the largest weight that there could be, W = max pi / min p, and
     the highest reward for the upper end, the lowest for the lower one. ``direct`` has the interval of ``dr``.
 
+    The difference of two targets decides what is deployed. Where few rows of large weight count, or the logger
+    learned on the way, its estimated variance is often too small just when the estimate is too high. So the square
+    of the row that might have come is added to it (benchmarks/coverage_difference.py).
+
     Without a reward range, rewards of 0 and 1 alone are clicks, in [0, 1]. Others have no limits: no interval stops
     at the rewards that were seen, and the row that might have come has the highest (lowest) of those, and their
     spread again beyond.
@@ -31,18 +35,20 @@ Intervals
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from kinbandits._checks import LARGEST, as_float64
-from kinbandits._html import html_table
+from kinbandits._html import text_table
 from kinbandits._types import Indices, Matrix, Vector
 from kinbandits._value import positive, real
 from kinbandits.errors import InvalidInputError
+from kinbandits.log_rows import check_propensities
 
 __all__ = ["Estimate", "Evaluation", "estimate"]
 
@@ -70,7 +76,7 @@ class Evaluation:
         logged: mean reward of the log itself.
         warnings: in plain words.
         clipped: rows whose weight was clipped.
-        difference: dr less that of the policy it is compared with, row by row, if there is one.
+        difference: dr less that of the policy it is compared with (of the first: the log), row by row; with a model.
     """
 
     estimates: dict[str, Estimate]
@@ -84,19 +90,10 @@ class Evaluation:
     difference: Estimate | None = None
 
     def __str__(self) -> str:
-        lines = [f"{'estimator':<10} {'value':>9}   interval"]
-        for e in self.estimates.values():
-            lines.append(f"{e.name:<10} {e.value:>9.4f}   {e.low:.4f} .. {e.high:.4f}")
-        return "\n".join([*lines, *self._notes])
-
-    def _repr_html_(self) -> str:
         rows = [[e.name, f"{e.value:.4f}", f"{e.low:.4f} .. {e.high:.4f}"] for e in self.estimates.values()]
-        return html_table("Reward a round", ["estimator", "value", "interval"], rows, self._notes)
-
-    @property
-    def _notes(self) -> list[str]:
         size = f"rows {self.n}, effective {self.effective_n:.0f}; mean reward of the log {self.logged:.4f}"
-        return [size, *(f"Warning: {w}" for w in self.warnings)]
+        table = text_table("Reward a round", ["estimator", "value", "interval"], rows, [1])
+        return "\n".join([table, size, *(f"Warning: {w}" for w in self.warnings)])
 
 
 def estimate(
@@ -133,135 +130,103 @@ def estimate(
     q = None if model is None else as_float64("model", model)
     if q is not None and q.shape != pi.shape:
         raise InvalidInputError(f"model has shape {q.shape}, but target has {pi.shape}")
-    return evaluated(tally(terms(r, p, pi, played, q, clip)), level=level, reward_range=reward_range)
+    return evaluated(tallies(r, p, played, [pi], q, clip), 0, level=level, reward_range=reward_range, clip=clip)
 
 
 # -- what is additive over rows ---------------------------------------------------------------------
 
-Tally = dict[str, NDArray[np.float64]]
-_W, _IPS, _R, _DIRECT, _DR, _MORE = range(6)
+Tally = dict[str, NDArray[Any]]  # (targets, ...): moments; least p, r; most pi, r, w, change of pi; counts
+_W, _IPS, _R, _DIRECT, _DR, _MORE, _SQUARED = range(7)
 
 
-class Terms(NamedTuple):
-    """What rows add to the estimators, (n,) each: w, r, direct, dr; extremes and counts of the whole."""
+def tallies(
+    r: Vector, p: Vector, played: Indices, targets: Sequence[Matrix], q: Matrix | None = None, clip: float | None = None
+) -> Tally:
+    """The sums over rows for each target (n, k), stacked; `merged` adds those of other rows.
 
-    w: Vector
-    r: Vector
-    direct: Vector | None
-    dr: Vector | None
-    least: Vector  # of p, r
-    most: Vector  # of pi, r, w
-    counts: Vector  # rows chosen for certain, weights clipped, rewards other than 0 and 1
-    clip: float
-
-
-def terms(
-    r: Vector, p: Vector, pi: Matrix, played: Indices, q: Matrix | None = None, clip: float | None = None
-) -> Terms:
-    """What these rows add."""
-    rows = np.arange(len(r))
-    w = pi[rows, played] / p
-    limit = np.inf if clip is None else positive("clip", clip)
-    clipped, w = int((w > limit).sum()), np.minimum(w, limit)
-    direct = dr = None
-    if q is not None:
-        direct = np.einsum("ij,ij->i", pi, q)
-        dr = direct + w * (r - q[rows, played])
-    certain = (p >= 1.0 - 1e-12).sum()
-    least, most = np.array([p.min(), r.min()]), np.array([pi.max(), r.max(), w.max()])
-    others = ((r != 0.0) & (r != 1.0)).sum()
-    return Terms(w, r, direct, dr, least, most, np.array([certain, clipped, others], dtype=np.float64), limit)
-
-
-def tally(given: Terms, against: Terms | None = None) -> Tally:
-    """Their sums: `merged` adds those of other rows. ``against`` has the terms of another target, to compare with.
-
-    Means and sums of powers around them, never raw squares: nothing is lost where rewards are nearly equal.
+    The first target is compared with the log itself, the others with the first. ``moments`` has by row n, mean, and
+    sums of squares and cubes around the mean, never raw squares: nothing is lost where rewards are nearly equal. Its
+    last column is r, where a row counts as w^2 rows.
     """
-    w, r = given.w, given.r
-    nothing = np.zeros(len(r))
-    direct, dr = (nothing if v is None else v for v in (given.direct, given.dr))
-    more = nothing if against is None or against.dr is None else dr - against.dr
-    values = np.stack([w, w * r, r, direct, dr, more])
-    means = values.mean(axis=1)
-    apart = values - means[:, None]
-    v = w * w
-    total = float(v.sum())
-    middle = float(v @ r) / total if total else 0.0
-    return {
-        "n": np.array([float(len(r))]),
-        "means": means,
-        "squares": (apart**2).sum(axis=1),
-        "cubes": (apart**3).sum(axis=1),
-        "ratio": np.array([total, middle, float(v @ (r - middle) ** 2)]),
-        "least": given.least,
-        "most": given.most,
-        "counts": given.counts,
-        "has": np.array([given.dr is not None, against is not None], dtype=np.float64),
-        "clip": np.array([given.clip]),
-    }
+    rows, limit = np.arange(len(r)), np.inf if clip is None else positive("clip", clip)
+    others = ((r != 0.0) & (r != 1.0)).sum()
+    against, base, found = r, np.zeros_like(targets[0]), list[Tally]()
+    for pi in targets:
+        w = pi[rows, played] / p
+        counts = np.array([(p >= 1.0 - 1e-12).sum(), (w > limit).sum(), others], dtype=np.float64)
+        w = np.minimum(w, limit)
+        direct = np.full(len(r), np.nan) if q is None else np.einsum("ij,ij->i", pi, q)
+        dr = direct if q is None else direct + w * (r - q[rows, played])
+        values = np.stack([w, w * r, r, direct, dr, dr - against, r])
+        weights = np.ones_like(values)
+        weights[_SQUARED] = w * w
+        n = weights.sum(axis=1)
+        means = (weights * values).sum(axis=1) / np.where(n, n, 1.0)
+        apart = values - means[:, None]
+        moments = np.stack([n, means, (weights * apart**2).sum(axis=1), (weights * apart**3).sum(axis=1)])
+        least, most = [p.min(), r.min()], [pi.max(), r.max(), w.max(), np.abs(pi - base).max()]
+        found.append({"moments": moments, "least": np.array(least), "most": np.array(most), "counts": counts})
+        if len(found) == 1:
+            against, base = dr, pi
+    return {name: np.stack([one[name] for one in found]) for name in found[0]}
 
 
 def merged(a: Tally, b: Tally) -> Tally:
     """Of the rows of both."""
-    n, m = a["n"], b["n"]
-    apart = b["means"] - a["means"]
-    (v, x, s), (u, y, t) = a["ratio"], b["ratio"]
-    total = v + u
-    share = u / total if total else 0.0
+    (n, x, *_), (m, y, *_) = (np.moveaxis(t["moments"], 1, 0) for t in (a, b))
+    centre = x + (y - x) * m / np.where(n + m, n + m, 1.0)
+    around = [_around(t["moments"], centre) for t in (a, b)]
     return {
-        "n": n + m,
-        "means": a["means"] + apart * m / (n + m),
-        "squares": a["squares"] + b["squares"] + apart**2 * n * m / (n + m),
-        "cubes": a["cubes"]
-        + b["cubes"]
-        + apart**3 * n * m * (n - m) / (n + m) ** 2
-        + 3.0 * apart * (n * b["squares"] - m * a["squares"]) / (n + m),
-        "ratio": np.array([total, x + (y - x) * share, s + t + v * share * (y - x) ** 2]),
+        "moments": np.stack([n + m, centre, *(one + other for one, other in zip(*around, strict=True))], axis=1),
         "least": np.minimum(a["least"], b["least"]),
         "most": np.maximum(a["most"], b["most"]),
         "counts": a["counts"] + b["counts"],
-        "has": np.minimum(a["has"], b["has"]),
-        "clip": a["clip"],
     }
 
 
-def evaluated(found: Tally, *, level: float = 0.95, reward_range: tuple[float, float] | None = None) -> Evaluation:
-    """The estimators' answers from a tally."""
+def _around(moments: NDArray[Any], centre: Matrix) -> tuple[Matrix, Matrix]:
+    """The sums of squares and cubes around another centre."""
+    n, mean, squares, cubes = np.moveaxis(moments, 1, 0)
+    d = mean - centre
+    return squares + n * d**2, cubes + 3.0 * d * squares + n * d**3
+
+
+def evaluated(
+    found: Tally, i: int, *, level: float, reward_range: tuple[float, float] | None, clip: float | None = None
+) -> Evaluation:
+    """The estimators' answers about target i."""
+    found = {name: array[i] for name, array in found.items()}
     level = real("level", level)
     if not 0.0 < level < 1.0:
         raise InvalidInputError(f"level must be between 0 and 1, got {level!r}")
     z = float(ndtri(0.5 + level / 2.0))
-    n, means, squares = int(found["n"][0]), found["means"], found["squares"]
-    W = min(float(found["most"][0] / found["least"][0]), float(found["clip"][0]))
+    columns, n = found["moments"].T, int(found["moments"][0, 0])
+    W = min(float(found["most"][0] / found["least"][0]), np.inf if clip is None else clip)
     (low, high), bounded = _limits(found, reward_range)
     within = (low, high) if bounded else (-np.inf, np.inf)
 
-    ends = W * min(low, 0.0), W * max(high, 0.0)
-    estimates = {"ips": _interval(found, "ips", _IPS, z, ends, within, skew=1.0)}
-    if means[_W] > 0.0:
-        estimates["snips"] = _snips(found, z, W, low, high, bounded)
+    estimates = {"ips": _interval("ips", columns[_IPS], z, (W * min(low, 0.0), W * max(high, 0.0)), within, skew=1.0)}
+    weight, direct = float(columns[_W, 1]), float(columns[_DIRECT, 1])
+    if weight > 0.0:
+        estimates["snips"] = _snips(columns, z, W, low, high, bounded)
     difference = None
-    if found["has"][0]:
-        direct = float(means[_DIRECT])
+    if not np.isnan(direct):
         ends = W * min(0.0, low - direct), W * max(0.0, high - direct)
-        dr = _interval(found, "dr", _DR, z, ends, within)
+        dr = _interval("dr", columns[_DR], z, ends, within)
         error = dr.standard_error  # the influence function of a regular plug-in estimate is that of dr
         estimates["direct"] = Estimate("direct", direct, min(dr.low, direct), max(dr.high, direct), error)
         estimates["dr"] = dr
-        if found["has"][1]:
-            widest = max(-ends[0], ends[1])
-            most = within[1] - within[0]
-            difference = _interval(found, "difference", _MORE, z, (-widest, widest), (-most, most))
-    square = float(squares[_W] + n * means[_W] ** 2)
-    effective = float(n * means[_W]) ** 2 / square if square else 0.0
+        widest, most = max(-ends[0], ends[1]) * float(found["most"][3] / found["most"][0]), within[1] - within[0]
+        difference = _interval("difference", columns[_MORE], z, (-widest, widest), (-most, most), unseen=1.0)
+    square = float(columns[_SQUARED, 0])
+    effective = (n * weight) ** 2 / square if square else 0.0
     return Evaluation(
         estimates=estimates,
         n=n,
         effective_n=effective,
-        mean_weight=float(means[_W]),
+        mean_weight=weight,
         largest_weight=float(found["most"][2]),
-        logged=float(means[_R]),
+        logged=float(columns[_R, 1]),
         warnings=tuple(_warnings(found, effective, W)),
         clipped=int(found["counts"][1]),
         difference=difference,
@@ -282,22 +247,22 @@ def _limits(found: Tally, given: tuple[float, float] | None) -> tuple[tuple[floa
 
 
 def _interval(
-    found: Tally,
     name: str,
-    of: int,
+    moments: Vector,
     z: float,
     extremes: tuple[float, float],
     most: tuple[float, float],
     *,
     skew: float = 2.0 / 3.0,
+    unseen: float = 0.0,
 ) -> Estimate:
     """A mean of terms, which cannot be beyond ``most``; ``extremes`` are the terms that might have come.
 
     ``skew`` is how much of the variance's slope counts: 1 is the score interval, 2/3 that of the likelihood ratio
     to second order. The first covers as it says for ips, whose terms have one sign, the second for dr, whose terms
-    have both (docs/evaluation.md).
+    have both. ``unseen`` is how often the square of the term that might have come is added to the variance.
     """
-    n, (value, squares, cubes) = int(found["n"][0]), (float(found[k][of]) for k in ("means", "squares", "cubes"))
+    n, value, squares, cubes = (float(x) for x in moments[:4])
     if n == 1:
         return Estimate(name, value, -float("inf"), float("inf"), float("inf"))
     squares *= n / (n - 1)
@@ -305,25 +270,25 @@ def _interval(
     for extreme, sign in zip(extremes, (-1, 1), strict=True):
         second = squares + extreme**2
         slope = (cubes + extreme**3) / second if second else 0.0
-        ends.append(value + _distance(z * z * squares / n**2, skew * z * z * slope / n, 0.0, sign))
+        variance = z * z * (squares + unseen * extreme**2) / n**2
+        ends.append(value + _distance(variance, skew * z * z * slope / n, 0.0, sign))
     low, high = min(max(ends[0], most[0]), value), max(min(ends[1], most[1]), value)
     return Estimate(name, value, low, high, float(np.sqrt(squares) / n))
 
 
-def _snips(found: Tally, z: float, W: float, low: float, high: float, bounded: bool) -> Estimate:
+def _snips(columns: Matrix, z: float, W: float, low: float, high: float, bounded: bool) -> Estimate:
     """A ratio: d snips = sum(w (r - snips)) / sum(w). Wilson's interval: the variance is as (x - low) (high - x).
 
-    Where rewards have no limits, the variance is the same everywhere.
-
-    A third of a row that might have come is added first.
+    Where rewards have no limits, the variance is the same everywhere. A third of a row that might have come is
+    added first.
     """
-    total, sums = float(found["n"][0] * found["means"][_W]), float(found["n"][0] * found["means"][_IPS])
-    weight, mean, around = (float(x) for x in found["ratio"])
-    value = sums / total
+    total = float(columns[_W, 0] * columns[_W, 1])
+    weight, mean, around = (float(x) for x in columns[_SQUARED, :3])
+    value = float(columns[_IPS, 0] * columns[_IPS, 1]) / total
     ends = []
     for reward, sign in ((low, -1), (high, 1)):
         grown = total + W / 3.0
-        middle = (sums + W / 3.0 * reward) / grown
+        middle = (value * total + W / 3.0 * reward) / grown
         squares = around + weight * (mean - middle) ** 2 + (W * (reward - middle)) ** 2 / 3.0
         variance, room = z * z * squares / grown**2, (middle - low) * (high - middle)
         curve = variance / room if room > 0.0 and bounded else 0.0
@@ -341,31 +306,31 @@ def _distance(variance: float, slope: float, curve: float, sign: int) -> float:
 
 def _warnings(tally: Tally, effective: float, W: float) -> list[str]:
     found = []
-    n, mean = int(tally["n"][0]), float(tally["means"][_W])
+    n, mean, squares = (float(x) for x in tally["moments"][:3, _W])
     certain = float(tally["counts"][0]) / n
     if certain > 0.01:
         found.append(
             f"{certain:.0%} of the rows were chosen with probability 1: where the target would have chosen "
             "otherwise the log knows nothing, and ips, snips and dr are biased. Log with epsilon above 0"
         )
-    error = np.sqrt(tally["squares"][_W] / (n - 1) / n) if n > 1 else 0.0
+    error = np.sqrt(squares / (n - 1) / n) if n > 1 else 0.0
     if abs(mean - 1.0) > 4.0 * error + 1e-9 and not tally["counts"][1]:
         found.append(
             f"the weights' mean is {mean:.2f}, where full support would give 1: the target plays what the log "
             "never did, or the logged propensities are wrong"
         )
     if effective < 0.01 * n or effective < 30:
-        found.append(f"the effective sample size is {effective:.0f} of {n} rows: intervals are wide")
+        found.append(f"the effective sample size is {effective:.0f} of {n:.0f} rows: intervals are wide")
     if n < 10.0 * W:
         found.append(
-            f"one row may weigh {W:.0f} of {n}: the log rarely plays what the target prefers, so that a few rows "
+            f"one row may weigh {W:.0f} of {n:.0f}: the log rarely plays what the target prefers, so that a few rows "
             "decide. Log more rounds, or with a larger epsilon"
         )
     if tally["least"][1] == tally["most"][1] and tally["counts"][2]:
         found.append("all rewards are the same, so nothing is known of their spread; give reward_range")
     if tally["counts"][1]:
         found.append(
-            f"{int(tally['counts'][1])} of {n} weights were clipped: ips, snips and dr are biased towards less "
+            f"{int(tally['counts'][1])} of {n:.0f} weights were clipped: ips, snips and dr are biased towards less "
             "change, and their intervals do not know by how much"
         )
     return found
@@ -374,11 +339,7 @@ def _warnings(tally: Tally, effective: float, W: float) -> list[str]:
 def _checked(
     rewards: ArrayLike, propensities: ArrayLike, chosen: ArrayLike, target: ArrayLike
 ) -> tuple[Vector, Vector, Matrix, Indices]:
-    r, p, pi = (
-        as_float64("rewards", rewards),
-        as_float64("propensities", propensities),
-        as_float64("target", target),
-    )
+    r, p, pi = (as_float64(*a) for a in (("rewards", rewards), ("propensities", propensities), ("target", target)))
     played = np.asarray(chosen)
     if r.ndim != 1 or not len(r):
         raise InvalidInputError(f"rewards must be (n,) with at least one row, got shape {r.shape}")
@@ -387,13 +348,7 @@ def _checked(
             f"{len(r)} rewards need as many propensities, choices and rows of target; got shapes {p.shape}, "
             f"{played.shape}, {pi.shape}"
         )
-    if p.min() < 1.0 / LARGEST or p.max() > 1.0 + 1e-12:
-        swapped = r.min() > 0.0 and r.max() <= 1.0
-        hint = "; the rewards could be propensities: are the two swapped?" if swapped else ""
-        raise InvalidInputError(
-            f"propensities must be above 0 (not below {1.0 / LARGEST:g}) and at most 1; they are in [{p.min()}, "
-            f"{p.max()}]{hint}"
-        )
+    check_propensities(p, r, 1.0 / LARGEST)
     if not np.issubdtype(played.dtype, np.integer) or played.min() < 0 or played.max() >= pi.shape[1]:
         raise InvalidInputError(f"chosen must be whole numbers from 0 to {pi.shape[1] - 1}")
     if pi.min() < -1e-12 or np.abs(pi.sum(axis=1) - 1.0).max() > 1e-9:

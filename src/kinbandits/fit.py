@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,13 +27,13 @@ from numpy.typing import NDArray
 from kinbandits._files import atomic_write, locked, replacing, write_arrays
 from kinbandits._frames import is_frame
 from kinbandits._types import Indices
+from kinbandits._value import to_json
 from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.history import History
-from kinbandits.log_files import LogFiles, learned_from
 from kinbandits.log_rows import Account
-from kinbandits.logs import Log, joined
-from kinbandits.policy import Policy, load
+from kinbandits.logs import Log, LogFiles, Part, joined, learned_from
+from kinbandits.policy import Policy
 
 __all__ = ["Fitted", "fit", "fitted"]
 
@@ -45,9 +44,8 @@ SPARE = 8  # rows of the sample for each point
 LAST = 1024  # rows that the engine holds at the end
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """What `fitted` found: the policy, taught; how many rows it learned; and how many it did not, by why."""
+class Fitted(NamedTuple):
+    """What `fitted` gives: the policy, taught; how many rows it learned; and how many it did not, by why."""
 
     policy: Any
     rows: int
@@ -92,20 +90,20 @@ def fitted(
     source = as_source(log)
     if since is not None or until is not None:
         source = source.timed(since, until)
-    parts = source.parts(policy.arms, d=features_of(policy), limits=getattr(policy, "reward_range", None))
+    parts = source.parts(policy.arms, d=policy._n_features, limits=getattr(policy, "reward_range", None))
     points, after = _budget(policy)
     found = scan(parts, max(SAMPLE, SPARE * points), seed, jobs)
     left_out = found.account.left_out(bad)
     pupil = policy.copy()
-    if policy.n_observations or found.rows <= after or not hasattr(policy, "adopt"):
-        for part in parts:
-            part.checked()[0].teach(pupil)
-    else:
-        with working(work, [source.stamp, Packed.of(policy).name, since, until, bad, seed]) as folder:
-            _learn_sums(pupil, found, parts, points, jobs, folder)
     if source.sources:
         pupil.learned_from = learned_from(policy.learned_from, source.sources, until is None, since is not None)
-    return Fitted(pupil, found.rows, {**source.left_out, **left_out})
+    if policy.n_observations or found.account.good <= after or not hasattr(policy, "adopt"):
+        for part in parts:
+            part()[0].teach(pupil)
+    else:
+        with working(work, [source.stamp, identity(policy), since, until, bad, seed]) as folder:
+            _learn_sums(pupil, found, parts, points, jobs, folder)
+    return Fitted(pupil, found.account.good, {**source.left_out, **left_out})
 
 
 def _budget(policy: Any) -> tuple[int, float]:
@@ -119,19 +117,17 @@ def _budget(policy: Any) -> tuple[int, float]:
 
 
 def _learn_sums(
-    pupil: Any, found: Scan, parts: Sequence[Any], points: int, jobs: int | None, folder: Path | None
+    pupil: Any, found: Scan, parts: Sequence[Part], points: int, jobs: int | None, folder: Path | None
 ) -> None:
     """The sample settles model and points, the sums of all rows the rest."""
     from kinbandits.regression.dictionary import Sums, choose_points, engine_of, settled
 
     n = len(pupil.arms)
-    few = np.sort(np.argsort(random_numbers(found.sample.places, 0), kind="stable")[:SAMPLE])
-    found.sample[few].teach(pupil)
+    _least(found.sample, SAMPLE, 0).teach(pupil)
     rows = _history(n, found.sample)
     settings = settled(pupil.regression.settings, rows)
     chosen = choose_points(settings, rows, points)
-    leaf = partial(_sums, settings=settings, points=chosen)
-    total = fold("learn", parts, leaf, _added, jobs, folder)
+    total = fold("learn", parts, partial(_sums, settings=settings, points=chosen), _added, jobs, folder)
     sums = Sums(total["S"], total["v"], total["ones"], float(total["squares"]), int(total["n"]), total["counts"])
     engine = engine_of(settings, chosen, sums, capacity=points, kept=_history(n, found.last))
     pupil.adopt(engine, rows, found.sample.places, sums.n)
@@ -141,10 +137,10 @@ def _history(n_arms: int, log: Log) -> Any:
     return History.of(n_arms, log.played, log.contexts, log.rewards)
 
 
-def _sums(part: Any, settings: Any, points: Any) -> State:
+def _sums(part: Part, settings: Any, points: Any) -> State:
     from kinbandits.regression.dictionary import sums
 
-    found = sums(settings, points, _history(settings.n_arms, part.checked()[0]))
+    found = sums(settings, points, _history(settings.n_arms, part()[0]))
     return {name: np.asarray(getattr(found, name)) for name in ("S", "v", "ones", "squares", "n", "counts")}
 
 
@@ -165,12 +161,6 @@ def as_source(log: Any) -> Any:
     raise InvalidTypeError(f"log must be {how}, got {type(log).__name__}")
 
 
-def features_of(policy: Any) -> int | None:
-    """How many numbers a context has, if the policy has seen one."""
-    found = getattr(policy, "n_features", None) or getattr(policy, "_n_features", None)
-    return None if found is None else int(found)
-
-
 def random_numbers(places: Indices, seed: int) -> NDArray[np.uint64]:
     """A random number of each place (SplitMix64): what depends on it does not depend on how parts are cut."""
     with np.errstate(over="ignore"):
@@ -182,47 +172,36 @@ def random_numbers(places: Indices, seed: int) -> NDArray[np.uint64]:
 
 
 class Scan(NamedTuple):
-    """What there is in some parts: the account of bad rows, and a sample, in order of place."""
+    """What there is in some parts: the account of bad rows, a sample in order of place, and the last rows."""
 
     account: Account
-    rows: int  # good ones
     sample: Log
     last: Log
-    open_at: int
-    defaulted: bool
+
+    def merged(self, other: Scan, size: int, seed: int) -> Scan:
+        """Of the parts of both."""
+        sample, last = joined([self.sample, other.sample]), joined([self.last, other.last])
+        return Scan(self.account + other.account, _least(sample, size, seed), last[-LAST:])
 
 
-def scan(parts: Sequence[Any], size: int, seed: int, jobs: int | None) -> Scan:
+def scan(parts: Sequence[Part], size: int, seed: int, jobs: int | None) -> Scan:
     """Check every row, and draw a sample."""
-    total: Scan | None = None
-    for found in each(partial(_scanned, size=size, seed=seed), parts, jobs):
-        if total is not None:
-            opened = [at for at in (total.open_at, found.open_at) if at >= 0]
-            found = Scan(
-                total.account + found.account,
-                total.rows + found.rows,
-                _least(joined([total.sample, found.sample]), size, seed),
-                joined([total.last, found.last])[-LAST:],
-                min(opened, default=-1),
-                total.defaulted or found.defaulted,
-            )
-        total = found
-    if total is None:
+    if not parts:
         raise InvalidInputError("the log has no rows")
-    return total
+    found = each(partial(_scanned, size=size, seed=seed), parts, jobs)
+    return reduce(partial(Scan.merged, size=size, seed=seed), found)
 
 
-def _scanned(part: Any, size: int, seed: int) -> Scan:
-    log, account = part.checked()
-    return Scan(account, len(log), _least(log, size, seed), log[-LAST:], log.open_at, log.defaulted)
+def _scanned(part: Part, size: int, seed: int) -> Scan:
+    log, account = part()
+    return Scan(account, _least(log, size, seed), log[-LAST:])
 
 
 def _least(log: Log, size: int, seed: int) -> Log:
-    keys = random_numbers(log.places, seed)
-    return log[np.sort(np.argsort(keys, kind="stable")[:size])]
+    return log[np.sort(np.argsort(random_numbers(log.places, seed), kind="stable")[:size])]
 
 
-def each(leaf: Callable[[Any], T], parts: Sequence[Any], jobs: int | None) -> Iterator[T]:
+def each(leaf: Callable[[Any], T], parts: Sequence[Part], jobs: int | None) -> Iterator[T]:
     """``leaf`` of every part, in their order, on the processes that joblib is told to use."""
     from joblib import Parallel, delayed
 
@@ -238,8 +217,8 @@ def _alone(leaf: Callable[[Any], T], part: Any) -> T:
 
 def fold(
     name: str,
-    parts: Sequence[Any],
-    leaf: Callable[[Any], State],
+    parts: Sequence[Part],
+    leaf: Callable[[Any], State | None],
     merge: Callable[[State, State], State],
     jobs: int | None,
     folder: Path | None,
@@ -252,7 +231,7 @@ def fold(
             total = dict(arrays)
         done = int(total.pop("parts_done"))
     for found in each(leaf, parts[done:], jobs):
-        total, done = merge(total, found) if done else found, done + 1
+        total, done = (merge(total, found) if total and found else found or total), done + 1
         if path is not None and (time.monotonic() - saved > 1.0 or done == len(parts)):
             with replacing(path, flush=False) as unfinished, unfinished.open("wb") as stream:
                 write_arrays(stream, {**total, "parts_done": np.array(done)})
@@ -281,32 +260,12 @@ def working(work: str | Path | None, job: Sequence[Any]) -> Iterator[Path | None
         lock.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class Packed:
-    """A policy as it travels to other processes: the bytes of its file."""
-
-    name: str
-    content: bytes = field(compare=False, repr=False)
-
-    @classmethod
-    def of(cls, policy: Any) -> Packed:
-        with tempfile.TemporaryDirectory(prefix="kinbandits-") as folder:
-            policy.save(Path(folder) / "policy")
-            content = (Path(folder) / "policy").read_bytes()
-        return cls(hashlib.sha256(content).hexdigest(), content)
-
-    def opened(self) -> Any:
-        return _opened(self)
-
-
-@lru_cache(maxsize=32)
-def _opened(packed: Packed) -> Any:
-    with tempfile.TemporaryDirectory(prefix="kinbandits-") as folder:
-        path = Path(folder) / "policy"
-        path.write_bytes(packed.content)
-        return load(path)
-
-
-def many(policy: Any, name: str) -> Any:
-    """The method of a policy for many rounds at once."""
-    return getattr(policy, f"{name}_many", None) or getattr(policy, name)
+def identity(policy: Any) -> str:
+    """A digest of what a policy is and has learned, not of its random state: the same after a restart."""
+    arrays: dict[str, Any] = {}
+    params = {name: to_json(value, arrays) for name, value in policy.get_params().items()}
+    learned, rows = policy._state()
+    digest = hashlib.sha256(json.dumps([policy.kind, params, learned]).encode())
+    for name, array in sorted({**arrays, **rows}.items()):
+        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

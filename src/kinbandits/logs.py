@@ -1,20 +1,24 @@
 """Logged rounds: one container for all that teaches or evaluates a policy, in memory or file by file.
 
     log = kb.Log.from_frame(frame, arm="item", reward="clicked", propensity="p")   # pandas, polars, pyarrow
-    log = kb.logs.LogFiles.of("rows/", Columns(context=("age", "hour")))           # Parquet or CSV, of any length
+    log = kb.logs.LogFiles.of("rows/", kb.logs.Columns(context=("age", "hour")))   # Parquet or CSV, of any length
 
-`kinbandits.log_files` reads files part by part (row groups of Parquet, a whole CSV file); each part is a checked
-`Log`. Rows are numbered from the first file to the last: this is their *place*.
+Both give parts, which are checked `Log`s: `LogFiles` reads one after the other (row groups of Parquet, a whole CSV
+file). Rows are numbered from the first file to the last: this is their *place*.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,27 +27,28 @@ from kinbandits._checks import as_float64, rows_of_contexts
 from kinbandits._frames import as_table, categories, is_frame, listed_column, read_table
 from kinbandits._types import Indices, Mask, Matrix, Vector
 from kinbandits._value import one_of
-from kinbandits.errors import InvalidInputError, InvalidTypeError
+from kinbandits.errors import InvalidInputError, InvalidTypeError, MissingFileError, package
 from kinbandits.log_rows import (
-    NAMED,
     Account,
     ArmName,
     Columns,
     Reading,
+    accounted,
     arm_list,
     check_propensities,
     checked,
     codes,
     kinds,
-    swapped,
+    outside,
     warn_of_keys,
     width,
 )
 
-__all__ = ["Columns", "Log"]
+__all__ = ["Columns", "Log", "LogFiles", "Source", "learned_from"]
 
 PART_ROWS = 2**17  # of a part of a log, about
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+Part = Callable[[], tuple["Log", Account]]  # the good rows of a part, and the account of all
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,18 +106,22 @@ class Log:
         if len(place) and place.min() < 0:
             row = int(np.argmin(place))
             raise InvalidInputError(f"played[{row}] is {names[row]!r}, which is not among the arms {list(known[:8])}")
-        X, r = rows_of_contexts(contexts, None), as_float64("rewards", rewards)
-        p = np.full(len(names), 1.0 / max(len(known), 1))
-        p = p if propensities is None else as_float64("propensities", propensities)
-        if r.shape != (len(names),) or len(X) != len(names) or p.shape != r.shape:
-            raise InvalidInputError(
-                f"arms, contexts, rewards, propensities must have one entry per row, got {len(names)}, {len(X)}, "
-                f"{r.shape} and {p.shape}"
-            )
-        if not names:
+        even = np.full(len(names), 1.0 / max(len(known), 1))
+        p = even if propensities is None else propensities
+        return cls._made(known, place, rows_of_contexts(contexts, None), rewards, p, place)
+
+    @classmethod
+    def _made(cls, arms: Any, played: Indices, X: Matrix, rewards: Any, p: Any, index: Indices, **more: Any) -> Log:
+        p, r, n = as_float64("propensities", p), as_float64("rewards", rewards), len(played)
+        if not n:
             raise InvalidInputError("the log is empty")
+        if r.shape != (n,) or len(X) != n or p.shape != (n,):
+            raise InvalidInputError(
+                f"arms, contexts, rewards, propensities must have one entry per row, got {n}, {len(X)}, {r.shape} and "
+                f"{p.shape}"
+            )
         check_propensities(p, r)
-        return cls(known, place, X, r, p, np.arange(len(r)), place, np.full(len(r), np.nan))
+        return cls(arms, played, X, r, p, np.arange(n), index, np.full(n, np.nan), **more)
 
     @classmethod
     def of_rounds(
@@ -132,20 +141,18 @@ class Log:
         """
         names = tuple(tuple(c) for c in candidates)
         index, n = np.array(list(chosen), dtype=np.intp), len(names)
-        p, r = as_float64("propensities", propensities), as_float64("rewards", rewards)
-        if not n or not n == len(index) == len(contexts) or r.shape != (n,) or p.shape != (n,):
+        if not n == len(index) == len(contexts):
             raise InvalidInputError("contexts, candidates, chosen, rewards, propensities must have one entry per round")
         if any(not 0 <= i < len(c) for i, c in zip(index.tolist(), names, strict=True)):
             raise InvalidInputError("chosen must name a candidate of its round, counted from 0")
-        check_propensities(p, r)
         known = tuple(arm_list([a for c in dict.fromkeys(names) for a in c], arms))
         X = [np.asarray(c, dtype=np.float64) for c in contexts]
         rows = [x if x.ndim == 1 else x[i if len(x) > 1 else 0] for x, i in zip(X, index.tolist(), strict=True)]
         own = tuple(x if x.ndim == 2 and len(x) > 1 else None for x in X)
-        place = codes([c[i] for c, i in zip(names, index.tolist(), strict=True)], known)
+        played = codes([c[i] for c, i in zip(names, index.tolist(), strict=True)], known)
         apart = own if any(x is not None for x in own) else None
-        Z = rows_of_contexts(np.array(rows), None)
-        return cls(known, place, Z, r, p, np.arange(n), index, np.full(n, np.nan), names, apart)
+        Z = rows_of_contexts(np.array(rows).reshape(n, -1), None)
+        return cls._made(known, played, Z, rewards, propensities, index, candidates=names, own=apart)
 
     @classmethod
     def of_tasks(
@@ -194,20 +201,21 @@ class Log:
             raise InvalidTypeError(
                 f"frame must be a table (pandas, polars, pyarrow), got {type(frame).__name__}; from arrays: Log.of"
             )
-        return _in_memory([("", as_table(frame))], Columns(arm, reward, contexts, propensity), arms, bad)
+        table, asked = as_table(frame), Columns(arm, reward, contexts, propensity)
+        columns = asked.settled(table.columns)
+        warn_of_keys(table, asked, columns)
+        names = table[columns.arm]
+        known = arm_list(names.to_list(), categories(names.to_native()) if arms is None else arms, skip=True)
+        reading = Reading(columns, tuple(known), width(table, columns) or 1, propensities=True)
+        return _read([_checked(table, reading, 0)], bad)
 
     @classmethod
     def read(
-        cls,
-        paths: Paths,
-        columns: Columns | None = None,
-        arms: Sequence[ArmName] | None = None,
-        bad: str = "refuse",
+        cls, paths: Paths, columns: Columns | None = None, arms: Sequence[ArmName] | None = None, bad: str = "refuse"
     ) -> Log:
         """From .csv or .parquet files, or folders of them, all of it in memory."""
-        from kinbandits.log_files import files_of  # which reads files as this container
-
-        return _in_memory([(f"{p}, ", read_table(p)) for p in files_of(paths)], columns or Columns(), arms, bad)
+        files = LogFiles.of(paths, columns)
+        return _read([part() for part in files.parts(arms or files.arms(), propensities=True)], bad)
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -218,6 +226,12 @@ class Log:
         left = f", {sum(self.left_out.values()):,} left out" if self.left_out else ""
         return f"Log({n:,} rows of {len(self.arms)} arms, {d} feature{'s' * (d != 1)}{mean}{left})"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Log) and self.stamp == other.stamp
+
+    def __hash__(self) -> int:
+        return hash(str(self.stamp))
+
     def __getitem__(self, rows: slice | Indices | Mask) -> Log:
         which = np.arange(len(self))[rows]
         arrays: dict[str, Any] = {name: getattr(self, name)[which] for name in _PER_ROW}
@@ -226,12 +240,6 @@ class Log:
             for name in ("candidates", "own")
         }
         return replace(self, **arrays, **lists)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Log) and self.stamp == other.stamp
-
-    def __hash__(self) -> int:
-        return hash(str(self.stamp))
 
     @property
     def played_arms(self) -> list[ArmName]:
@@ -277,7 +285,7 @@ class Log:
         return len(self)
 
     @property
-    def sources(self) -> dict[Any, int]:
+    def sources(self) -> dict[Source, int]:
         """Logs of services: none."""
         return {}
 
@@ -320,67 +328,29 @@ class Log:
         mine = replace(self, arms=tuple(policy_arms), played=place[self.played])
         if self.candidates is None and mine.arms != self.arms:
             mine = replace(mine, candidates=(self.arms,) * len(self))
-        return [Part(mine[low : low + PART_ROWS], limits) for low in range(0, len(self), PART_ROWS)]
+        return [partial(_within, mine[low : low + PART_ROWS], limits) for low in range(0, len(self), PART_ROWS)]
 
 
 _PER_ROW = ("played", "contexts", "rewards", "propensities", "places", "index", "times")
 
 
-@dataclass(frozen=True)
-class Part:
-    """Rows in memory that are worked on at once."""
-
-    log: Log
-    limits: tuple[float, float] | None
-
-    @property
-    def rows(self) -> int:
-        return len(self.log)
-
-    def checked(self) -> tuple[Log, Account]:
-        """The good rows, and the account of all."""
-        log, state = self.log, np.zeros(len(self.log), dtype=np.intp)
-        if self.limits is not None:
-            state[(log.rewards < self.limits[0]) | (log.rewards > self.limits[1])] = 4
-        places = [f"row {log.places[i] + 1}" for i in np.flatnonzero(state)[:NAMED]]
-        return log[state == 0], Account.of(state, places, log.n_features, self.limits)
+def _within(log: Log, limits: tuple[float, float] | None) -> tuple[Log, Account]:
+    good, account = accounted(len(log), [outside(log.rewards, limits)])
+    return log[good], account
 
 
-def _in_memory(tables: Sequence[tuple[str, Any]], columns: Columns, arms: Sequence[ArmName] | None, bad: str) -> Log:
-    one_of("bad", bad, "refuse", "skip")
-    tables = [(where, table) for where, table in tables if len(table)]
-    if not tables:
-        raise InvalidInputError("the table has no rows")
-    settled = columns.settled(list(tables[0][1].columns))
-    if columns.context is None:
-        warn_of_keys(tables[0][1], settled.context or ())
-    if settled.propensity is not None and settled.propensity not in tables[0][1].columns:
-        raise InvalidInputError(
-            f"the log has no column {settled.propensity!r} of propensities; name it with propensity=..., or say "
-            "propensity=None if all arms were drawn evenly"
-        )
-    names = [table[settled.arm] for _, table in tables]
-    listed_arms = categories(names[0].to_native()) if arms is None else arms
-    known = arm_list([a for s in names for a in s.to_list()], listed_arms, skip=True)
-    reading = Reading(settled, tuple(known), width(tables[0][1], settled) or 1, propensities=True)
-    logs, accounts, place = [], [], 0
-    for where, table in tables:
-        rows, state = checked(table, reading, place)
-        places = [f"{where}row {i + 1}" for i in np.flatnonzero(state > 0)[:NAMED]]
-        accounts.append(Account.of(state, places, reading.d, None))
-        logs.append(Log(tuple(known), **rows))
-        place += len(table)
-    account = sum(accounts[1:], accounts[0])
-    hint = swapped(tables[0][1], settled) if account.counts[2 + 7] and bad == "refuse" else ""
-    if hint:
-        raise InvalidInputError(f"propensities must be above 0 and at most 1{hint}")
-    return replace(joined(logs), left_out=account.left_out(bad))
+def _checked(table: Any, reading: Reading, *where: Any) -> tuple[Log, Account]:
+    fields, account = checked(table, reading, *where)
+    return Log(reading.arms, **fields), account
+
+
+def _read(parts: Sequence[tuple[Log, Account]], bad: str) -> Log:
+    left_out = sum((account for _, account in parts[1:]), parts[0][1]).left_out(one_of("bad", bad, "refuse", "skip"))
+    return replace(joined([log for log, _ in parts]), left_out=left_out)
 
 
 def joined(logs: Sequence[Log]) -> Log:
     """Logs one after the other."""
-    if len(logs) == 1:
-        return logs[0]
     arrays: dict[str, Any] = {name: np.concatenate([getattr(log, name) for log in logs]) for name in _PER_ROW}
     lists: dict[str, Any] = {}
     for name in ("candidates", "own"):
@@ -389,4 +359,222 @@ def joined(logs: Sequence[Log]) -> Log:
             fill = (logs[0].arms if name == "candidates" else None,)
             full = (fill * len(log) if x is None else x for x, log in zip(found, logs, strict=True))
             lists[name] = tuple(itertools.chain(*full))
-    return replace(logs[0], **arrays, **lists)
+    opened = [log.open_at for log in logs if log.open_at >= 0]
+    defaulted = any(log.defaulted for log in logs)
+    return replace(logs[0], **arrays, **lists, open_at=min(opened, default=-1), defaulted=defaulted)
+
+
+@dataclass(frozen=True)
+class LogFiles:
+    """Rows of Parquet or CSV files, read part by part: as long as the disk. `of` makes one.
+
+    Attributes:
+        files: in order.
+        columns: which columns hold what.
+        since, until: rows of an earlier time (seconds since 1970), or of that time and later, are left out.
+        places: rows before the first place, or from the second on, do not count.
+    """
+
+    files: tuple[File, ...]
+    columns: Columns
+    since: float | None = None
+    until: float | None = None
+    places: tuple[int, int] = (0, 2**62)
+
+    @classmethod
+    def of(cls, paths: Paths, columns: Columns | None = None) -> LogFiles:
+        """Of .parquet or .csv files, or folders of them."""
+        files, asked = tuple(File.of(path) for path in files_of(paths)), columns or Columns()
+        if not sum(file.rows for file in files):
+            raise InvalidInputError("the log has no rows")
+        found = cls(files, asked.settled(files[0].names))
+        warn_of_keys(files[0].table((0,), found.columns.context or ()), asked, found.columns)
+        return found
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Rows that are left out before they are read: none."""
+        return {}
+
+    @property
+    def rows(self) -> int:
+        return min(self.places[1], sum(file.rows for file in self.files)) - self.places[0]
+
+    @property
+    def sources(self) -> dict[Source, int]:
+        """The logs of services among the files, with their rows; two exports of one log are refused."""
+        rows = Counter[Source]()
+        for file in self.files:
+            rows.update({file.source: file.rows} if file.source else {})
+        if len({source.first for source in rows}) < len(rows) or any(n > source.rows for source, n in rows.items()):
+            raise InvalidInputError("the files have several exports of one log, its rows twice; give the last of them")
+        return dict(rows)
+
+    @property
+    def stamp(self) -> list[Any]:
+        """What tells these rows from others."""
+        about = [(file.path, os.stat(file.path).st_size, os.stat(file.path).st_mtime_ns) for file in self.files]
+        return [*about, self.columns, self.since, self.until, self.places]
+
+    def between(self, low: int, high: int) -> LogFiles:
+        """The rows from place ``low`` up to ``high``."""
+        return replace(self, places=(max(low, self.places[0]), min(high, self.places[1])))
+
+    def halves(self, cut: int) -> tuple[LogFiles, LogFiles]:
+        """The first ``cut`` rows, and the others."""
+        low, high = self.places
+        return self.between(low, low + cut), self.between(low + cut, high)
+
+    def timed(self, since: float | None, until: float | None) -> LogFiles:
+        """The rows since a time, up to another."""
+        return replace(self, since=self.since if since is None else since, until=self.until if until is None else until)
+
+    def arms(self) -> list[ArmName]:
+        """The arms played, in all files."""
+        name = self.columns.arm
+        return arm_list(
+            {a for table in self._groups([name]) for a in arm_list(table[name].to_list(), None, skip=True)}, None
+        )
+
+    @property
+    def n_features(self) -> int:
+        """Numbers in a context: columns, or those of the first list that is one."""
+        context = self.columns.context or ()
+        if len(context) > 1:
+            return len(context)
+        if found := next((d for table in self._groups(context) if (d := width(table, self.columns))), 0):
+            return found
+        raise InvalidInputError(f"column {context[0]!r} holds no context, a number or a list of numbers")
+
+    def _groups(self, columns: Sequence[str]) -> Iterator[Any]:
+        return (file.table((group,), columns) for file in self.files for group in range(len(file.groups)))
+
+    def parts(
+        self,
+        policy_arms: Sequence[ArmName],
+        *,
+        d: int | None = None,
+        limits: tuple[float, float] | None = None,
+        propensities: bool = False,
+    ) -> list[Part]:
+        """The rows in parts of about `PART_ROWS`, cut at row groups, for policies with these arms."""
+        arms, d = tuple(policy_arms), d or self.n_features
+        parts: list[Part] = []
+        start = 0  # the place of the first row of a part
+        for file in self.files:
+            text = file.path.endswith(".csv") or file.source is not None
+            reading = Reading(self.columns, arms, d, limits, self.since, self.until, propensities, text)
+            row = 0
+            for groups in file.stretches():
+                size = sum(file.groups[g] for g in groups)
+                low, high = max(0, self.places[0] - start), min(size, self.places[1] - start)
+                if low < high:
+                    parts.append(partial(file.checked, groups, slice(low, high), reading, start + low, row + low))
+                start, row = start + size, row + size
+        return parts
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of rows: its columns, and the rows of each row group (a CSV file is one)."""
+
+    path: str
+    names: tuple[str, ...]
+    groups: tuple[int, ...]
+    source: Source | None = None
+
+    @classmethod
+    def of(cls, path: str) -> File:
+        if path.endswith(".csv"):
+            table = read_table(path)
+            return cls(path, tuple(table.columns), (len(table),))
+        about = _parquet(path)
+        sizes = [about.metadata.row_group(g).num_rows for g in range(about.num_row_groups)]
+        return cls(path, tuple(about.schema_arrow.names), tuple(sizes), Source.of(about.schema_arrow.metadata))
+
+    @property
+    def rows(self) -> int:
+        return sum(self.groups)
+
+    def stretches(self) -> list[tuple[int, ...]]:
+        """Row groups one after the other, together about `PART_ROWS` rows."""
+        found: list[tuple[int, ...]] = []
+        for group, size in enumerate(self.groups):
+            if found and sum(self.groups[g] for g in found[-1]) + size <= PART_ROWS:
+                found[-1] += (group,)
+            else:
+                found.append((group,))
+        return found
+
+    def table(self, groups: Sequence[int], wanted: Sequence[str], extra: Sequence[str | None] = ()) -> Any:
+        """Columns of some row groups, as a narwhals table."""
+        for name in wanted:
+            if name not in self.names:
+                raise InvalidInputError(f"{self.path} has no column {name!r}; it has {', '.join(self.names)}")
+        columns = list(dict.fromkeys([*wanted, *(name for name in extra if name in self.names)]))
+        if self.path.endswith(".csv"):
+            return read_table(self.path).select(columns)
+        return as_table(_parquet(self.path).read_row_groups(list(groups), columns))
+
+    def checked(
+        self, groups: Sequence[int], rows: slice, reading: Reading, place: int, row: int
+    ) -> tuple[Log, Account]:
+        """The good ones of some rows of row groups; the first of them is number ``row`` of the file."""
+        c = reading.columns
+        extra = [c.at, "index"] + [c.propensity, "candidates", "state"] * reading.propensities
+        table = self.table(groups, [c.arm, str(c.reward), *(c.context or ())], extra)[rows]
+        return _checked(table, reading, place, f"{self.path}, ", row)
+
+
+def files_of(paths: Paths) -> list[str]:
+    """The .parquet and .csv files that these paths name."""
+    found: list[Path] = []
+    for one in [Path(paths)] if isinstance(paths, str | os.PathLike) else map(Path, paths):
+        inside = sorted(p for p in one.rglob("*") if p.suffix in (".parquet", ".csv")) if one.is_dir() else [one]
+        if not inside:
+            raise MissingFileError(f"{one} has no files that end in .parquet or .csv")
+        if not one.exists():
+            raise MissingFileError(f"there is no file or folder {one}")
+        if inside[0].suffix not in (".parquet", ".csv"):
+            raise InvalidInputError(f"{one} must end in .parquet or .csv")
+        found += inside
+    return list(dict.fromkeys(map(str, found)))
+
+
+def _parquet(path: str) -> Any:
+    parquet = package("pyarrow.parquet", "Parquet needs", "'kinbandits[dask]'")
+    try:
+        return parquet.ParquetFile(path)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{path} cannot be read as Parquet: {error}") from error
+
+
+class Source(NamedTuple):
+    """A service's log as it was exported; its Parquet files say so."""
+
+    first: str  # digest of its first event
+    head: str  # its last event, as ``kinbandits log verify`` writes it (``seq:digest``)
+    rows: int  # decisions up to there
+
+    @classmethod
+    def of(cls, metadata: dict[bytes, bytes] | None) -> Source | None:
+        """From the schema of a file; None if it is not of a service's log."""
+        found = (metadata or {}).get(b"kinbandits.log")
+        return None if found is None else cls(**json.loads(found))
+
+
+def learned_from(
+    before: Sequence[dict[str, Any]], rows: dict[Source, int], all_times: bool, since: bool
+) -> tuple[dict[str, Any], ...]:
+    """What a policy keeps of the logs it has learned: what it kept ``before``, and the rows of each log now."""
+    kept = {log["first"]: log for log in before}
+    for source, n in rows.items():
+        known = kept.get(source.first)
+        if known is not None and not since:
+            raise InvalidInputError(
+                f"the policy has learned this log before, up to event {known['head'].partition(':')[0]}; add only "
+                "later rows with since (--since)"
+            )
+        whole = all_times and n == source.rows and known is None
+        kept[source.first] = {"first": source.first, "head": source.head, "whole": whole}
+    return tuple(kept.values())

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from kinbandits.log_rows import ArmName
 from kinbandits.logs import Log
 
 __all__ = ["read_vw", "to_vw_lines", "write_vw"]
+
+NameOf = Callable[[Mapping[str, Any], int], ArmName]
 
 
 def write_vw(log: Log, path: str | PathLike[str]) -> int:
@@ -42,7 +44,9 @@ def to_vw_lines(log: Log) -> Iterator[str]:
         names = log.arms if log.candidates is None else log.candidates[i]
         own = None if log.own is None else log.own[i]
         chosen, p = int(log.index[i]), float(log.propensities[i])
-        order = [chosen, *(j for j in range(len(names)) if j != chosen)]
+        actions: list[dict[str, Any]] = [{"arm": {"name": str(name)}} for name in names]
+        for action, row in zip(actions, () if own is None else own, strict=own is not None):
+            action["context"] = _columns(row)
         rest = (1.0 - p) / max(1, len(names) - 1)  # the log has the choice's alone; VW does not read the others
         line = {
             "_label_cost": -float(log.rewards[i]),
@@ -51,20 +55,11 @@ def to_vw_lines(log: Log) -> Iterator[str]:
             "_labelIndex": chosen,
             "Version": "1",
             "EventId": str(i),
-            "a": [j + 1 for j in order],
-            "c": _features(log.contexts[i] if own is None else own, names),
+            "a": [chosen + 1, *(j + 1 for j in range(len(names)) if j != chosen)],
+            "c": {"_multi": actions} | ({"context": _columns(log.contexts[i])} if own is None else {}),
             "p": [p, *[rest] * (len(names) - 1)],
         }
         yield json.dumps(line, allow_nan=False)
-
-
-def _features(context: Any, names: Sequence[ArmName]) -> dict[str, Any]:
-    actions: list[dict[str, Any]] = [{"arm": {"name": str(name)}} for name in names]
-    if context.ndim == 1:
-        return {"context": _columns(context), "_multi": actions}
-    for action, row in zip(actions, np.broadcast_to(context, (len(names), context.shape[-1])), strict=True):
-        action["context"] = _columns(row)
-    return {"_multi": actions}
 
 
 def _columns(row: Any) -> dict[str, float]:
@@ -74,7 +69,7 @@ def _columns(row: Any) -> dict[str, float]:
 def read_vw(
     source: str | PathLike[str] | Iterable[str],
     *,
-    arm: Callable[[Mapping[str, Any], int], ArmName] | None = None,
+    arm: NameOf | None = None,
     arms: Sequence[ArmName] | None = None,
     columns: Sequence[str] | None = None,
 ) -> tuple[Log, list[str]]:
@@ -97,69 +92,61 @@ def read_vw(
         >>> columns, log.contexts, log.played_arms
         (['U.age', 'U.sex=f'], array([[3., 1.]]), ['red'])
     """
-    known = {str(a): a for a in arms or ()}
-    rounds = []
-    for number, line in enumerate(_lines(source), 1):
-        if not line.strip():
-            continue
-        found = _round(line, number, arm or _arm_of)
-        if found is not None:
-            rounds.append(found)
+    if isinstance(source, str | PathLike):
+        if not Path(source).is_file():
+            raise InvalidInputError(f"there is no file {source}; lines must be given as a list")
+        source = Path(source).read_text(encoding="utf-8").split("\n")
+    lines = [(number, line) for number, line in enumerate(source, 1) if line.strip()]
+    rounds = [found for number, line in lines if (found := _round(line, number, arm or _arm_of))]
     if not rounds:
         raise InvalidInputError("there is no labelled round in the file")
-    shared_names = {name for r in rounds for name in r.shared}
     own_names = {name for r in rounds for action in r.own for name in action}
-    names = sorted(shared_names | own_names) if columns is None else list(columns)
-    own = own_names.intersection(names)
+    names = sorted({name for r in rounds for name in r.shared} | own_names) if columns is None else list(columns)
+    own = not own_names.isdisjoint(names)
     contexts: list[Any] = []
     for r in rounds:
         rows = [{**r.shared, **action} for action in r.own] if own else [r.shared]
-        table = np.array([[row.get(name, 0.0) for name in names] for row in rows]).reshape(len(rows), len(names))
+        table = np.array([[row.get(name, 0.0) for name in names] or [1.0] for row in rows])
         contexts.append(table if own else table[0])
-    if not names:
-        contexts, names = [np.ones(1)] * len(rounds), ["constant"]
+    known = {str(a): a for a in arms or ()}
     log = Log.of_rounds(
         contexts,
         [[known.get(str(a), a) for a in r.names] for r in rounds],
-        [r.chosen for r in rounds],
-        [r.reward for r in rounds],
-        [r.propensity for r in rounds],
+        *([getattr(r, field) for r in rounds] for field in ("chosen", "reward", "propensity")),
     )
-    return log, names
+    return log, names or ["constant"]
 
 
-class _Round:
-    """One line, read: names, the choice, and features by name."""
+class _Round(NamedTuple):
+    """One line, read: names, features by name, and the choice."""
 
-    def __init__(self, data: dict[str, Any], arm: Callable[[Mapping[str, Any], int], ArmName]) -> None:
-        label = {key.lower(): value for key, value in data.items() if isinstance(key, str) and key.startswith("_")}
-        body = data.get("c", data)
-        actions = body["_multi"]
-        if not isinstance(actions, list) or not actions:
-            raise ValueError("_multi must be a list of at least one action")
-        if "_labelindex" in label:
-            self.chosen = int(label["_labelindex"])
-        else:
-            self.chosen = int(label["_label_action"]) - 1
-        if not 0 <= self.chosen < len(actions):
-            raise ValueError(f"the label names action {self.chosen + 1} of {len(actions)}")
-        self.reward = -float(label["_label_cost"])
-        self.propensity = float(label["_label_probability"])
-        if not 0.0 < self.propensity <= 1.0 or not np.isfinite(self.reward):
-            raise ValueError(f"cost {label['_label_cost']}, probability {self.propensity}")
-        self.names = [arm(action, i) for i, action in enumerate(actions)]
-        self.shared = dict(_flat({k: v for k, v in body.items() if k != "_multi"}))
-        self.own = [dict(_flat({k: v for k, v in a.items() if k not in ("arm", "id")})) for a in actions]
+    names: list[ArmName]
+    shared: dict[str, float]
+    own: list[dict[str, float]]
+    chosen: int
+    reward: float
+    propensity: float
 
 
-def _round(line: str, number: int, arm: Callable[[Mapping[str, Any], int], ArmName]) -> _Round | None:
+def _round(line: str, number: int, arm: NameOf) -> _Round | None:
     try:
         data = json.loads(line)
         if not isinstance(data, dict):
             raise ValueError("a line must be a JSON object")
-        if not any(key.lower() == "_label_cost" for key in data):
+        label = {key.lower(): value for key, value in data.items()}
+        if "_label_cost" not in label:
             return None
-        return _Round(data, arm)
+        body = data.get("c", data)
+        actions = body["_multi"]
+        chosen = int(label["_labelindex"]) if "_labelindex" in label else int(label["_label_action"]) - 1
+        if not isinstance(actions, list) or not 0 <= chosen < len(actions):
+            raise ValueError(f"the label names action {chosen + 1} of {len(actions)}")
+        reward, p = -float(label["_label_cost"]), float(label["_label_probability"])
+        if not 0.0 < p <= 1.0 or not np.isfinite(reward):
+            raise ValueError(f"cost {label['_label_cost']}, probability {p}")
+        own = [dict(_flat({k: v for k, v in a.items() if k not in ("arm", "id")})) for a in actions]
+        shared = dict(_flat({k: v for k, v in body.items() if k != "_multi"}))
+        return _Round([arm(action, i) for i, action in enumerate(actions)], shared, own, chosen, reward, p)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"line {number} is no round in VW's JSON ({type(error).__name__}: {error})") from error
 
@@ -168,9 +155,7 @@ def _arm_of(action: Mapping[str, Any], place: int) -> ArmName:
     given = action.get("arm", action.get("id"))
     if isinstance(given, Mapping):
         given = given.get("name", given.get("id"))
-    if isinstance(given, str) or (isinstance(given, int) and not isinstance(given, bool)):
-        return given
-    return place
+    return given if isinstance(given, str | int) and not isinstance(given, bool) else place
 
 
 def _flat(body: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
@@ -179,25 +164,10 @@ def _flat(body: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, floa
         name = f"{prefix}{key}"
         if key.startswith("_") or value is None or value is False:
             continue
-        if value is True:
-            yield name, 1.0
-        elif isinstance(value, int | float):
+        if isinstance(value, int | float):
             yield name, float(value)
         elif isinstance(value, str):
             yield f"{name}={value}", 1.0
-        elif isinstance(value, Mapping):
-            yield from _flat(value, f"{name}.")
-        elif isinstance(value, list):
-            for i, item in enumerate(value):
-                yield from _flat({str(i): item}, f"{name}.")
-
-
-def _lines(source: str | PathLike[str] | Iterable[str]) -> Iterator[str]:
-    if isinstance(source, str | PathLike):
-        path = Path(source)
-        if not path.is_file():
-            raise InvalidInputError(f"there is no file {path}; lines must be given as a list")
-        with path.open(encoding="utf-8") as stream:
-            yield from stream
-    else:
-        yield from source
+        elif isinstance(value, Mapping | list):
+            items = value if isinstance(value, Mapping) else {str(i): item for i, item in enumerate(value)}
+            yield from _flat(items, f"{name}.")

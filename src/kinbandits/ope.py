@@ -8,31 +8,22 @@ an untaught copy of the first policy that learns a sample of rows, in two folds:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kinbandits._html import html_table, text_table
+from kinbandits._types import Indices, Matrix
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
-from kinbandits.estimators import Estimate, Evaluation, Terms, estimate, evaluated, merged, tally, terms
-from kinbandits.fit import (
-    Packed,
-    State,
-    as_source,
-    features_of,
-    fitted,
-    fold,
-    many,
-    random_numbers,
-    scan,
-    working,
-)
-from kinbandits.logs import Log
+from kinbandits.estimators import Estimate, Evaluation, Tally, estimate, evaluated, merged, tallies
+from kinbandits.fit import as_source, fitted, fold, identity, random_numbers, scan, working
+from kinbandits.log_rows import ArmName
+from kinbandits.logs import Log, Part
 from kinbandits.policy import Budgeted, Policy
 
 __all__ = ["Comparison", "Estimate", "Evaluation", "estimate", "evaluate"]
@@ -71,45 +62,36 @@ class Comparison:
         """A matplotlib figure: what each policy would have earned, with intervals; and the differences."""
         from kinbandits.plotting import comparison_figure
 
-        found = {name: list(e.estimates.values()) for name, e in self.evaluations.items()}
-        more = {name: e.difference for name, e in list(self.evaluations.items())[1:]}
-        return comparison_figure(found, more, next(iter(self.evaluations.values())).logged)
+        shown = {name: list(e.estimates.values()) for name, e in self.evaluations.items()}
+        first, *others = self.evaluations.items()
+        return comparison_figure(shown, {name: e.difference for name, e in others}, first[1].logged)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
         return {"policies": {name: asdict(e) for name, e in self.evaluations.items()}, "left_out": self.left_out}
 
-    @property
-    def _title(self) -> str:
-        one = next(iter(self.evaluations.values()))
-        return f"Reward a round, from {one.n:,} rows of the log (their mean is {one.logged:.4f})"
-
-    @property
-    def _columns(self) -> list[str]:
-        interval = f"{100 * self.level:g} % interval"
-        return ["policy", "estimator", "value", interval, "effective rows", "largest weight", "clipped"]
-
-    @property
-    def _rows(self) -> list[list[str]]:
-        rows, first = [], next(iter(self.evaluations))
+    def _table(self) -> tuple[str, list[str], list[list[str]], list[str]]:
+        """Title, columns, rows and notes."""
+        first, one = next(iter(self.evaluations.items()))
+        rows = []
         for name, found in self.evaluations.items():
             size = [f"{found.effective_n:,.0f}", f"{found.largest_weight:.1f}", f"{found.clipped:,}"]
             shown = [(e.name, e) for e in found.estimates.values()]
             if found.difference is not None:
                 shown.append((f"minus {'the log' if name == first else first}", found.difference))
             rows += [[name, what, f"{e.value:.4f}", f"{e.low:.4f} .. {e.high:.4f}", *size] for what, e in shown]
-        return rows
-
-    @property
-    def _notes(self) -> list[str]:
+        title = f"Reward a round, from {one.n:,} rows of the log (their mean is {one.logged:.4f})"
+        interval = f"{100 * self.level:g} % interval"
+        columns = ["policy", "estimator", "value", interval, "effective rows", "largest weight", "clipped"]
         left = [f"Left out: {n:,} rows, {why}" for why, n in self.left_out.items()]
-        return [*(f"Warning: {warning}" for warning in self.warnings), *left]
+        return title, columns, rows, [*(f"Warning: {warning}" for warning in self.warnings), *left]
 
     def __str__(self) -> str:
-        return "\n".join([text_table(self._title, self._columns, self._rows, (2, 4, 5, 6)), *self._notes])
+        title, columns, rows, notes = self._table()
+        return "\n".join([text_table(title, columns, rows, (2, 4, 5, 6)), *notes])
 
     def _repr_html_(self) -> str:
-        return html_table(self._title, self._columns, self._rows, self._notes)
+        return html_table(*self._table())
 
 
 def evaluate(
@@ -147,48 +129,38 @@ def evaluate(
     True
     """
     named = policies if isinstance(policies, Mapping) else {"policy": policies}
-    arms = _common_arms(named)
-    source = as_source(log)
+    arms, source = _common_arms(named), as_source(log)
     first = next(iter(named.values()))
     untaught = [name for name, p in named.items() if not p.n_observations]
     limits = reward_range or getattr(first, "reward_range", None)
     past, rest = _split(source, train, since, bool(untaught))
-    d = features_of(first) or source.n_features
-    parts = rest.parts(arms, d=d, limits=limits, propensities=True)
-    job = [
-        source.stamp,
-        clip,
-        level,
-        train,
-        since,
-        limits,
-        bad,
-        seed,
-        *((n, Packed.of(p).name) for n, p in named.items()),
-    ]
+    d = first._n_features or source.n_features
+    job = [source.stamp, clip, level, train, since, limits, bad, seed, *((n, identity(p)) for n, p in named.items())]
     with working(work, job) as folder:
+        parts = rest.parts(arms, d=d, limits=limits, propensities=True)
         found = scan(parts, FOLDS * MODEL_ROWS, seed, jobs)
         left_out = found.account.left_out(bad)
-        if found.defaulted and found.open_at >= 0:
-            parts, young = _without_young(rest, parts, found.open_at, d, limits)
-            left_out |= {"younger than the oldest open decision": young}
+        if found.sample.defaulted and found.sample.open_at >= 0:  # good rewards come early, others late
+            rows, key = found.account.rows, "younger than the oldest open decision"
+            parts = rest.between(0, found.sample.open_at).parts(arms, d=d, limits=limits, propensities=True)
+            if not parts:
+                raise InvalidInputError("the first decision of the log is still open: none can be evaluated yet")
             found = scan(parts, FOLDS * MODEL_ROWS, seed, jobs)
+            left_out = found.account.left_out(bad) | {key: rows - found.account.rows}
         within = None if folder is None else folder / "fit"
         taught = {n: fitted(past, named[n], bad=bad, seed=seed, jobs=jobs, work=within).policy for n in untaught}
-        targets = [Packed.of(taught.get(name, policy)) for name, policy in named.items()]
         folds = _folds(found.sample.places, seed)
-        models = []
-        for i in range(FOLDS):
-            model = _model_of(first)
+        models = [_model_of(first) for _ in range(FOLDS)]
+        for i, model in enumerate(models):
             found.sample[folds != i].teach(model)
-            models.append(Packed.of(model))
+        targets = [taught.get(name, policy) for name, policy in named.items()]
         leaf = partial(_tallies, targets=targets, models=models, seed=seed, clip=clip)
-        total = fold("evaluate", parts, leaf, _merged, jobs, folder)
-    answers = {n: evaluated(_part(total, i), level=level, reward_range=limits) for i, n in enumerate(named)}
+        total = fold("evaluate", parts, leaf, merged, jobs, folder)
+    answers = {name: evaluated(total, i, level=level, reward_range=limits, clip=clip) for i, name in enumerate(named)}
     return Comparison(answers, {**source.left_out, **left_out}, level)
 
 
-def _common_arms(policies: Mapping[str, Any]) -> tuple[Any, ...]:
+def _common_arms(policies: Mapping[str, Any]) -> tuple[ArmName, ...]:
     if not policies:
         raise InvalidInputError("policies is empty; give at least one, by name")
     for name, policy in policies.items():
@@ -218,15 +190,6 @@ def _split(source: Any, train: float | None, since: float | None, teach: bool) -
     return first, second
 
 
-def _without_young(rest: Any, parts: list[Any], open_at: int, d: int, limits: Any) -> tuple[list[Any], int]:
-    """Where decisions are defaulted, the rows before the oldest open one: good rewards come early, others late."""
-    arms, rows = parts[0].reading.arms, sum(p.rows for p in parts)
-    kept = rest.between(0, open_at).parts(arms, d=d, limits=limits, propensities=True)
-    if not kept:
-        raise InvalidInputError("the first decision of the log is still open: none can be evaluated yet")
-    return kept, rows - sum(p.rows for p in kept)
-
-
 def _model_of(policy: Any) -> Any:
     """A policy with the same settings and arms that has learned nothing, on a dictionary where it can."""
     params = {**policy.get_params(), "arms": list(policy.arms)}
@@ -235,59 +198,29 @@ def _model_of(policy: Any) -> Any:
     return type(policy)(**params)
 
 
-def _folds(places: Any, seed: int) -> Any:
+def _folds(places: Indices, seed: int) -> Any:
     return random_numbers(places, seed + 1) % np.uint64(FOLDS)
 
 
-def _tallies(part: Any, targets: list[Packed], models: list[Packed], seed: int, clip: float | None) -> State:
-    log, _ = part.checked()
-    readers = [_reader(packed) for packed in targets]
-    found: State = {}
-    for low in range(0, len(log), BLOCK):
-        more = _block(log[low : low + BLOCK], readers, models, seed, clip)
-        found = _merged(found, more) if found else more
-    return found
+def _tallies(part: Part, targets: Sequence[Any], models: Sequence[Any], seed: int, clip: float | None) -> Tally | None:
+    """The tallies of all targets, stacked."""
+    log, _ = part()
+    readers = [policy.frozen() for policy in targets]
+    blocks = (log[low : low + BLOCK] for low in range(0, len(log), BLOCK))
+    found = [_block(block, readers, models, seed, clip) for block in blocks]
+    return reduce(merged, found) if found else None
 
 
-def _block(log: Log, readers: list[Any], models: list[Packed], seed: int, clip: float | None) -> State:
-    targets = [log.table(many(reader, "probabilities")) for reader in readers]
+def _block(log: Log, readers: Sequence[Any], models: Sequence[Any], seed: int, clip: float | None) -> Tally:
+    targets = [log.table(reader.probabilities_many) for reader in readers]
     q, folds = np.zeros_like(targets[0]), _folds(log.places, seed)
-    for i, packed in enumerate(models):
+    for i, model in enumerate(models):
         mine = np.flatnonzero(folds == i)
         if len(mine):
-            means = log[mine].table(partial(_means, packed.opened()))
+            means = log[mine].table(partial(_means, model))
             q[mine, : means.shape[1]] = means
-    found: State = {}
-    first: Terms | None = None
-    for i, pi in enumerate(targets):
-        added = terms(log.rewards, log.propensities, pi, log.index, q, clip)
-        against = added._replace(dr=log.rewards) if first is None else first  # the first, with the log itself
-        found |= {f"{i}_{name}": array for name, array in tally(added, against).items()}
-        first = first or added
-    return found
+    return tallies(log.rewards, log.propensities, log.index, targets, q, clip)
 
 
-def _reader(packed: Packed) -> Any:
-    policy = packed.opened()
-    frozen = policy.frozen()
-    return frozen if hasattr(frozen, "probabilities") else policy
-
-
-def _means(model: Any, contexts: Any, arms: list[Any]) -> Any:
-    """Means without widths where the model can, since widths cost more."""
-    if hasattr(model, "means"):
-        return model.means(contexts, arms)
-    return many(model, "predict")(contexts, arms).mean
-
-
-def _merged(a: State, b: State) -> State:
-    if not a or not b:
-        return a or b
-    found: State = {}
-    for i in range(len({name.partition("_")[0] for name in a})):
-        found |= {f"{i}_{name}": array for name, array in merged(_part(a, i), _part(b, i)).items()}
-    return found
-
-
-def _part(found: State, i: int) -> State:
-    return {name.partition("_")[2]: array for name, array in found.items() if name.partition("_")[0] == str(i)}
+def _means(model: Any, contexts: Matrix, arms: list[ArmName]) -> Any:
+    return model.predict_many(contexts, arms).mean

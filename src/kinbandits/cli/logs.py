@@ -14,6 +14,7 @@ import typer
 from kinbandits.cli.output import Json, need, print_json
 from kinbandits.errors import InvalidInputError
 
+_TIME = "a date (2026-11-15, UTC), a time, or seconds since 1970."
 Logs = Annotated[list[str], typer.Argument(help="Parquet or CSV files, folders of them; or the store of a service.")]
 Jobs = Annotated[int, typer.Option(help="Processes; -1 is all processors.")]
 Bad = Annotated[str, typer.Option(help="What to do with bad rows: refuse or skip.")]
@@ -24,8 +25,7 @@ Reward = Annotated[
 Context = Annotated[
     str, typer.Option(help="Columns of the context, with commas.", show_default="context, or all others")
 ]
-At = Annotated[str, typer.Option(help="Column of the time, seconds since 1970.")]
-_TIME = "a date (2026-11-15, UTC), a time, or seconds since 1970."
+At = Annotated[str, typer.Option(help="Column of the time: dates and times, or seconds since 1970.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -58,12 +58,10 @@ def fit(
       kinbandits fit news.sqlite3 --policy start.policy --since 2026-11-15 --out tonight.policy
     """
     from kinbandits.fit import fitted
-    from kinbandits.log_files import LogFiles
 
-    with _files(logs) as files:
-        source = LogFiles.of(files, _columns(arm, reward, context, None, at), _seconds(since), _seconds(until))
-        work = out.with_name(out.name + ".work")
-        done = fitted(source, _read_policy(policy), bad=bad, jobs=jobs, work=work)
+    with _source(logs, arm, reward, context, None, at) as source:
+        start, end, work = _seconds("--since", since), _seconds("--until", until), out.with_name(out.name + ".work")
+        done = fitted(source, _read_policy(policy), since=start, until=end, bad=bad, jobs=jobs, work=work)
     done.policy.save(out)
     print(f"{done.rows:,} rows learned, {done.policy.n_observations:,} in all. Saved as {out}")
     for why, n in done.left_out.items():
@@ -108,22 +106,19 @@ def evaluate(
       kinbandits evaluate news.sqlite3 --policy other.toml --train 0.3 --json
       kinbandits evaluate rows/ --policy live.policy --policy tonight.policy --since 2026-11-15 --gate
     """
-    from kinbandits.log_files import LogFiles
     from kinbandits.ope import evaluate as compare
     from kinbandits.policy import KMTLUCB
 
     if figure is not None:
         need("a figure", "plot", "matplotlib")
-    names = [p.stem for p in policy or ()]
-    names = names if len(set(names)) == len(names) else list(map(str, policy or ()))
+    paths = policy or []
+    names = [p.stem for p in paths] if len({p.stem for p in paths}) == len(paths) else list(map(str, paths))
     if len(set(names)) < len(names):
         raise InvalidInputError("a policy is named twice; a comparison needs two different ones")
-    with _files(logs) as files:
-        source: Any = LogFiles.of(files, _columns(arm, reward, context, propensity or None, at))
-        policies = {name: _read_policy(path) for name, path in zip(names, policy or (), strict=True)}
-        if not policies:
-            policies = {"default": KMTLUCB(source.arms())}
-        start = _seconds(since)
+    with _source(logs, arm, reward, context, propensity or None, at) as source:
+        policies = {name: _read_policy(path) for name, path in zip(names, paths, strict=True)}
+        policies = policies or {"default": KMTLUCB(source.arms())}
+        start = _seconds("--since", since)
         result = compare(source, policies, train=train, since=start, clip=clip, bad=bad, jobs=jobs)
     if figure is not None:
         from kinbandits.plotting import save_figure
@@ -137,16 +132,10 @@ def evaluate(
         raise typer.Exit(3)
 
 
-def _columns(arm: str, reward: str | None, context: str, propensity: str | None, at: str) -> Any:
-    from kinbandits.logs import Columns
-
-    return Columns(arm, reward, tuple(context.split(",")) if context else None, propensity, at)
-
-
-def _seconds(time: str) -> float | None:
+def _seconds(option: str, time: str) -> float | None:
     from kinbandits.log_rows import seconds
 
-    return seconds(time) if time else None
+    return seconds(time, option) if time else None
 
 
 def _read_policy(path: Path) -> Any:
@@ -157,25 +146,25 @@ def _read_policy(path: Path) -> Any:
 
 
 @contextlib.contextmanager
-def _files(logs: list[str]) -> Iterator[list[str]]:
+def _source(
+    logs: list[str], arm: str, reward: str | None, context: str, propensity: str | None, at: str
+) -> Iterator[Any]:
     """The logs as files: that of a service is exported to a temporary folder."""
-    stores = [log for log in logs if "://" in log or log.endswith((".sqlite3", ".sqlite", ".db"))]
-    if not stores:
-        yield logs
-        return
-    if len(stores) < len(logs):
-        raise InvalidInputError("give either files or stores of services, not both")
-    need("the log of a service", "serve", "pyarrow", "sqlalchemy")
-    from kinbandits.service.store import open_store
-    from kinbandits.service.transfer import export_log, logged_rounds
+    from kinbandits.logs import Columns, LogFiles
 
+    columns = Columns(arm, reward, tuple(context.split(",")) if context else None, propensity, at)
+    stores = [log for log in logs if "://" in log or log.endswith((".sqlite3", ".sqlite", ".db"))]
+    if stores and len(stores) < len(logs):
+        raise InvalidInputError("give either files or stores of services, not both")
     with tempfile.TemporaryDirectory(prefix="kinbandits-") as folder:
+        if stores:
+            need("the log of a service", "serve", "pyarrow", "sqlalchemy")
         for i, url in enumerate(stores):
-            store = open_store(url, readonly=True)
-            try:
+            from kinbandits.service.store import open_store
+            from kinbandits.service.transfer import export_log, logged_rounds
+
+            with contextlib.closing(open_store(url, readonly=True)) as store:
                 export_log(store, Path(folder) / f"log-{i:03}")
                 for warning in logged_rounds(store).warnings:
                     print(f"Warning: {url}: {warning}", file=sys.stderr)
-            finally:
-                store.close()
-        yield [folder]
+        yield LogFiles.of([folder] if stores else logs, columns)
