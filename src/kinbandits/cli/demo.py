@@ -51,7 +51,7 @@ def demo(
     shop = Shop() if horizon is None else Shop(horizon=horizon)
     policies = _policies()
     with Progress(seeds * len(policies), "runs", stream=sys.stderr) as bar:
-        found = kb.compare(policies, shop, seeds=seeds, jobs=jobs, progress=lambda done, _: bar.to(done))
+        found = kb.compare(policies, shop, seeds=seeds, jobs=jobs, progress=True)
     policy = policies["with descriptors"](shop)
     kb.simulate(policy, shop)
     columns, table, answer = _clicks(shop, found)
