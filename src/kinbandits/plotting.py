@@ -86,11 +86,18 @@ def label_ends(ax: Any, ends: Sequence[tuple[float, str, Mapping[str, Any]]]) ->
         places[name] = min(places[name], top - sizes[name] / 2)
         top = places[name] - sizes[name] / 2
     for value, name, look in ends:
-        leader = {"arrowstyle": "-", "color": look["color"], "linestyle": look["linestyle"], "shrinkA": 1, "shrinkB": 0}
+        leader = {"color": look["color"], "linestyle": look["linestyle"], "shrinkA": 1, "shrinkB": 0}
         ax.annotate(
-            names[name], ((1.0), (value - low) / (high - low)), (1.07, places[name]), "axes fraction", "axes fraction",
-            arrowprops=leader, fontsize=8, va="center", annotation_clip=False, linespacing=1.0,
-        )  # fmt: skip
+            names[name],
+            xy=(1.0, (value - low) / (high - low)),
+            xytext=(1.07, places[name]),
+            xycoords="axes fraction",
+            arrowprops={"arrowstyle": "-", "relpos": (0.0, 0.5), **leader},
+            fontsize=8,
+            verticalalignment="center",
+            annotation_clip=False,
+            linespacing=1.0,
+        )
 
 
 def cluster_order(similarity: Matrix) -> Indices:
