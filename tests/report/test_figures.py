@@ -24,11 +24,10 @@ def groups_of(n_groups):
         metadata = {"arms": [f"article {a}" for a in range(5)], "policy": "p", "similarity": similarity.tolist()}
         return Run(name, method, seed, Trace.of(columns, metadata))
 
-    groups = tuple(
+    return tuple(
         RunGroup(f"A problem, {i}", tuple(run(f"A problem, {i}", m, s) for m in METHODS for s in range(3)))
         for i in range(n_groups)
     )
-    return groups
 
 
 def outside(figure):

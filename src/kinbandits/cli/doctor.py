@@ -44,9 +44,10 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(as_json: Json = False) -> None:
-    """Look at Python, BLAS and its threads, SQLite, the disk, data sets and optional packages.
+    """Check this machine.
 
-    Exits with status 1 if something is wrong.
+    Python, BLAS and its threads, SQLite, the disk, data sets and optional packages. Exits with status 1 if
+    something is wrong.
 
     \b
     Examples:
