@@ -9,16 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinbandits._types import Matrix
-from kinbandits.plotting import (
-    OKABE_ITO,
-    STYLES,
-    canvas,
-    cluster_order,
-    color_bar,
-    label_ends,
-    matrix_panel,
-    plot_style,
-)
+from kinbandits.plotting import OKABE_ITO, STYLES, canvas, label_ends, matrices_figure, plot_style
 from kinbandits.results import RunGroup, half_width
 
 _POINTS = 250  # a curve in a figure needs no more
@@ -119,9 +110,9 @@ def difference_figure(groups: Sequence[RunGroup]) -> Any:
 
 
 def similarity_figure(groups: Sequence[RunGroup]) -> Any | None:
-    """Similarity of arms at the end, mean of all runs, in `cluster_order`; one scale from 0 to 1 for all panels.
+    """Similarity of arms at the end, mean of all runs, on one scale from 0 to 1.
 
-    The diagonal, which is 1, is blank. None if no method learned one: all are the identity or all ones.
+    None if no method learned one: all are the identity or all ones.
     """
     shown = []
     for group in groups:
@@ -129,18 +120,6 @@ def similarity_figure(groups: Sequence[RunGroup]) -> Any | None:
             K = group.similarity(method)
             if K is not None and len(K) > 2 and not np.allclose(K, np.eye(len(K))) and not np.allclose(K, 1.0):
                 shown.append((group, method, K))
-    if not shown:
-        return None
     one = len({method for _, method, _ in shown}) == 1
-    with plot_style():
-        columns = min(3, len(shown))
-        rows = math.ceil(len(shown) / columns)
-        figure, axes = canvas(columns, rows, 3.5 * columns, 3.15 * rows)
-        for ax in axes.ravel()[len(shown) :]:
-            ax.set_axis_off()
-        for ax, (group, method, K) in zip(axes.ravel(), shown, strict=False):
-            order = cluster_order(K)
-            image = matrix_panel(ax, K[np.ix_(order, order)], [group.arms()[i] for i in order], 1.0)
-            ax.set_title(group.name if one else f"{group.name}, {method}", fontsize=9)
-        color_bar(figure, image, axes)
-        return figure
+    panels = [(group.name if one else f"{group.name}, {method}", K, group.arms()) for group, method, K in shown]
+    return matrices_figure(panels, 1.0) if panels else None

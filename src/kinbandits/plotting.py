@@ -7,6 +7,7 @@ viridis. matplotlib is imported when a figure is asked for.
 from __future__ import annotations
 
 import io
+import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -120,28 +121,35 @@ def cluster_order(similarity: Matrix) -> Indices:
     return np.asarray(leaves_list(tree), dtype=np.intp)
 
 
-def matrix_panel(ax: Any, K: Matrix, names: Sequence[str], top: float | None = None) -> Any:
-    """A similarity matrix in colours; the diagonal, which is 1, is left blank. Gives the image."""
-    shades = np.ma.masked_array(K, mask=np.eye(len(K), dtype=bool))
-    image = ax.imshow(shades, cmap="viridis", vmin=min(0.0, float(shades.min())), vmax=top)
-    size = 7 if len(names) <= 12 else 5
-    angle = 0 if max(map(len, names)) <= 2 else 90
-    if len(names) <= _NAMED:
-        ax.set_xticks(range(len(names)), names, fontsize=size, rotation=angle)
-        ax.set_yticks(range(len(names)), names, fontsize=size)
-    else:
-        ax.set_xticks([])
-        ax.set_yticks([])
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
-    return image
+def matrices_figure(panels: Sequence[tuple[str, Matrix, Sequence[str]]], top: float | None = None) -> Any:
+    """Similarity matrices (title, K, names of the arms) on one scale, arms re-ordered by `cluster_order`.
 
-
-def color_bar(figure: Any, image: Any, axes: Any) -> None:
-    """The scale of a `matrix_panel`."""
-    bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02, aspect=30)
-    bar.ax.tick_params(labelsize=7)
-    bar.outline.set_visible(False)
+    The diagonal, which is 1, is left blank.
+    """
+    columns = min(3, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    largest = max(len(K) for _, K, _ in panels)
+    longest = max(len(_short(name)) for _, _, names in panels for name in names)
+    side = (2.8 if largest <= 12 else 4.2) + (0.055 * longest if largest <= _NAMED else 0.0)
+    with plot_style():
+        figure, axes = canvas(columns, rows, side * columns + 0.6, (side + 0.1) * rows)
+        for ax in axes.ravel()[len(panels) :]:
+            ax.set_axis_off()
+        for ax, (title, K, names) in zip(axes.ravel(), panels, strict=False):
+            order = cluster_order(K)
+            shades = np.ma.masked_array(K[np.ix_(order, order)], mask=np.eye(len(K), dtype=bool))
+            image = ax.imshow(shades, cmap="viridis", vmin=min(0.0, float(shades.min())), vmax=top)
+            labels = [_short(names[i]) for i in order] if len(K) <= _NAMED else []
+            size, turned = 7 if len(K) <= 12 else 5, 90 if any(len(name) > 2 for name in labels) else 0
+            ax.set_xticks(range(len(labels)), labels, fontsize=size, rotation=turned)
+            ax.set_yticks(range(len(labels)), labels, fontsize=size)
+            ax.tick_params(length=0)
+            ax.spines[:].set_visible(False)
+            ax.set_title(title, fontsize=9)
+        bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02, aspect=30)
+        bar.ax.tick_params(labelsize=7)
+        bar.outline.set_visible(False)
+        return figure
 
 
 # -- the pictures of single objects ---------------------------------------------------------------
@@ -154,20 +162,6 @@ def curve_figure(values: Matrix, counted: str, title: str) -> Any:
         at = np.unique(np.linspace(0, len(values) - 1, min(len(values), 500)).astype(np.intp))
         axes[0, 0].plot(at + 1, values[at], color=OKABE_ITO[0], linewidth=1.5)
         axes[0, 0].set(title=title, xlabel="round t", ylabel=counted)
-        return figure
-
-
-def matrix_figure(K: Matrix, names: Sequence[str], title: str) -> Any:
-    """A similarity matrix, arms re-ordered by `cluster_order` to show blocks."""
-    with plot_style():
-        names = [_short(name) for name in names]
-        size = 3.0 if len(names) <= 12 else 4.4
-        room = 0.055 * max(map(len, names)) if len(names) <= _NAMED else 0.0
-        figure, axes = canvas(1, 1, size + room + 0.6, size + room)
-        order = cluster_order(K)
-        image = matrix_panel(axes[0, 0], K[np.ix_(order, order)], [names[i] for i in order])
-        axes[0, 0].set_title(title, fontsize=9)
-        color_bar(figure, image, axes)
         return figure
 
 

@@ -164,7 +164,7 @@ def test_digits_is_not_here_without_scikit_learn(run, monkeypatch):
 
 
 def test_doctor(run, monkeypatch):
-    monkeypatch.setitem(doctor.OPTIONAL, "not-a-package", "'kinbandits[plot]'")
+    monkeypatch.setitem(doctor.OPTIONAL, "'kinbandits[plot]'", ("not-a-package",))
     code, out, _ = run("doctor", "--json")
     findings = {f["what"]: f for f in json.loads(out)}
     for what in ("Python", "kinbandits", "BLAS", "cores", "SQLite", "disk here", "data sets", "scikit-learn"):

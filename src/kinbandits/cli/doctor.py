@@ -14,19 +14,14 @@ import typer
 from kinbandits.cli.output import Json, print_json, print_table
 
 OPTIONAL = {
-    "scikit-learn": "'kinbandits[experiments]'",
-    "narwhals": "'kinbandits[experiments]'",
-    "matplotlib": "'kinbandits[plot]'",
-    "jinja2": "'kinbandits[plot]'",
-    "fastapi": "'kinbandits[serve]'",
-    "uvicorn": "'kinbandits[serve]'",
-    "psycopg": "'kinbandits[postgres]'",
-    "distributed": "'kinbandits[dask]'",
-    "pandas": "pandas",
-    "polars": "polars",
-    "pyarrow": "pyarrow",
+    "'kinbandits[experiments]'": ("scikit-learn", "narwhals"),
+    "'kinbandits[plot]'": ("matplotlib", "jinja2"),
+    "'kinbandits[serve]'": ("fastapi", "uvicorn"),
+    "'kinbandits[postgres]'": ("psycopg",),
+    "'kinbandits[dask]'": ("distributed",),
+    "pandas polars pyarrow": ("pandas", "polars", "pyarrow"),
 }
-"""Packages that are not required, and what to install for each."""
+"""What to install for packages that are not required."""
 
 
 class Finding(NamedTuple):
@@ -92,11 +87,12 @@ def examine() -> Iterator[Finding]:
     here = ", ".join(name for name in CATALOGUE if name not in missing) or "none"
     advice = f"to have the others: kinbandits data {' '.join(missing)}" if missing else ""
     yield Finding("data sets", here, "note" if missing else "ok", advice)
-    for package, install in OPTIONAL.items():
-        try:
-            yield Finding(package, metadata.version(package))
-        except metadata.PackageNotFoundError:
-            yield Finding(package, "not installed", "note", f"optional; pip install {install}")
+    for install, packages in OPTIONAL.items():
+        for package in packages:
+            try:
+                yield Finding(package, metadata.version(package))
+            except metadata.PackageNotFoundError:
+                yield Finding(package, "not installed", "note", f"optional; pip install {install}")
 
 
 def sqlite() -> Finding:
