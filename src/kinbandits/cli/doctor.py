@@ -68,7 +68,7 @@ def examine() -> Iterator[Finding]:
     from kinbandits._version import __version__
     from kinbandits.datasets import CATALOGUE, cache_directory, where
 
-    yield Finding("Python", f"{platform.python_version()} on {platform.platform()}")
+    yield Finding("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     yield Finding("kinbandits", f"{__version__} with NumPy {numpy.__version__}, SciPy {scipy.__version__}")
     note = "set OPENBLAS_NUM_THREADS=1 where the last bits of a result must not depend on the machine"
     for library in threadpool_info():

@@ -285,8 +285,8 @@ def experiment_of(data: dict[str, Any], source: str = "experiment") -> Experimen
                 known = Experiment.model_fields
                 text = f"there is no such key; there are {', '.join(known)}{suggest(problem['loc'][-1], known)}"
             given = "" if problem["type"] in ("missing", "value_error") else f" (got {problem['input']!r:.60})"
-            lines.append(f"  {place}: {text}{given}" if place else f"  {text}")
-        raise InvalidInputError(f"{source} cannot be used:\n" + "\n".join(lines)) from None
+            lines.append(f"{place}: {text}{given}" if place else f"{text}")
+        raise InvalidInputError(f"{source} cannot be used: " + "; ".join(lines)) from None
 
 
 def _place(location: tuple[Any, ...], data: Any) -> str:
