@@ -11,7 +11,6 @@ import pytest
 import kinbandits as kb
 from kinbandits.environments import Classification, Round, SyntheticNews
 from kinbandits.errors import FormatError, InvalidInputError, SimulationWarning
-from kinbandits.simulate import play
 from kinbandits.trace import COLUMNS, Trace
 
 NEWS = SyntheticNews(seed=2, horizon=30, noise=0.1, start=True)
@@ -71,15 +70,6 @@ def test_a_prefix_of_the_game(trace):
     assert part["arm"].tolist() == trace["arm"][:7].tolist()
     with pytest.raises(InvalidInputError, match="has only 30 rounds"):
         kb.simulate(policy(), NEWS, 31)
-
-
-def test_rows_come_one_by_one():
-    p = policy()
-    rows = play(p, NEWS)
-    assert p.n_observations == 0  # nothing happens before the first row is asked for
-    first = next(rows)
-    assert p.n_observations == 6
-    assert set(first) == set(COLUMNS)
 
 
 def test_the_policy_must_have_the_arms():
@@ -172,5 +162,3 @@ def test_a_trained_policy_is_warned_about():
     with pytest.warns(SimulationWarning, match=r"already learned 1\d rows, .*clone"):
         kb.simulate(p, NEWS, horizon=10)
     kb.simulate(p, NEWS, horizon=10, trained=True)  # wanted: no warning
-    with pytest.warns(SimulationWarning):
-        list(play(p, NEWS, horizon=1))

@@ -30,31 +30,51 @@ if TYPE_CHECKING:
     from kinbandits.environments.base import Environment, Round
 
 
-def play(
+@one_blas_thread
+def simulate(
     policy: Policy,
     environment: Environment,
     horizon: int | None = None,
     *,
+    progress: bool = False,
     numbers: bool = False,
     trained: bool = False,
-) -> Iterator[dict[str, Any]]:
-    """Play and yield one flat row per round, a dict of the columns of a `Trace`; `simulate` collects them.
+) -> Trace:
+    """Play a policy on an environment and keep the trace.
 
     The policy learns the start rows first, then plays ``horizon`` rounds (all, if left out). A round in which
     the chosen arm's reward is not known (NaN, in the replay of a log) is left out: the decision is cancelled
-    and nothing is learned or yielded. A reward that is late (`Round.delay`) is learned when it is known, and not at
-    all if that is after the last round.
+    and nothing is learned. A reward that is late (`Round.delay`) is learned when it is known, and not at all if that
+    is after the last round.
 
-    ``numbers`` reads mean and width of each choice, which may cost more than choosing; ``trained`` says that the
-    policy may have learned before (else a `SimulationWarning`).
-
-    >>> import kinbandits as kb
-    >>> environment = kb.environments.SyntheticNews(horizon=2)
-    >>> rows = play(kb.KMTLUCB(environment.arms, tie_break="first"), environment)
-    >>> [row["arm"] for row in rows]
-    ['article 1', 'article 2']
+    The policy itself is changed: play a fresh one for every run, or ``sklearn.base.clone(policy)``. One that has
+    learned before (in an earlier run, say) is played with a `SimulationWarning`, unless ``trained=True``.
+    ``progress`` shows a bar; ``numbers`` reads mean and width of each choice, which may cost more than choosing.
     """
-    horizon = _horizon(environment, horizon)
+    rounds = _horizon(environment, horizon)
+    metadata = {
+        "policy": type(policy).__name__,
+        "settings": repr(policy),
+        "environment": repr(environment) if isinstance(environment, Value) else type(environment).__name__,
+        "environment_name": environment.name,
+        "seed": getattr(environment, "seed", None),
+        "horizon": rounds,
+        "arms": list(environment.arms),
+        "kinbandits": __version__,
+    }
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    with Progress(rounds, "rounds", stream=sys.stderr if progress else None) as bar:
+        for row in _play(policy, environment, rounds, numbers, trained):
+            for name, value in row.items():
+                columns[name].append(value)
+            bar.to(row["t"] + 1)
+    return Trace.of(columns, metadata)
+
+
+def _play(
+    policy: Policy, environment: Environment, horizon: int, numbers: bool, trained: bool
+) -> Iterator[dict[str, Any]]:
+    """One row per round played: a dict of the columns of a `Trace`."""
     arms, active = list(environment.arms), list(policy.active_arms)
     known = set(active)
     missing = [arm for arm in arms if arm not in known]
@@ -68,7 +88,7 @@ def play(
             f"the policy has already learned {policy.n_observations} rows, so this run starts from them; play a "
             "fresh one, such as sklearn.base.clone(policy), or say trained=True if that is meant",
             SimulationWarning,
-            stacklevel=2,
+            stacklevel=4,
         )
     names, contexts, rewards = environment.start_rows()
     if len(names):
@@ -95,41 +115,6 @@ def play(
             policy.update(decision, reward)
         seconds += time.perf_counter() - started
         yield _row(t, round, decision, arms) | {"reward": reward, "mean": mean, "width": width, "seconds": seconds}
-
-
-@one_blas_thread
-def simulate(
-    policy: Policy,
-    environment: Environment,
-    horizon: int | None = None,
-    *,
-    progress: bool = False,
-    numbers: bool = False,
-    trained: bool = False,
-) -> Trace:
-    """Play a policy on an environment and keep the trace. Arguments as for `play`; ``progress=True`` shows a bar.
-
-    The policy itself is changed: play a fresh one for every run, or ``sklearn.base.clone(policy)``. One that has
-    learned before (in an earlier run, say) is played with a `SimulationWarning`, unless ``trained=True``.
-    """
-    rounds = _horizon(environment, horizon)
-    metadata = {
-        "policy": type(policy).__name__,
-        "settings": repr(policy),
-        "environment": repr(environment) if isinstance(environment, Value) else type(environment).__name__,
-        "environment_name": environment.name,
-        "seed": getattr(environment, "seed", None),
-        "horizon": rounds,
-        "arms": list(environment.arms),
-        "kinbandits": __version__,
-    }
-    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    with Progress(rounds, "rounds", stream=sys.stderr if progress else None) as bar:
-        for row in play(policy, environment, horizon, numbers=numbers, trained=trained):
-            for name, value in row.items():
-                columns[name].append(value)
-            bar.to(row["t"] + 1)
-    return Trace.of(columns, metadata)
 
 
 def _row(t: int, round: Round, decision: Any, arms: list[Any]) -> dict[str, Any]:
