@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import io
 
 import numpy as np
 import pytest
@@ -54,15 +53,6 @@ def test_every_figure_fits_and_is_shown_by_a_notebook(compared):
         assert outside(figure) <= 0.0
 
 
-def test_traces_share_a_figure(compared):
-    from kinbandits.plotting import canvas
-
-    figure, axes = canvas(1, 1, 4, 3)
-    for name in POLICIES:
-        assert compared.trace(name, 0).plot(axes[0, 0], label=name) is figure
-    assert len(axes[0, 0].lines) == 2
-
-
 @pytest.mark.parametrize(
     ("policies", "environment", "options", "match"),
     [
@@ -111,21 +101,17 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
         taught().plot_similarity()
 
 
-def test_progress_true_shows_a_bar(monkeypatch):
-    import sys
-
-    out = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", out)
+def test_progress_true_shows_a_bar(capsys):
     kb.compare({"Lin-UCB": lambda e: kb.baselines.lin_ucb(e.arms)}, ENVIRONMENT, seeds=2, horizon=5, progress=True)
     kb.simulate(kb.KMTLUCB(ENVIRONMENT.arms), ENVIRONMENT, 5, progress=True)
-    assert "runs: 2 of 2" in out.getvalue()
-    assert "rounds: 5 of 5" in out.getvalue()
-    seen = []
-    kb.compare(
-        {"Lin-UCB": lambda e: kb.baselines.lin_ucb(e.arms)},
-        ENVIRONMENT,
-        seeds=2,
-        horizon=5,
-        progress=lambda *s: seen.append(s),
-    )
-    assert seen == [(1, 2), (2, 2)]
+    said = capsys.readouterr().err
+    assert "runs: 2 of 2" in said
+    assert "rounds: 5 of 5" in said
+
+
+def test_a_comparison_is_a_table(compared):
+    frame = compared.to_pandas()
+    assert list(frame.columns) == ["policy", "seed", "regret", "mean_reward", "seconds"]
+    assert len(frame) == 6
+    assert "with descriptors" in str(compared)
+    assert "first minus it" in compared._repr_html_()

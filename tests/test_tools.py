@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_the_least_versions_are_those_of_pyproject() -> None:
-    """`python tools/constraints.py --oldest > constraints-oldest.txt` after a change of pyproject.toml."""
-    command = [sys.executable, str(ROOT / "tools" / "constraints.py"), "--oldest"]
+    """`python tools/versions.py constraints --oldest > constraints-oldest.txt` after a change of pyproject.toml."""
+    command = [sys.executable, str(ROOT / "tools" / "versions.py"), "constraints", "--oldest"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert (ROOT / "constraints-oldest.txt").read_text() == said
 
@@ -34,28 +34,14 @@ def test_what_was_left_out_is_said_in_one_line(tmp_path: Path) -> None:
     assert "1 need Chromium (make browser test)" in last
 
 
-def test_tables_on_pages_are_those_of_the_committed_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python reproduce/tables.py` after a new run of `make paper`."""
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    from reproduce import tables as paper_tables
-
-    for page in paper_tables.PAGES:
-        text = page.read_text(encoding="utf-8")
-        assert paper_tables.MARKS.search(text)
-        assert paper_tables.filled(text) == text
-    changed = text.replace("| 325 ", "| 326 ")
-    assert changed != text
-    assert paper_tables.filled(changed) == text
-
-
 def test_the_reference_runs_and_what_is_said_of_a_sweep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    from reproduce import tables as paper_tables
+    import tables
 
-    runs = {key: [int(v) for v in text.split()] for key, text in paper_tables.REFERENCE.items()}
+    runs = {key: [int(v) for v in text.split()] for key, text in tables.REFERENCE.items()}
     assert {len(v) for (where, _), v in runs.items() if where != "Letter"} == {10}
     means = {key: round(sum(v) / len(v)) for key, v in runs.items()}
-    est, ind = paper_tables.EST, paper_tables.IND
+    est, ind = tables.EST, tables.IND
     assert (means["Digits", est], means["Segment", ind], means["USPS", est]) == (325, 183, 970)
     assert (means["MNIST", ind], means["Letter", ind]) == (1052, 2522)
 
@@ -67,8 +53,7 @@ def test_the_reference_runs_and_what_is_said_of_a_sweep(monkeypatch: pytest.Monk
         "where,second,multiplier,first_mean,second_mean,equal,low,high\n"
         f"Digits,counts only,0.1,1000,1001,0.01,-3,1\nDigits,{ind},0.1,1000,1100,0.9,-120,-80\n"
     )
-    monkeypatch.setattr(paper_tables, "_rows", lambda name, place=tmp_path, read=paper_tables._rows: read(name, place))
-    counts, at_01, at_1, pairs, falls = paper_tables._findings()
+    counts, at_01, at_1, pairs, falls = tables.findings(tmp_path)
     assert "on Digits (1,000 and 1,001)." in counts
     assert "on Digits (1,000 and 1,100), and more on none" in at_01
     assert "on none, and more on none, of 0" in at_1

@@ -15,11 +15,11 @@ import time
 import zipfile
 from pathlib import Path
 
-from environments import new_environment
+from versions import new_environment
 
 ROOT = Path(__file__).parents[1]
 IN_SDIST = ["docs/index.md", "tests/conftest.py", "README.md", "CHANGELOG.md", "LICENSE", "Makefile"]
-IN_SDIST += ["constraints.txt", "constraints-oldest.txt", "tools/constraints.py", "reproduce/controls.py"]
+IN_SDIST += ["constraints.txt", "constraints-oldest.txt", "tools/versions.py", "reproduce/controls.py"]
 IN_WHEEL = ["kinbandits/py.typed", "kinbandits/cli/__init__.py"]
 EXPERIMENT = """
 seeds = 1

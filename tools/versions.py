@@ -1,94 +1,125 @@
-"""The quick tests with other versions, each set in an environment of its own under .venvs.
+"""The package with other versions: constraints files, and quick tests in environments of their own under .venvs.
 
-    python tools/versions.py oldest     the least versions that pyproject.toml allows (`make test-oldest`)
-    python tools/versions.py pythons    every other supported Python found on PATH (`make test-pythons`)
+    python tools/versions.py constraints [--oldest]   what is installed here (or the least versions), for a file
+    python tools/versions.py oldest                   tests with the least versions (`make test-oldest`)
+    python tools/versions.py pythons                  tests with every other Python found (`make test-pythons`)
 
-The package is built and installed, not linked: the tests see what a user would.
+The package is built and installed, not linked: the tests see what a user would. They are a choice that meets every
+dependency: the command line, policies saved and loaded, the service, tables of all libraries, golden traces.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
-from environments import new_environment
-
 ROOT = Path(__file__).parents[1]
-EXTRAS = ".[experiments,plot,serve]"
-TOOLS = ["pytest", "pytest-xdist", "hypothesis", "pandas"]
-TESTS = ["cli", "policies/test_round_trips.py", "service/test_app.py", "service/test_log.py", "test_golden.py"]
-TESTS += ["experiments/test_experiment_config.py", "test_values.py", "test_frames.py", "test_kernels.py"]
-TESTS += ["test_similarity.py", "regression/test_numbers.py"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+INSTALL = [".[experiments,plot,serve]", "pytest", "pytest-xdist", "hypothesis", "pandas", "pyarrow", "polars"]
+TESTS = [
+    "cli/test_commands.py",
+    "policies/test_round_trips.py",
+    "service/test_app.py",
+    "test_frames.py",
+    "test_logs.py",
+]
+TESTS += ["experiments", "report", "environments", "test_golden.py", "test_values.py", "test_kernels.py"]
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def constraints(oldest: bool) -> list[str]:
+    """Lines ``name==version`` for all requirements, extras included."""
+    from packaging.requirements import Requirement
+
+    extras = PROJECT["optional-dependencies"].values()
+    waiting = [(Requirement(text), "") for texts in (PROJECT["dependencies"], *extras) for text in texts]
+    if oldest:
+        least = {canonical(r.name): s.version for r, _ in waiting for s in r.specifier if s.operator == ">="}
+        return [f"{name}=={version}" for name, version in sorted(least.items())]
+    found: dict[str, str] = {}
+    seen: set[tuple[str, str]] = set()
+    while waiting:  # and whatever these require in turn
+        requirement, extra = waiting.pop()
+        name = canonical(requirement.name)
+        if name == "kinbandits" or (requirement.marker and not requirement.marker.evaluate({"extra": extra})):
+            continue
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            print(f"{name} is not installed", file=sys.stderr)
+            continue
+        for inner in {"", *requirement.extras} - {i for n, i in seen if n == name}:
+            seen.add((name, inner))
+            waiting += [(Requirement(text), inner) for text in metadata.requires(name) or ()]
+    return [f"{name}=={version}" for name, version in sorted(found.items())]
+
+
+def new_environment(folder: Path, python: str = sys.executable) -> tuple[str, list[str]]:
+    """(its Python, the command that is its pip); also where Debian's Python comes without ensurepip."""
+    here = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
+    pip = [here, "-m", "pip", "--disable-pip-version-check", "-q"]
+    if not folder.exists():
+        made = subprocess.run([python, "-m", "venv", str(folder)], capture_output=True)
+        if made.returncode != 0:
+            subprocess.run([python, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True)
+    if subprocess.run([*pip, "--version"], capture_output=True).returncode != 0:
+        base = getattr(sys, "_base_executable", sys.executable)
+        pip = [base, "-m", "pip", "--disable-pip-version-check", "-q", "--python", here]
+    return here, pip
 
 
 def pythons() -> dict[str, str]:
     """The Pythons of the classifiers that run here, by version, but for this one."""
-    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
-    versions = [c.split("::")[-1].strip() for c in classifiers if "Python :: 3." in c]
-    found = {}
-    for version in versions:
-        if version == f"{sys.version_info.major}.{sys.version_info.minor}":
-            continue
-        name = f"python{version}"
-        folders = [
-            *os.environ.get("PATH", "").split(os.pathsep),
-            *map(str, Path.home().glob(".pyenv/versions/*/bin")),
-        ]
-        candidates = [path for folder in folders if (path := shutil.which(name, path=folder))]
-        path = next((p for p in candidates if runs(p, version)), None)
-        if path:
-            found[version] = path
-        else:
-            print(f"== Python {version}: left out, there is no {name} on PATH that runs")
+    found, code = {}, "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
+    folders = [*os.environ.get("PATH", "").split(os.pathsep), *map(str, Path.home().glob(".pyenv/versions/*/bin"))]
+    for version in re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"])):
+        for path in filter(None, (shutil.which(f"python{version}", path=folder) for folder in folders)):
+            ran = subprocess.run([path, "-c", code], capture_output=True, text=True)  # not a shim of one that is gone
+            if ran.stdout.strip() == version != f"{sys.version_info.major}.{sys.version_info.minor}":
+                found[version] = path
+                break
     return found
 
 
-def runs(path: str, version: str) -> bool:
-    """Not a shim of a version that is not there."""
-    code = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
-    try:
-        ran = subprocess.run([path, "-c", code], capture_output=True, text=True, timeout=60)
-    except OSError:
-        return False
-    return ran.returncode == 0 and ran.stdout.strip() == version
-
-
-def leg(name: str, python: str, constraints: str, more: list[str]) -> bool:
+def leg(name: str, python: str, constraint: str, more: list[str]) -> bool:
     start = time.perf_counter()
-    folder = ROOT / ".venvs" / name
-    print(f"== {name}: {python}, {constraints}", flush=True)
-    here, pip = new_environment(folder, python)
-    install = [*pip, "install", "-c", constraints]
+    print(f"== {name}: {python}, {constraint}", flush=True)
+    here, pip = new_environment(ROOT / ".venvs" / name, python)
+    install = [*pip, "install", "-c", constraint]
     shutil.rmtree(ROOT / "build", ignore_errors=True)  # or files that are gone since would be installed
-    subprocess.run([*install, EXTRAS, *TOOLS], cwd=ROOT, check=True)
+    subprocess.run([*install, *INSTALL], cwd=ROOT, check=True)
     subprocess.run([*install, "--force-reinstall", "--no-deps", "."], cwd=ROOT, check=True)
     installed = time.perf_counter()
-    environment = {k: v for k, v in os.environ.items() if k not in ("KINBANDITS_ALL_TESTS", "PYTHONPATH")}
+    environment = {k: v for k, v in os.environ.items() if k not in ("KINBANDITS_DATA", "PYTHONPATH")}
     tests = [here, "-m", "pytest", "-n", "auto", "-m", "not slow", "-p", "no:cacheprovider", *more]
-    tests += [f"tests/{t}" for t in TESTS]
-    passed = subprocess.run(tests, cwd=ROOT, env=environment).returncode == 0
-    done = time.perf_counter()
-    print(
-        f"== {name}: {'passed' if passed else 'FAILED'}; installed in {installed - start:.0f} s, "
-        f"tested in {done - installed:.0f} s",
-        flush=True,
-    )
+    passed = subprocess.run([*tests, *(f"tests/{t}" for t in TESTS)], cwd=ROOT, env=environment).returncode == 0
+    took = f"installed in {installed - start:.0f} s, tested in {time.perf_counter() - installed:.0f} s"
+    print(f"== {name}: {'passed' if passed else 'FAILED'}; {took}", flush=True)
     return passed
 
 
 def main() -> int:
-    what, *more = sys.argv[1:]
+    what, *more = sys.argv[1:] or [""]
+    if what == "constraints":
+        oldest = "--oldest" in more
+        kind = "The least versions that pyproject.toml allows" if oldest else "Versions with which the tests pass"
+        print(f"# {kind}. Written by tools/versions.py {' '.join(sys.argv[1:])}.", *constraints(oldest), sep="\n")
+        return 0
     if what == "oldest":  # their own deprecated calls are not ours to mend
-        legs = {"oldest": (sys.executable, "constraints-oldest.txt", [*more, "-W", "ignore::DeprecationWarning"])}
-    else:
-        legs = {version: (path, "constraints.txt", more) for version, path in pythons().items()}
-    failed = [name for name, settings in legs.items() if not leg(name, *settings)]
-    return bool(failed)
+        return not leg("oldest", sys.executable, "constraints-oldest.txt", [*more, "-W", "ignore::DeprecationWarning"])
+    if what == "pythons":
+        return bool([version for version, path in pythons().items() if not leg(version, path, "constraints.txt", more)])
+    raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """Figures: one look for reports, documentation and notebooks, and the pictures of single objects.
 
-Colours of Okabe and Ito, line styles for grey printers, units on all axes; matrices use viridis. matplotlib is
-imported when a figure is asked for.
+Colours of Okabe and Ito, line styles for grey printers, lines labelled at their ends, units on all axes; matrices use
+viridis. matplotlib is imported when a figure is asked for.
 """
 
 from __future__ import annotations
 
-import base64
 import io
+import math
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,12 +56,49 @@ def canvas(columns: int, rows: int, width: float, height: float) -> tuple[Any, N
         """A figure that a notebook shows without pyplot."""
 
         def _repr_png_(self) -> bytes:
-            return _image(self, "png")
+            buffer = io.BytesIO()
+            with plot_style():
+                _settle(self)
+                self.savefig(buffer, format="png", dpi=150)
+            return buffer.getvalue()
 
     # Inches of padding: square panels overshoot the default a little.
     figure = Picture(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.07, h_pad=0.07))
     FigureCanvasAgg(figure)
     return figure, np.array(figure.subplots(rows, columns, squeeze=False))
+
+
+def label_ends(ax: Any, ends: Sequence[tuple[float, str, Mapping[str, Any]]]) -> None:
+    """Name lines at their right ends: the last value, name and look of each. Call it when the limits are set.
+
+    Names that would overlap move apart; a piece of the line leads to each.
+    """
+    low, high = ax.get_ylim()
+    height = ax.figure.get_size_inches()[1] / ax.get_subplotspec().get_gridspec().nrows
+    line = 0.17 / max(height - 0.7, 0.5)  # of text, as a part of the axes
+    names = {name: textwrap.fill(name, 17) for _, name, _ in ends}
+    sizes = {name: line * (1 + text.count("\n")) for name, text in names.items()}
+    bottom, places = -1.0, {}
+    for value, name, _ in sorted(ends, key=lambda end: end[0]):
+        places[name] = max((value - low) / (high - low), bottom + sizes[name] / 2)
+        bottom = places[name] + sizes[name] / 2
+    top = 1.0 + line / 2
+    for name in reversed(places):  # what was pushed above the axes moves down again
+        places[name] = min(places[name], top - sizes[name] / 2)
+        top = places[name] - sizes[name] / 2
+    for value, name, look in ends:
+        leader = {"color": look["color"], "linestyle": look["linestyle"], "shrinkA": 1, "shrinkB": 0}
+        ax.annotate(
+            names[name],
+            xy=(1.0, (value - low) / (high - low)),
+            xytext=(1.07, places[name]),
+            xycoords="axes fraction",
+            arrowprops={"arrowstyle": "-", "relpos": (0.0, 0.5), **leader},
+            fontsize=8,
+            verticalalignment="center",
+            annotation_clip=False,
+            linespacing=1.0,
+        )
 
 
 def cluster_order(similarity: Matrix) -> Indices:
@@ -83,60 +121,47 @@ def cluster_order(similarity: Matrix) -> Indices:
     return np.asarray(leaves_list(tree), dtype=np.intp)
 
 
-def matrix_panel(ax: Any, K: Matrix, names: Sequence[str], top: float | None = None) -> Any:
-    """A similarity matrix in colours; the diagonal, which is 1, is left blank. Gives the image."""
-    shades = np.ma.masked_array(K, mask=np.eye(len(K), dtype=bool))
-    image = ax.imshow(shades, cmap="viridis", vmin=min(0.0, float(shades.min())), vmax=top)
-    size = 7 if len(names) <= 12 else 5
-    angle = 0 if max(map(len, names)) <= 2 else 90
-    if len(names) <= _NAMED:
-        ax.set_xticks(range(len(names)), names, fontsize=size, rotation=angle)
-        ax.set_yticks(range(len(names)), names, fontsize=size)
-    else:
-        ax.set_xticks([])
-        ax.set_yticks([])
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
-    return image
+def matrices_figure(panels: Sequence[tuple[str, Matrix, Sequence[str]]], top: float | None = None) -> Any:
+    """Similarity matrices (title, K, names of the arms) on one scale, arms re-ordered by `cluster_order`.
 
-
-def color_bar(figure: Any, image: Any, axes: Any) -> None:
-    """The scale of a `matrix_panel`."""
-    bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02, aspect=30)
-    bar.ax.tick_params(labelsize=7)
-    bar.outline.set_visible(False)
+    The diagonal, which is 1, is left blank.
+    """
+    columns = min(3, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    largest = max(len(K) for _, K, _ in panels)
+    longest = max(len(_short(name)) for _, _, names in panels for name in names)
+    side = (2.8 if largest <= 12 else 4.2) + (0.055 * longest if largest <= _NAMED else 0.0)
+    with plot_style():
+        figure, axes = canvas(columns, rows, side * columns + 0.6, (side + 0.1) * rows)
+        for ax in axes.ravel()[len(panels) :]:
+            ax.set_axis_off()
+        for ax, (title, K, names) in zip(axes.ravel(), panels, strict=False):
+            order = cluster_order(K)
+            shades = np.ma.masked_array(K[np.ix_(order, order)], mask=np.eye(len(K), dtype=bool))
+            image = ax.imshow(shades, cmap="viridis", vmin=min(0.0, float(shades.min())), vmax=top)
+            labels = [_short(names[i]) for i in order] if len(K) <= _NAMED else []
+            size, turned = 7 if len(K) <= 12 else 5, 90 if any(len(name) > 2 for name in labels) else 0
+            ax.set_xticks(range(len(labels)), labels, fontsize=size, rotation=turned)
+            ax.set_yticks(range(len(labels)), labels, fontsize=size)
+            ax.tick_params(length=0)
+            ax.spines[:].set_visible(False)
+            ax.set_title(title, fontsize=9)
+        bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02, aspect=30)
+        bar.ax.tick_params(labelsize=7)
+        bar.outline.set_visible(False)
+        return figure
 
 
 # -- the pictures of single objects ---------------------------------------------------------------
 
 
-def curve_figure(values: Matrix, counted: str, title: str, ax: Any = None, **line: Any) -> Any:
-    """A curve over rounds, drawn into ``ax`` or a figure of its own; gives the figure."""
+def curve_figure(values: Matrix, counted: str, title: str) -> Any:
+    """A curve over rounds."""
     with plot_style():
-        own = ax is None
-        if own:
-            ax = canvas(1, 1, 5.2, 3.2)[1][0, 0]
-            ax.set_title(title)
+        figure, axes = canvas(1, 1, 5.2, 3.2)
         at = np.unique(np.linspace(0, len(values) - 1, min(len(values), 500)).astype(np.intp))
-        ax.plot(at + 1, values[at], **({"color": OKABE_ITO[0], "linewidth": 1.5} if own else {}) | line)
-        ax.set_xlabel("round t")
-        ax.set_ylabel(counted)
-        if "label" in line:
-            ax.legend(frameon=False)
-        return ax.figure
-
-
-def matrix_figure(K: Matrix, names: Sequence[str], title: str) -> Any:
-    """A similarity matrix, arms re-ordered by `cluster_order` to show blocks."""
-    with plot_style():
-        names = [_short(name) for name in names]
-        size = 3.0 if len(names) <= 12 else 4.4
-        room = 0.055 * max(map(len, names)) if len(names) <= _NAMED else 0.0
-        figure, axes = canvas(1, 1, size + room + 0.6, size + room)
-        order = cluster_order(K)
-        image = matrix_panel(axes[0, 0], K[np.ix_(order, order)], [names[i] for i in order])
-        axes[0, 0].set_title(title, fontsize=9)
-        color_bar(figure, image, axes)
+        axes[0, 0].plot(at + 1, values[at], color=OKABE_ITO[0], linewidth=1.5)
+        axes[0, 0].set(title=title, xlabel="round t", ylabel=counted)
         return figure
 
 
@@ -158,35 +183,30 @@ def contributions_figure(parts: Sequence[tuple[str, float]], title: str) -> Any:
 
 
 def comparison_figure(policies: Mapping[str, Sequence[Any]], more: Mapping[str, Any], logged: float) -> Any:
-    """What policies would have earned: an interval for each estimate; below, differences to the first."""
-    n = len(policies)
+    """What policies would have earned: an interval for each estimate; beside it, differences to the first."""
     with plot_style():
-        figure, axes = canvas(1, 2 if more else 1, 5.5, 1.0 + 0.7 * n)
+        figure, axes = canvas(2 if more else 1, 1, 8.6 if more else 5.0, 1.0 + 0.8 * len(policies))
         panels = axes.ravel()
-        estimators = list(dict.fromkeys(e.name for found in policies.values() for e in found))
-        for i, found in enumerate(policies.values()):
-            for e in found:
-                j = estimators.index(e.name)
-                _whisker(panels[0], e, n - 1 - i + 0.15 * (len(estimators) / 2 - j), j, e.name if not i else None)
-        panels[0].axvline(logged, color="0.6", linewidth=0.8, linestyle="--", label="the log itself")
-        panels[0].set_xlabel("reward a round")
-        panels[0].legend(ncols=len(estimators) + 1, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
-        panels[0].set_yticks(range(n), [_short(name) for name in reversed(list(policies))])
-        panels[0].set_ylim(-0.6, n - 0.4)
+        _whiskers(panels[0], policies)
+        panels[0].axvline(logged, color="0.6", linewidth=0.8, linestyle="--")
+        panels[0].set_xlabel("reward a round (dashed: the log itself)")
         if more:
-            for i, e in enumerate(more.values()):
-                _whisker(panels[1], e, len(more) - 1 - i, len(estimators) - 1, None)
+            _whiskers(panels[1], {name: [e] for name, e in more.items()})
             panels[1].axvline(0.0, color="0.6", linewidth=0.8)
-            panels[1].set_yticks(range(len(more)), [_short(name) for name in reversed(list(more))])
-            panels[1].set_ylim(-0.6, len(more) - 0.4)
-            panels[1].set_xlabel(f"more than {_short(next(iter(policies)))} (dr, row by row)")
-    return figure
+            panels[1].set_xlabel(f"more than {_short(next(iter(policies)))}, row by row\n(right of 0 is better)")
+        return figure
 
 
-def _whisker(ax: Any, e: Any, height: float, number: int, label: str | None) -> None:
-    ends = [[e.value - e.low], [e.high - e.value]]
-    color = OKABE_ITO[number % len(OKABE_ITO)]
-    ax.errorbar([e.value], [height], xerr=ends, fmt="o", markersize=4, capsize=2, color=color, label=label)
+def _whiskers(ax: Any, rows: Mapping[str, Sequence[Any]]) -> None:
+    """Intervals, named at their right ends, a group of them for each row."""
+    for y, estimates in enumerate(rows.values()):
+        for i, e in enumerate(estimates):
+            height = y + 0.17 * (i - (len(estimates) - 1) / 2)
+            ends, colour = [[e.value - e.low], [e.high - e.value]], OKABE_ITO[i % len(OKABE_ITO)]
+            ax.errorbar([e.value], [height], xerr=ends, fmt="o", markersize=4, capsize=2, color=colour)
+            ax.annotate(e.name, (e.high, height), (4, 0), textcoords="offset points", fontsize=7, va="center")
+    ax.set_yticks(range(len(rows)), [_short(name) for name in rows])
+    ax.set_ylim(len(rows) - 0.4, -0.6)
 
 
 def _short(name: str) -> str:
@@ -203,27 +223,9 @@ def _settle(figure: Any) -> None:
         figure._settled = True
 
 
-def save_figure(figure: Any, stem: Path, formats: Sequence[str] = ("png",)) -> list[Path]:
-    """Write the figure in these formats, with nothing in the files that depends on the day."""
-    dates: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    paths = []
+def save_figure(figure: Any, path: Path) -> None:
+    """Write the figure (.png, .svg or .pdf), with nothing in the file that depends on the day."""
+    dates: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with plot_style():
         _settle(figure)
-        for kind in formats:
-            path = stem.with_suffix(f".{kind}")
-            figure.savefig(path, dpi=_DPI, metadata=dates.get(kind))
-            paths.append(path)
-    return paths
-
-
-def data_uri(image: Path) -> str:
-    """A PNG file as the value of an HTML attribute."""
-    return "data:image/png;base64," + base64.b64encode(image.read_bytes()).decode()
-
-
-def _image(figure: Any, kind: str) -> bytes:
-    buffer = io.BytesIO()
-    with plot_style():
-        _settle(figure)
-        figure.savefig(buffer, format=kind, dpi=150)
-    return buffer.getvalue()
+        figure.savefig(path, dpi=_DPI, metadata=dates.get(path.suffix))

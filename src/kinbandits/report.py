@@ -6,6 +6,7 @@ write_page(place, title, lead, [Section("regret", "Regret", figure=figure)])
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import csv
 import importlib.metadata
@@ -13,7 +14,7 @@ import io
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from kinbandits import figures
 from kinbandits._files import atomic_write
 from kinbandits._version import __version__
 from kinbandits.errors import package
-from kinbandits.plotting import data_uri, save_figure
+from kinbandits.plotting import save_figure
 from kinbandits.progress import clock
 from kinbandits.results import Paired, Results, Summary, compare_all, summarise
 
@@ -55,8 +56,6 @@ class Section:
     small: Sequence[int] = ()  # and which small (long text)
     records: Sequence[Mapping[str, Any]] = ()  # the table in full, for the CSV file; none is written without them
     figure: Any = None  # a matplotlib figure
-    uri: str = field(default="", repr=False)
-    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,19 +69,9 @@ class Report:
 
 
 def write_page(
-    place: Path,
-    title: str,
-    lead: str,
-    sections: Iterable[Section],
-    *,
-    command: str = "",
-    warning: str = "",
-    formats: Sequence[str] = (),
+    place: Path, title: str, lead: str, sections: Iterable[Section], *, command: str = "", warning: str = ""
 ) -> Path:
-    """Write ``index.html``, ``figures/`` and the CSV files into ``place``; gives the page.
-
-    Figures are PNG; ``formats`` (``"svg"``, ``"pdf"``) are written beside them.
-    """
+    """Write ``index.html``, ``figures/NAME.png`` and ``NAME.csv`` into ``place``; gives the page."""
     jinja2 = package("jinja2", "reports need", "'kinbandits[plot]'")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("kinbandits"),
@@ -91,37 +80,24 @@ def write_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    template = environment.get_template("page.html.j2")
     (place / "figures").mkdir(parents=True, exist_ok=True)
-    done = [_with_files(section, place, ("png", *formats)) for section in sections]
-    page = template.render(title=title, lead=lead, sections=done, command=command, warning=warning, verdicts=VERDICTS)
-    for section in done:
+    sections, images = list(sections), {}
+    for section in sections:
+        if section.figure is not None:
+            image = place / "figures" / f"{section.name}.png"
+            save_figure(section.figure, image)
+            images[section.name] = "data:image/png;base64," + base64.b64encode(image.read_bytes()).decode()
         if section.records:
-            atomic_write(place / f"{section.name}.csv", _csv(section.records).encode())
+            stream = io.StringIO(newline="")
+            writer = csv.DictWriter(stream, list(section.records[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows({k: _cell(v) for k, v in record.items()} for record in section.records)
+            atomic_write(place / f"{section.name}.csv", stream.getvalue().encode())
+    page = environment.get_template("page.html.j2").render(
+        title=title, lead=lead, sections=sections, images=images, command=command, warning=warning, verdicts=VERDICTS
+    )
     atomic_write(place / "index.html", page.encode())
     return place / "index.html"
-
-
-def one_line(text: str) -> str:
-    """Text without its line breaks."""
-    return " ".join(text.split())
-
-
-def _with_files(section: Section, place: Path, formats: Sequence[str]) -> Section:
-    if section.figure is None:
-        return section
-    files = save_figure(section.figure, place / "figures" / section.name, formats)
-    links = tuple(path.relative_to(place).as_posix() for path in files)
-    return replace(section, uri=data_uri(files[0]), files=links)
-
-
-def _csv(records: Sequence[Mapping[str, Any]]) -> str:
-    stream = io.StringIO(newline="")
-    writer = csv.DictWriter(stream, list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    for record in records:
-        writer.writerow({k: _cell(v) for k, v in record.items()})
-    return stream.getvalue()
 
 
 def _cell(value: Any) -> Any:
@@ -132,36 +108,9 @@ def _cell(value: Any) -> Any:
     return value
 
 
-# -- the report on an experiment --------------------------------------------------------------------
-
-
-def write_report(
-    directory: str | PathLike[str],
-    out: str | PathLike[str] | None = None,
-    *,
-    command: str = "",
-    formats: Sequence[str] = (),
-    extra: Callable[[Results], Iterable[Section]] | None = None,
-) -> Report:
-    """A report on the finished cells of an experiment's directory; by default in its folder ``report``.
-
-    ``command`` made the runs, and is shown; ``extra`` gives further sections, after the table of final values.
-    """
-    results = Results.load(directory)
-    place = Path(out) if out is not None else Path(directory) / "report"
-    summaries = [row for group in results.groups for row in summarise(group)]
-    comparisons = compare_all(results)
-    more = [] if extra is None else list(extra(results))
-    sections = [_table(summaries), *more, *_pictures(results), *_tests(comparisons), *_about(results)]
-    runs = _count(sum(len(g.runs) for g in results.groups), "run")
-    lead = f"{_count(len(results.groups), 'environment')}, {runs}. Every method meets the same streams, so runs "
-    lead += "with the same seed are pairs."
-    n, warning = results.missing, ""
-    if n:
-        warning = f"{_count(n, 'run')} {'is' if n == 1 else 'are'} not finished; this report covers the others, on "
-        warning += "the seeds that all methods have."
-    page = write_page(place, results.name, lead, sections, command=command, warning=warning, formats=formats)
-    return Report(page, summaries, comparisons, more)
+def one_line(text: str) -> str:
+    """Text without its line breaks."""
+    return " ".join(text.split())
 
 
 def show_number(value: float, digits: int = 1) -> str:
@@ -193,6 +142,37 @@ def show_paired(c: Paired) -> tuple[str, str, str]:
     """Difference, 95 % interval, and better / equal / worse."""
     interval = f"{show_signed(c.low)} to {show_signed(c.high)}"
     return show_signed(c.difference), interval, f"{c.wins} / {c.ties} / {c.losses}"
+
+
+# -- the report on an experiment --------------------------------------------------------------------
+
+
+def write_report(
+    directory: str | PathLike[str],
+    out: str | PathLike[str] | None = None,
+    *,
+    command: str = "",
+    extra: Callable[[Results], Iterable[Section]] | None = None,
+) -> Report:
+    """A report on the finished cells of an experiment's directory; by default in its folder ``report``.
+
+    ``command`` made the runs, and is shown; ``extra`` gives further sections, after the table of final values.
+    """
+    results = Results.load(directory)
+    place = Path(out) if out is not None else Path(directory) / "report"
+    summaries = [row for group in results.groups for row in summarise(group)]
+    comparisons = compare_all(results.groups)
+    more = [] if extra is None else list(extra(results))
+    sections = [_table(summaries), *more, *_pictures(results), *_tests(comparisons), *_about(results)]
+    runs = _count(sum(len(g.runs) for g in results.groups), "run")
+    lead = f"{_count(len(results.groups), 'environment')}, {runs}. Every method meets the same streams, so runs "
+    lead += "with the same seed are pairs."
+    n, warning = results.missing, ""
+    if n:
+        warning = f"{_count(n, 'run')} {'is' if n == 1 else 'are'} not finished; this report covers the others, on "
+        warning += "the seeds that all methods have."
+    page = write_page(place, results.name, lead, sections, command=command, warning=warning)
+    return Report(page, summaries, comparisons, more)
 
 
 def _count(n: int, noun: str) -> str:
@@ -228,12 +208,9 @@ def _tests(comparisons: Sequence[Paired]) -> Iterator[Section]:
     if not comparisons or comparisons[0].seeds < 2:
         return
     rows = [
-        (
-            c.environment, c.first, c.second, *show_paired(c), show_p(c.t_test), show_p(c.adjusted),
-            show_p(c.wilcoxon),
-        )
+        (c.environment, c.first, c.second, *show_paired(c), *map(show_p, (c.t_test, c.adjusted, c.wilcoxon)))
         for c in comparisons
-    ]  # fmt: skip
+    ]
     columns = ("Environment", "First", "Second", "Difference", "95 % interval", "First better / equal / worse",
                "Paired t", "Holm", "Wilcoxon")  # fmt: skip
     text = (
@@ -245,22 +222,24 @@ def _tests(comparisons: Sequence[Paired]) -> Iterator[Section]:
 
 
 def _pictures(results: Results) -> Iterator[Section]:
-    seeds = {len(g.seeds) for g in results.groups}
+    groups = results.groups
+    seeds = {len(g.seeds) for g in groups}
     runs = _count(min(seeds), "run") if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)} runs"
     band = "" if max(seeds) == 1 else " Shaded: 95 % interval of the mean (Student)."
     text = f"Mean over {runs}, every method on the same streams.{band}"
-    yield Section("regret", "Regret", text, figure=figures.regret_figure(results))
+    counted = "Average reward" if {g.better for g in groups} == {1} else "Regret"
+    yield Section("regret", counted, text, figure=figures.regret_figure(groups))
     text = """
         Thin: single runs. Marks: mean over runs with its 95 % confidence interval at ten rounds (marks of different
         methods stand a little apart)."""
-    title = "Regret with confidence intervals"
-    yield Section("regret-intervals", title, one_line(text), figure=figures.appendix_figure(results))
-    if any(len(g.methods) > 1 for g in results.groups):
+    title = f"{counted} with confidence intervals"
+    yield Section("regret-intervals", title, one_line(text), figure=figures.appendix_figure(groups))
+    if any(len(g.methods) > 1 for g in groups):
         text = """
             Final value of the first method minus that of the other, run by run (dots), as a share of the other's
             mean; diamonds: mean and its 95 % interval."""
-        yield Section("differences", "Seed by seed", one_line(text), figure=figures.difference_figure(results))
-    similarity = figures.similarity_figure(results)
+        yield Section("differences", "Seed by seed", one_line(text), figure=figures.difference_figure(groups))
+    similarity = figures.similarity_figure(groups)
     if similarity is not None:
         text = """
             k_Z after the last round, mean over runs, on one scale from 0 to 1. Arms are re-ordered to show blocks:
@@ -293,14 +272,12 @@ def _machine(results: Results) -> dict[str, str]:
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-    made = sorted({f"{t['kinbandits']} with NumPy {t['numpy']}" for t in results.times if "numpy" in t})
-    starts = [float(t["started"]) for t in results.times if "started" in t]
-    ends = [float(t["started"]) + float(t["seconds"]) for t in results.times if "started" in t]
+    times = [t for t in results.times if "started" in t]
+    made = sorted({f"kinbandits {t['kinbandits']} with NumPy {t['numpy']}" for t in times})
     return {
         "machine": f"{platform.machine()}, {platform.processor() or 'unknown processor'}, {cpu_count()} cores",
         "versions": ", ".join(f"{k} {v}" for k, v in versions.items()),
-        "runs made by": ", ".join(f"kinbandits {m}" for m in made) or "unknown",
-        "time of all runs, added up": clock(results.seconds),
-        "from the first start to the last end": clock(max(ends) - min(starts)) if starts else "unknown",
+        "runs made by": ", ".join(made) or "unknown",
+        "time of all runs, added up": clock(sum(t["seconds"] for t in times)),
         "report written": time.strftime("%Y-%m-%d %H:%M", time.localtime()),
     }

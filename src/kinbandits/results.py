@@ -12,8 +12,9 @@ several comparisons are adjusted by Holm's method.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -28,7 +29,7 @@ from kinbandits.environments import Environment
 from kinbandits.errors import InvalidInputError, InvalidTypeError, package
 from kinbandits.experiments.store import CellStore
 from kinbandits.policy import Policy
-from kinbandits.progress import Told, telling
+from kinbandits.progress import Progress
 from kinbandits.simulate import simulate
 from kinbandits.trace import Trace
 
@@ -65,7 +66,7 @@ class RunGroup:
 
     @cached_property
     def metric(self) -> str:
-        """``"expected regret"``, ``"regret"`` or ``"average reward"``: the first that is known."""
+        """``"expected regret"``, ``"regret"`` or ``"average reward"``: the first that is known of all runs."""
         found = {run.trace.metric for run in self.runs}
         known = all(np.isfinite(run.trace["expected_regret"]).all() for run in self.runs)
         order = ("average reward", "expected regret", "regret") if known else ("average reward", "regret")
@@ -92,7 +93,7 @@ class RunGroup:
         return np.array([run.trace.curve(self.metric)[-1] for run in self.of(method)])
 
     def similarity(self, method: str) -> Matrix | None:
-        """The similarity in force at the end, mean of all runs; None for a policy that has none."""
+        """The similarity at the end, mean of all runs; None for a policy that has none."""
         matrices = [np.asarray(run.trace.metadata["similarity"], dtype=np.float64) for run in self.of(method)]
         if not matrices or any(m.size == 0 or m.shape != matrices[0].shape for m in matrices):
             return None
@@ -108,40 +109,28 @@ class Results:
 
     name: str  # of the experiment
     groups: tuple[RunGroup, ...]  # by environment
-    record: Mapping[str, Any]  # the experiment as plain data (settings, seeds)
+    record: Mapping[str, Any]  # the experiment as plain data
     missing: int = 0  # how many cells are not finished
-    # side information: seconds and hosts, never part of a result
-    times: tuple[Mapping[str, Any], ...] = field(default=())
+    times: tuple[Mapping[str, Any], ...] = ()  # side information: seconds and hosts, never part of a result
 
     @classmethod
-    def load(cls, directory: str | PathLike[str], name: str = "experiment") -> Results:
-        """The finished cells of an experiment's directory (``name`` as in `CellStore`)."""
-        store = CellStore(directory, name)
+    def load(cls, directory: str | PathLike[str]) -> Results:
+        """The finished cells of an experiment's directory."""
+        store = CellStore(directory)
         record = store.record()["record"]
-        runs, times, missing = [], [], 0
-        for environment, method, seed, result, timing in store.recorded():
-            if result is None:
+        grouped: dict[str, list[Run]] = {}
+        times, missing = [], 0
+        for environment, method, seed, trace, timing in store.recorded():
+            if trace is None:
                 missing += 1
                 continue
             times.append(timing)
-            runs.append(Run(environment, method, seed, result, float(timing.get("seconds", "nan"))))
-        if not runs:
+            run = Run(environment, method, seed, trace, float(timing.get("seconds", "nan")))
+            grouped.setdefault(environment, []).append(run)
+        if not times:
             raise InvalidInputError(f"{directory} has no finished cell yet; run it: kinbandits run FILE")
-        return cls(record["name"], _groups(runs), record, missing, tuple(times))
-
-    def group(self, name: str) -> RunGroup | None:
-        return next((p for p in self.groups if p.name == name), None)
-
-    @property
-    def seconds(self) -> float:
-        return float(np.nansum([r.seconds for p in self.groups for r in p.runs]))
-
-
-def _groups(runs: Iterable[Run]) -> tuple[RunGroup, ...]:
-    grouped: dict[str, list[Run]] = {}
-    for run in runs:
-        grouped.setdefault(run.environment, []).append(run)
-    return tuple(p for name, r in grouped.items() if (p := RunGroup(name, tuple(r))).seeds)
+        groups = (RunGroup(name, tuple(runs)) for name, runs in grouped.items())
+        return cls(record["name"], tuple(g for g in groups if g.seeds), record, missing, tuple(times))
 
 
 @dataclass(frozen=True)
@@ -214,16 +203,21 @@ def summarise(group: RunGroup) -> list[Summary]:
 def paired(group: RunGroup, first: str, second: str) -> Paired:
     """Two methods, seed by seed."""
     differences = group.finals(first) - group.finals(second)
-    gains = group.better * differences
+    gains, nonzero = group.better * differences, differences[differences != 0.0]
     half, mean = float(half_width(differences)), float(differences.mean())
     wins, ties, losses = (int(found.sum()) for found in (gains > 0, gains == 0, gains < 0))
-    tests = _t_test(differences), _wilcoxon(differences)
-    return Paired(group.name, first, second, mean, mean - half, mean + half, wins, ties, losses, *tests)
+    t_test = wilcoxon = math.nan
+    if len(differences) > 1 and np.ptp(differences) > 0.0:
+        t_test = float(stats.ttest_1samp(differences, 0.0).pvalue)
+    if len(nonzero) > 1:
+        exact = len(np.unique(np.abs(nonzero))) == len(nonzero)
+        wilcoxon = float(stats.wilcoxon(nonzero, method="exact" if exact else "approx").pvalue)
+    return Paired(group.name, first, second, mean, mean - half, mean + half, wins, ties, losses, t_test, wilcoxon)
 
 
-def compare_all(results: Results) -> list[Paired]:
+def compare_all(groups: Iterable[RunGroup]) -> list[Paired]:
     """On every environment, its first method against each other one, with adjusted p values."""
-    found = [paired(group, group.methods[0], other) for group in results.groups for other in group.methods[1:]]
+    found = [paired(group, group.methods[0], other) for group in groups for other in group.methods[1:]]
     adjusted = holm([c.t_test for c in found])
     return [replace(c, adjusted=p) for c, p in zip(found, adjusted, strict=True)]
 
@@ -243,20 +237,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _t_test(differences: Matrix) -> float:
-    if len(differences) < 2 or np.ptp(differences) == 0.0:
-        return math.nan
-    return float(stats.ttest_1samp(differences, 0.0).pvalue)
-
-
-def _wilcoxon(differences: Matrix) -> float:
-    nonzero = differences[differences != 0.0]
-    if len(nonzero) < 2:
-        return math.nan
-    method: Any = "exact" if len(np.unique(np.abs(nonzero))) == len(nonzero) else "approx"
-    return float(stats.wilcoxon(nonzero, method=method).pvalue)
-
-
 # -- several policies on the same streams -----------------------------------------------------------
 
 
@@ -274,7 +254,7 @@ class Comparison:
     @cached_property
     def differences(self) -> list[Paired]:
         """The first policy minus each other, seed by seed."""
-        return compare_all(self._results)
+        return compare_all([self.group])
 
     def trace(self, name: str, seed: int) -> Trace:
         for run in self.group.runs:
@@ -285,26 +265,23 @@ class Comparison:
             f"{', '.join(map(str, self.group.seeds))}"
         )
 
-    def columns(self) -> dict[str, list[Any]]:
-        """One row a run: policy, seed, what is counted, mean reward, seconds."""
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame with one row a run: policy, seed, what is counted, mean reward, seconds."""
         runs = [run for method in self.group.methods for run in self.group.of(method)]
-        return {
+        columns = {
             "policy": [run.method for run in runs],
             "seed": [run.seed for run in runs],
             self.group.metric.replace(" ", "_"): [float(run.trace.curve(self.group.metric)[-1]) for run in runs],
             "mean_reward": [run.trace.mean_reward for run in runs],
             "seconds": [run.seconds for run in runs],
         }
-
-    def to_pandas(self) -> Any:
-        """`columns` as a pandas DataFrame."""
-        return package("pandas", "to_pandas needs").DataFrame(self.columns())
+        return package("pandas", "to_pandas needs").DataFrame(columns)
 
     def plot(self) -> Any:
         """Curves of all policies, with the 95 % band of their mean."""
         from kinbandits.figures import regret_figure
 
-        return regret_figure(self._results)
+        return regret_figure([self.group])
 
     def plot_differences(self) -> Any:
         """The first policy against each other one, seed by seed."""
@@ -312,37 +289,28 @@ class Comparison:
             raise InvalidInputError("there is one policy only: nothing to compare it with")
         from kinbandits.figures import difference_figure
 
-        return difference_figure(self._results)
+        return difference_figure([self.group])
 
     def __str__(self) -> str:
-        return text_table(self._title, self._columns, self._rows, right=range(1, len(self._columns)))
+        return text_table(*self._table, right=range(1, 6))
 
     def __repr__(self) -> str:
-        return f"Comparison({', '.join(self.group.methods)}; {self._title})"
+        return f"Comparison({', '.join(self.group.methods)}; {self._table[0]})"
 
     def _repr_html_(self) -> str:
-        return html_table(self._title, self._columns, self._rows)
+        return html_table(*self._table)
 
     @property
-    def _title(self) -> str:
+    def _table(self) -> tuple[str, list[str], list[list[str]]]:
+        """Title, columns and rows."""
         group = self.group
-        return f"{group.metric} on {group.name}, {group.rounds:,} rounds, {len(group.seeds)} seeds"
-
-    _columns = ("policy", "mean", "sd", "95 % interval", "first minus it", "seconds")
-
-    @property
-    def _rows(self) -> list[list[str]]:
+        title = f"{group.metric} on {group.name}, {group.rounds:,} rounds, {len(group.seeds)} seeds"
         rows = []
         for s, d in zip(self.summaries, [None, *self.differences], strict=True):
             gap = "" if d is None else f"{d.difference:+.4g} ({d.low:+.4g} to {d.high:+.4g})"
-            rows.append(
-                [s.method, f"{s.mean:.4g}", f"{s.sd:.2g}", f"{s.low:.4g} to {s.high:.4g}", gap, f"{s.seconds:.2g}"]
-            )
-        return rows
-
-    @property
-    def _results(self) -> Results:
-        return Results("comparison", (self.group,), {})
+            mean = [s.method, f"{s.mean:.4g}", f"{s.sd:.2g}", f"{s.low:.4g} to {s.high:.4g}"]
+            rows.append([*mean, gap, f"{s.seconds:.2g}"])
+        return title, ["policy", "mean", "sd", "95 % interval", "first minus it", "seconds"], rows
 
 
 def compare(
@@ -352,7 +320,7 @@ def compare(
     seeds: int | Iterable[int] = 5,
     horizon: int | None = None,
     jobs: int = 1,
-    progress: bool | Told | None = None,
+    progress: bool = False,
 ) -> Comparison:
     """Play several policies on the same streams: a table, a figure, and differences seed by seed.
 
@@ -360,8 +328,7 @@ def compare(
         policies: by name, each a policy class or a function that makes a new policy for an environment.
         environment: one with a ``seed``, or a function that makes the environment of a seed.
         seeds: how many (0, 1, ...), or which. horizon: rounds of each run (all, if left out).
-        jobs: processes; -1 is all processors.
-        progress: True shows a bar; or a function of the number of runs done and of all.
+        jobs: processes; -1 is all processors. progress: show a bar.
 
     >>> import kinbandits as kb
     >>> environment = kb.environments.SyntheticNews(horizon=30)
@@ -390,29 +357,26 @@ def compare(
     work = joblib.Parallel(n_jobs=jobs, return_as="generator")(
         joblib.delayed(_run)(name, make, environment, seed, horizon) for name, make, seed in todo
     )
-    runs = []
-    with telling(progress, "runs") as tell:
+    runs: list[Run] = []
+    with Progress(len(todo), "runs", stream=sys.stderr if progress else None) as bar:
         for run in work:
             runs.append(run)
-            tell(len(runs), len(todo))
+            bar.to(len(runs))
     return Comparison(RunGroup(runs[0].environment, tuple(runs)))
 
 
 def _run(name: str, make: Maker, environment: Any, seed: int, horizon: int | None) -> Run:
-    game = _seeded(environment, seed)
+    if isinstance(environment, Value) and hasattr(environment, "seed"):
+        game: Any = environment.replace(seed=seed)
+    elif callable(environment):
+        game = environment(seed)
+    else:
+        raise InvalidTypeError(
+            "environment must have a seed, or be a function that makes the environment of a seed, such as "
+            f"lambda seed: kb.environments.SyntheticNews(seed=seed); got {type(environment).__name__}"
+        )
     policy = make(game.arms) if isinstance(make, type) else make(game)
     if not isinstance(policy, Policy):
         raise InvalidTypeError(f"policies[{name!r}] made {type(policy).__name__}, not a policy")
     trace = simulate(policy, game, horizon)
     return Run(game.name, name, seed, trace, float(np.sum(trace["seconds"])))
-
-
-def _seeded(environment: Any, seed: int) -> Any:
-    if isinstance(environment, Value) and hasattr(environment, "seed"):
-        return environment.replace(seed=seed)
-    if callable(environment):
-        return environment(seed)
-    raise InvalidTypeError(
-        "environment must have a seed, or be a function that makes the environment of a seed, such as "
-        f"lambda seed: kb.environments.SyntheticNews(seed=seed); got {type(environment).__name__}"
-    )

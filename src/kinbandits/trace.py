@@ -1,4 +1,4 @@
-"""The trace of a run: one row a round, kept as columns, exported to whatever reads tables."""
+"""The trace of a run: one row a round, kept as columns."""
 
 from __future__ import annotations
 
@@ -14,26 +14,24 @@ from numpy.typing import NDArray
 
 from kinbandits import plotting
 from kinbandits._files import replacing, write_arrays
-from kinbandits._html import html_table
 from kinbandits._types import Matrix
 from kinbandits.errors import FormatError, InvalidInputError, MissingFileError, package
 
 __all__ = ["COLUMNS", "Trace"]
 
-COLUMNS: dict[str, type] = {
-    "t": int,
+COLUMNS: dict[str, Any] = {
+    "t": np.int64,
     "arm": object,
-    "arm_index": int,
-    "reward": float,
-    "best_reward": float,
-    "regret": float,
-    "expected_regret": float,
-    "mean": float,
-    "width": float,
-    "propensity": float,
-    "seconds": float,
+    "arm_index": np.int64,
+    "reward": np.float64,
+    "best_reward": np.float64,
+    "regret": np.float64,
+    "expected_regret": np.float64,
+    "mean": np.float64,
+    "width": np.float64,
+    "propensity": np.float64,
+    "seconds": np.float64,
 }
-_DTYPES = {int: np.dtype(np.int64), float: np.dtype(np.float64), object: np.dtype(object)}
 FORMAT_VERSION = 1
 
 
@@ -62,18 +60,17 @@ class Trace:
 
     @classmethod
     def of(cls, columns: Mapping[str, Sequence[Any]], metadata: Mapping[str, Any] | None = None) -> Trace:
-        """From lists of equal length; a column left out is NaN (``arm`` follows ``arm_index``)."""
+        """From lists of equal length; a column of numbers that is left out is NaN, others count from 0."""
         n = len(next(iter(columns.values()))) if columns else 0
         unknown = set(columns) - set(COLUMNS)
         if unknown:
             raise InvalidInputError(f"unknown column {sorted(unknown)[0]!r}; columns are {', '.join(COLUMNS)}")
         arrays: dict[str, NDArray[Any]] = {}
         for name, kind in COLUMNS.items():
-            default: NDArray[Any] = np.full(n, np.nan) if kind is float else np.arange(n)
-            values: Any = columns.get(name, default)
+            values: Any = columns.get(name, np.full(n, np.nan) if kind is np.float64 else np.arange(n))
             if kind is object:  # foreign policies may name arms with NumPy's numbers
                 values = [v.item() if isinstance(v, np.generic) else v for v in values]
-            array = np.array(values, dtype=_DTYPES[kind])
+            array = np.array(values, dtype=kind)
             if array.shape != (n,):
                 raise InvalidInputError(f"column {name!r} has shape {array.shape}; all must have {n} rows")
             array.setflags(write=False)
@@ -94,12 +91,31 @@ class Trace:
         regret = f"regret {self.final_regret:.6g}" if np.isnan(expected) else f"expected regret {expected:.6g}"
         return f"Trace({len(self)} rounds of {self.metadata.get('policy', '?')} on {on}, {regret})"
 
-    def _repr_html_(self) -> str:
-        arms, counts = np.unique(self["arm"].astype(str), return_counts=True)
-        order = np.argsort(-counts, kind="stable")
-        paid = {a: self["reward"][self["arm"].astype(str) == a].mean() for a in arms}
-        rows = [[str(arms[i]), f"{counts[i]:,}", f"{paid[arms[i]]:.4g}"] for i in order]
-        return html_table(repr(self), ["arm", "rounds", "mean reward"], rows, most=10)
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The rows as dicts of plain Python values."""
+        lists = [column.tolist() for column in self.columns.values()]
+        return (dict(zip(self.columns, values, strict=True)) for values in zip(*lists, strict=True))
+
+    @property
+    def cumulative_regret(self) -> Matrix:
+        return np.cumsum(self["regret"])
+
+    @property
+    def cumulative_expected_regret(self) -> Matrix:
+        return np.cumsum(self["expected_regret"])
+
+    @property
+    def final_regret(self) -> float:
+        return float(self["regret"].sum())
+
+    @property
+    def final_expected_regret(self) -> float:
+        return float(self["expected_regret"].sum())
+
+    @property
+    def mean_reward(self) -> float:
+        """Reward per round played; in the replay of a uniformly random log an unbiased estimate of its value."""
+        return float(self["reward"].mean()) if len(self) else float("nan")
 
     @property
     def metric(self) -> str:
@@ -109,75 +125,32 @@ class Trace:
             return "regret" if same else "expected regret"
         return "regret" if np.isfinite(self["regret"]).all() else "average reward"
 
-    def curve(self, metric: str | None = None) -> Matrix:
+    def curve(self, metric: str) -> Matrix:
         """The metric up to and including each round."""
-        metric = metric or self.metric
         if metric == "average reward":
-            return self.cumulative_reward / np.arange(1, len(self) + 1)
+            return np.cumsum(self["reward"]) / np.arange(1, len(self) + 1)
         return self.cumulative_expected_regret if metric == "expected regret" else self.cumulative_regret
 
-    def plot(self, ax: Any = None, **line: Any) -> Any:
-        """A matplotlib figure of the regret so far (of the average reward, where nobody knows the best one).
-
-        ``ax`` draws into axes that are there, with keywords of a line, so that several traces share a figure.
-        """
+    def plot(self) -> Any:
+        """A matplotlib figure of the regret so far (of the average reward, where nobody knows the best one)."""
         if not len(self):
             raise InvalidInputError("there is nothing to plot: the trace has no rounds")
         title = f"{self.metadata.get('policy', '')} on {self.metadata.get('environment_name', '?')}"
         label = self.metric if self.metric == "average reward" else f"cumulative {self.metric}"
-        return plotting.curve_figure(self.curve(), label, title, ax, **line)
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """The rows as dicts of plain Python values."""
-        lists = [column.tolist() for column in self.columns.values()]
-        return (dict(zip(self.columns, values, strict=True)) for values in zip(*lists, strict=True))
-
-    # -- sums -----------------------------------------------------------------------------------
-
-    @property
-    def cumulative_regret(self) -> Matrix:
-        """Regret up to and including each round."""
-        return np.cumsum(self["regret"])
-
-    @property
-    def cumulative_expected_regret(self) -> Matrix:
-        """Expected regret up to and including each round."""
-        return np.cumsum(self["expected_regret"])
-
-    @property
-    def cumulative_reward(self) -> Matrix:
-        """Reward up to and including each round."""
-        return np.cumsum(self["reward"])
-
-    @property
-    def final_regret(self) -> float:
-        """Regret of the whole run."""
-        return float(self["regret"].sum())
-
-    @property
-    def final_expected_regret(self) -> float:
-        """Expected regret of the whole run."""
-        return float(self["expected_regret"].sum())
-
-    @property
-    def mean_reward(self) -> float:
-        """Reward per round played; in the replay of a uniformly random log an unbiased estimate of its value."""
-        return float(self["reward"].mean()) if len(self) else float("nan")
-
-    # -- exports --------------------------------------------------------------------------------
+        return plotting.curve_figure(self.curve(self.metric), label, title)
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame."""
-        return package("pandas", "to_pandas needs").DataFrame(self._tidy())
+        columns = {**self.columns, "arm": self["arm"].tolist()}  # else all arms are Python objects
+        return package("pandas", "to_pandas needs").DataFrame(columns)
 
     def save(self, path: str | PathLike[str]) -> None:
         """A NumPy file (.npz) of columns and metadata, which `Trace.load` reads back exactly."""
         arrays = {name: column for name, column in self.columns.items() if name != "arm"}
         arms = self["arm"].tolist()
         header = {"format": "kinbandits trace", "version": FORMAT_VERSION, "metadata": self.metadata, "arm": arms}
-        text = np.array(json.dumps(header))
         with replacing(path) as part, part.open("wb") as stream:
-            write_arrays(stream, {"header": text, **arrays}, compressed=True)
+            write_arrays(stream, {"header": np.array(json.dumps(header)), **arrays}, compressed=True)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Trace:
@@ -193,7 +166,3 @@ class Trace:
         if header.get("format") != "kinbandits trace" or header.get("version", 0) > FORMAT_VERSION:
             raise FormatError(f"{path} is not a trace that this release can read")
         return cls.of({**arrays, "arm": header["arm"]}, header["metadata"])
-
-    def _tidy(self) -> dict[str, Any]:
-        """Columns as lists where an array would lose its type."""
-        return {n: c.tolist() if c.dtype == object else c for n, c in self.columns.items()}

@@ -42,12 +42,7 @@ def call(capsys, tmp_path, monkeypatch):
 def undrawn(monkeypatch):
     """Reports without pictures, where these are not what is tested."""
 
-    def empty(figure, stem, formats):
-        path = stem.with_suffix(".png")
-        path.write_bytes(b"")
-        return [path]
-
-    monkeypatch.setattr("kinbandits.report.save_figure", empty)
+    monkeypatch.setattr("kinbandits.report.save_figure", lambda figure, path: path.write_bytes(b""))
 
 
 def test_run_report_and_more_seeds(call, tmp_path):
@@ -56,10 +51,12 @@ def test_run_report_and_more_seeds(call, tmp_path):
     assert code == 0, err
     assert "cells: 4 of 4" in err
     assert "pooled" in out
-    assert (tmp_path / "runs" / "news" / "report" / "index.html").exists()
+    assert "Report: runs/news/report/index.html" in out
     (tmp_path / "news.toml").write_text(NEWS.replace("seeds = 2", "seeds = 3"))
     code, out, err = call("run", "news.toml", "--jobs", 1, "--no-report")
     assert (code, out.strip()) == (0, "runs/news/results.csv")
+    out = call("run", "news.toml", "--jobs", 1, "--no-report", "--json")[1]  # nothing is left to do
+    assert json.loads(out)["results"] == "runs/news/results.csv"
     assert "cells: 6 of 6" in err
     assert len((tmp_path / "runs" / "news" / "results.csv").read_text().splitlines()) == 7
 
@@ -171,10 +168,3 @@ def test_wrong_calls(call):
     ):
         code, _, err = call(*words)
         assert (code, text in err) == (1, True), err
-
-
-def test_names_of_data_sets_complete():
-    from kinbandits.cli.experiment import _complete_data
-
-    assert _complete_data("le") == ["letter"]
-    assert _complete_data("digits,us") == ["digits,usps"]

@@ -14,55 +14,22 @@ from kinbandits.errors import ContractError
 class Good:
     """The least that an environment can be."""
 
-    name = "good"
-    horizon = 5
+    name, horizon, calls = "good", 5, 0
 
-    def __init__(self) -> None:
+    def __init__(self, **changes) -> None:
         self.arms = ["a", "b"]
+        self.start = lambda: (["a"], np.zeros((1, 3)), np.zeros(1))
+        self.round = lambda t, rng: Round(rng.random(3), rng.random(2), np.array([0.5, 0.5]))
+        vars(self).update(changes)
 
     def start_rows(self):
-        return ["a"], np.zeros((1, 3)), np.zeros(1)
+        return self.start()
 
     def rounds(self):
+        self.calls += 1
         rng = np.random.default_rng(0)
-        for _ in range(self.horizon):
-            yield self.round(rng)
-
-    def round(self, rng):
-        return Round(rng.random(3), rng.random(2), np.array([0.5, 0.5]))
-
-
-def test_the_good_one_passes():
-    check_environment(Good())
-    check_environment(Good(), rounds=2)
-
-
-class NoName(Good):
-    name = ""
-
-
-class ArmsTuple(Good):
-    def __init__(self):
-        self.arms = ("a", "b")
-
-
-class NoArms(Good):
-    def __init__(self):
-        self.arms = []
-
-
-class FloatArm(Good):
-    def __init__(self):
-        self.arms = ["a", 1.5]
-
-
-class TwinArms(Good):
-    def __init__(self):
-        self.arms = ["a", "a"]
-
-
-class NoHorizon(Good):
-    horizon = 0
+        for t in range(self.horizon):
+            yield self.round(t, rng)
 
 
 class Short(Good):
@@ -75,63 +42,6 @@ class Long(Good):
         return itertools.chain(super().rounds(), super().rounds())
 
 
-class Tuples(Good):
-    def round(self, rng):
-        return rng.random(3), rng.random(2)
-
-
-class WrongContext(Good):
-    def round(self, rng):
-        return Round(rng.random((3, 3)), rng.random(2))
-
-
-class NanContext(Good):
-    def round(self, rng):
-        return Round(np.full(3, np.nan), rng.random(2))
-
-
-class GrowingContext(Good):
-    def rounds(self):
-        for t in range(self.horizon):
-            yield Round(np.zeros(3 + t), np.zeros(2))
-
-
-class WrongRewards(Good):
-    def round(self, rng):
-        return Round(rng.random(3), rng.random(3))
-
-
-class InfiniteRewards(Good):
-    def round(self, rng):
-        return Round(rng.random(3), np.array([0.0, np.inf]))
-
-
-class NoRewards(Good):
-    def round(self, rng):
-        return Round(rng.random(3), np.full(2, np.nan))
-
-
-class WrongMeans(Good):
-    def round(self, rng):
-        return Round(rng.random(3), rng.random(2), np.array([np.nan, 0.0]))
-
-
-class Unseeded(Good):
-    def rounds(self):
-        rng = np.random.default_rng()
-        for _ in range(self.horizon):
-            yield self.round(rng)
-
-
-class MeansOnce(Good):
-    calls = 0
-
-    def rounds(self):
-        self.calls += 1
-        for _ in range(self.horizon):
-            yield Round(np.zeros(3), np.zeros(2), np.zeros(2) if self.calls == 1 else None)
-
-
 class UsedUp(Good):
     def __init__(self):
         super().__init__()
@@ -141,70 +51,69 @@ class UsedUp(Good):
         return self._iterator
 
 
-class UnevenStart(Good):
-    def start_rows(self):
-        return ["a"], np.zeros((1, 3)), np.zeros(2)
+class MeansOnce(Good):
+    def rounds(self):
+        self.calls += 1
+        for _ in range(self.horizon):
+            yield Round(np.zeros(3), np.zeros(2), np.zeros(2) if self.calls == 1 else None)
 
 
-class UnknownStart(Good):
-    def start_rows(self):
-        return ["z"], np.zeros((1, 3)), np.zeros(1)
+def round_of(context=(3,), rewards=(2,), **more):
+    """Rounds with a context and rewards of these shapes, or these arrays."""
+
+    def make(t, rng):
+        x, r = (rng.random(v) if isinstance(v, tuple) else np.array(v) for v in (context, rewards))
+        return Round(x, r, **more)
+
+    return Good(round=make)
 
 
-class NarrowStart(Good):
-    def start_rows(self):
-        return ["a"], np.zeros((1, 2)), np.zeros(1)
+def start(arms=("a",), contexts=(1, 3), rewards=(1,)):
+    return Good(start=lambda: (list(arms), np.zeros(contexts), np.zeros(rewards)))
 
 
-class NanStart(Good):
-    def start_rows(self):
-        return ["a"], np.zeros((1, 3)), np.array([np.nan])
-
-
-class UnseededStart(Good):
-    def start_rows(self):
-        return ["a"], np.random.default_rng().random((1, 3)), np.zeros(1)
-
-
-class Descriptors(Good):
-    descriptors = np.zeros((3, 1))
+def test_the_good_one_passes():
+    check_environment(Good())
+    check_environment(Good(), rounds=2)
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"),
+    ("environment", "message"),
     [
-        (NoName, "name must be a text"),
-        (ArmsTuple, "arms must be a list"),
-        (NoArms, "arms must be a list of at least one"),
-        (FloatArm, "an arm name must be"),
-        (TwinArms, "same name"),
-        (NoHorizon, "horizon must be"),
-        (Short, "rounds\\(\\) ends after 4"),
-        (Long, "goes on after that"),
-        (Tuples, "is a tuple, not a Round"),
-        (WrongContext, r"must be \(d,\) or \(2, d\)"),
-        (NanContext, "context holds NaN"),
-        (GrowingContext, "round 1: context has 4 features"),
-        (WrongRewards, r"rewards has shape \(3,\)"),
-        (InfiniteRewards, "must be finite"),
-        (NoRewards, "must be finite, or NaN"),
-        (WrongMeans, "means must be"),
-        (Unseeded, "round 0 differs"),
-        (MeansOnce, "round 0 differs"),
-        (UsedUp, "shorter when it is called again"),
-        (UnevenStart, "as many contexts and rewards"),
-        (UnknownStart, "an arm 'z'"),
-        (NarrowStart, r"must be \(1, 3\)"),
-        (NanStart, "start_rows\\(\\) holds NaN"),
-        (UnseededStart, "start_rows\\(\\) differs"),
-        (Descriptors, "descriptors must have one row per arm"),
+        (Good(name=""), "name must be a text"),
+        (Good(arms=("a", "b")), "arms must be a list"),
+        (Good(arms=[]), "arms must be a list of at least one"),
+        (Good(arms=["a", 1.5]), "an arm name must be"),
+        (Good(arms=["a", "a"]), "same name"),
+        (Good(horizon=0), "horizon must be"),
+        (Good(descriptors=np.zeros((3, 1))), "descriptors must have one row per arm"),
+        (Short(), r"rounds\(\) ends after 4"),
+        (Long(), "goes on after that"),
+        (Good(round=lambda t, rng: (rng.random(3), rng.random(2))), "is a tuple, not a Round"),
+        (round_of(context=(3, 3)), r"must be \(d,\) or \(2, d\)"),
+        (round_of(context=[np.nan] * 3), "context holds NaN"),
+        (Good(round=lambda t, rng: Round(np.zeros(3 + t), np.zeros(2))), "round 1: context has 4 features"),
+        (round_of(rewards=(3,)), r"rewards has shape \(3,\)"),
+        (round_of(rewards=[0.0, np.inf]), "must be finite"),
+        (round_of(rewards=[np.nan, np.nan]), "must be finite, or NaN"),
+        (round_of(means=np.array([np.nan, 0.0])), "means must be"),
+        (round_of(candidates=[]), "candidates must be a list of at least one arm"),
+        (round_of(candidates=["a", "z"]), "candidates name an arm 'z'"),
+        (Good(round=lambda t, rng: Round(np.random.default_rng().random(3), np.zeros(2))), "round 0 differs"),
+        (MeansOnce(), "round 0 differs"),
+        (start(rewards=(2,)), "as many contexts and rewards"),
+        (start(arms=["z"]), "an arm 'z'"),
+        (start(contexts=(1, 2)), r"must be \(1, 3\)"),
+        (Good(start=lambda: (["a"], np.zeros((1, 3)), np.array([np.nan]))), r"start_rows\(\) holds NaN"),
+        (Good(start=lambda: (["a"], np.random.default_rng().random((1, 3)), np.zeros(1))), r"start_rows\(\) differs"),
+        (object(), "it has no name, arms, horizon, start_rows, rounds"),
     ],
 )
-def test_each_complaint(kind, message):
+def test_each_complaint(environment, message):
     with pytest.raises(ContractError, match=message):
-        check_environment(kind())
+        check_environment(environment)
 
 
-def test_something_else_entirely():
-    with pytest.raises(ContractError, match="it has no name, arms, horizon, start_rows, rounds"):
-        check_environment(object())
+def test_rounds_that_are_used_up():
+    with pytest.raises(ContractError, match="shorter when it is called again"):
+        check_environment(UsedUp())

@@ -7,8 +7,10 @@ from kinbandits._value import read_value
 from kinbandits.environments import KINDS
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments import experiment_of, load_experiment
+from kinbandits.experiments.config import policies
 from kinbandits.kernels import RBF
 from kinbandits.similarity import Known
+from kinbandits.simulate import simulate
 
 
 def plain(**changes):
@@ -71,25 +73,13 @@ def test_a_method_may_be_for_some_environments_only():
         ({"methods": [{"ridge": 1.0}]}, r"methods\[0\].name: Field required"),
         ({"methods": [{"name": "m", "rigde": 1.0}]}, r"methods\[0\] \('m'\): KMTLUCB has no setting 'rigde'"),
         ({"methods": [{"name": "m", "policy": "UCB9"}]}, r"there is no policy 'UCB9'; there are .*KMTLUCB"),
+        ({"methods": [{"name": "m", "policy": "no.such:Policy"}]}, "the policy 'no.such:Policy' cannot be imported"),
         ({"methods": [{"name": "m"}, {"name": "m"}]}, "two methods are called 'm'"),
         ({"methods": [{"name": "m", "environments": ["mars"]}]}, "names the environment 'mars'"),
         ({"environments": [{"kind": "casino"}]}, r"environments\[0\].kind: there is no environment 'casino'"),
         ({"environments": [{"kind": "synthetic-news"}] * 2}, "two environments are called"),
         ({"horizon": -1}, "horizon: Input should be greater than or equal to 1"),
-    ],
-)
-def test_a_wrong_file_is_told_which_key(change, text):
-    with pytest.raises(InvalidInputError, match=text):
-        experiment_of(plain(**change))
-
-
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        (
-            {"environments": [{"kind": "synthetic-news", "arms": 3}]},
-            "environments.synthetic-news: .*no option 'arms'",
-        ),
+        ({"environments": [{"kind": "synthetic-news", "arms": 3}]}, "environments.synthetic-news: .*no option 'arms'"),
         ({"methods": [{"name": "m", "ridge": -1.0}]}, r"methods.m: ridge must be greater than 0"),
         (
             {"methods": [{"name": "m", "context_kernel": {"type": "RFB"}}]},
@@ -104,9 +94,13 @@ def test_a_wrong_file_is_told_which_key(change, text):
             {"methods": [{"name": "m", "context_kernel": {"type": "RBF", "length_scale": 0}}]},
             "must be greater than 0",
         ),
+        (
+            {"methods": [{"name": "m", "policy": "gob_lin", "graph": "environment"}]},
+            'methods.m.graph is "environment", but synthetic news has no graph',
+        ),
     ],
 )
-def test_mistakes_inside_show_before_the_work(change, text):
+def test_mistakes_show_before_the_work_and_name_the_key(change, text):
     with pytest.raises(InvalidInputError, match=text):
         experiment_of(plain(**change)).check()
 
@@ -132,11 +126,7 @@ def test_files_that_are_not_there_or_not_toml(tmp_path):
 def test_whatever_changes_the_result_changes_the_identity(change):
     first = experiment_of(plain()).cells()[0].id
     assert experiment_of(plain(**change)).cells()[0].id != first
-
-
-def test_names_do_not_change_the_identity():
-    first = experiment_of(plain()).cells()[0].id
-    renamed = plain(name="other", methods=[{"name": "z", "ridge": 0.5}])
+    renamed = plain(name="other", methods=[{"name": "z", "ridge": 0.5}])  # names do not
     assert experiment_of(renamed).cells()[0].id == first
 
 
@@ -155,13 +145,10 @@ def test_a_file_is_known_by_what_is_in_it(tmp_path):
 
 def test_relative_files_are_seen_from_the_toml_file(tmp_path, monkeypatch):
     (tmp_path / "rows.csv").write_text("x,y\n0.1,a\n0.2,b\n0.3,a\n")
-    path = tmp_path / "own.toml"
-    path.write_text(
-        'seeds = 1\n[[environments]]\nkind = "classification"\ndata = "rows.csv"\ntarget = "y"\n'
-        '[[methods]]\nname = "m"\n'
-    )
+    table = 'kind = "classification"\ndata = "rows.csv"\ntarget = "y"'
+    (tmp_path / "own.toml").write_text(f'seeds = 1\n[[environments]]\n{table}\n[[methods]]\nname = "m"\n')
     monkeypatch.chdir("/")
-    environment, _ = load_experiment(path).cells()[0].make()
+    environment, _ = load_experiment(tmp_path / "own.toml").cells()[0].make()
     assert environment.horizon == 3
 
 
@@ -191,3 +178,31 @@ def test_seed_and_horizon_of_every_environment(kind, tmp_path):
     assert cell.make()[0].horizon == 4
     with pytest.raises(InvalidInputError, match=r"an environment has no seed of its own; write seeds = \[3\]"):
         experiment_of(plain(environments=[table | {"seed": 3}]))
+
+
+SYSTEMS = {
+    "uniform": {},
+    "epsilon_greedy": {},
+    "ucb1": {},
+    "gaussian_thompson": {},
+    "BetaThompson": {},
+    "lin_ucb": {"exploration": {"type": "Logarithmic", "scale": 0.3}},
+    "lin_ucb, thompson": {"exploration": {"type": "Thompson", "samples": 200, "scale": 0.3}},
+    "lin_ucb, hybrid": {"sharing": "hybrid", "shared_columns": [0], "arm_columns": [1]},
+    "kernel_ucb": {},
+    "gp_ucb": {"arm_kernel": {"type": "RBF"}, "descriptors": "environment"},
+    "cgp_ucb": {
+        "context_kernel": {"type": "RBF"},
+        "similarity": {"type": "Known", "kernel": {"type": "RBF"}, "descriptors": "environment"},
+        "composition": "sum",
+    },
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_plays_from_a_file(name):
+    method = {"name": name, "policy": name.partition(",")[0], **SYSTEMS[name]}
+    environment = {"kind": "synthetic-news", "horizon": 20}
+    environment, policy = experiment_of(plain(environments=[environment], methods=[method])).cells()[0].make()
+    assert len(simulate(policy, environment)) == 20
+    assert "KMTLUCB" in policies()

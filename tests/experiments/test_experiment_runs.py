@@ -33,7 +33,8 @@ def test_a_run_leaves_cells_times_and_a_table(tmp_path):
     assert lines[0] == "environment,method,seed,rounds,regret,expected_regret,reward,cell"
     assert len(lines) == 5
     store = CellStore(tmp_path / "out")
-    for cell, result in store.results(small()):
+    for cell in small().cells():
+        result = load_cell(store.cell_path(cell))
         assert len(result) == 12
         assert result.final_regret == pytest.approx(compute_cell(cell).final_regret)
         assert np.shape(result.metadata["similarity"]) == (5, 5)

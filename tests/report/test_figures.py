@@ -1,17 +1,20 @@
 """Every figure shows all of itself: nothing drawn stands outside the image that is saved."""
 
+import itertools
+
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from kinbandits import figures
 from kinbandits.plotting import save_figure
-from kinbandits.results import Results, Run, RunGroup
+from kinbandits.results import Run, RunGroup
 from kinbandits.trace import Trace
 
 METHODS = ("KMTL-UCB", "KMTL-UCB-Est", "Kernel-UCB-Ind at Est's settings")
 
 
-def results(n_groups):
+def groups_of(n_groups):
     rng = np.random.default_rng(0)
 
     def run(name, method, seed):
@@ -21,11 +24,10 @@ def results(n_groups):
         metadata = {"arms": [f"article {a}" for a in range(5)], "policy": "p", "similarity": similarity.tolist()}
         return Run(name, method, seed, Trace.of(columns, metadata))
 
-    groups = tuple(
+    return tuple(
         RunGroup(f"A problem, {i}", tuple(run(f"A problem, {i}", m, s) for m in METHODS for s in range(3)))
         for i in range(n_groups)
     )
-    return Results("r", groups, {"environments": {}, "methods": {}})
 
 
 def outside(figure):
@@ -35,22 +37,18 @@ def outside(figure):
     return max(-drawn.x0, -drawn.y0, drawn.x1 - width, drawn.y1 - height)
 
 
-@pytest.mark.parametrize("n_groups", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 7))])
-@pytest.mark.parametrize(
-    "draw",
-    [
-        figures.regret_figure,
-        figures.appendix_figure,
-        figures.difference_figure,
-        figures.similarity_figure,
-    ],
-    ids=["regret", "appendix", "difference", "similarity"],
-)
-def test_nothing_is_cut_off(draw, n_groups, tmp_path):
-    figure = draw(results(n_groups))
-    save_figure(figure, tmp_path / "figure", [])  # laid out as every file of it
+@pytest.mark.parametrize("n_groups", [1, pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["regret_figure", "appendix_figure", "difference_figure", "similarity_figure"])
+def test_nothing_is_cut_off_and_no_two_names_overlap(name, n_groups, tmp_path):
+    figure = getattr(figures, name)(groups_of(n_groups))
+    save_figure(figure, tmp_path / "figure.png")
     figure.set_dpi(200)
     assert outside(figure) <= 0.0
+    if name in ("regret_figure", "appendix_figure"):
+        for ax in figure.axes[:n_groups]:
+            names = sorted((Text.get_window_extent(text) for text in ax.texts), key=lambda box: box.y0)  # no leader
+            assert len(names) == len(METHODS)
+            assert all(a.y1 <= b.y0 + 0.15 * b.height for a, b in itertools.pairwise(names))
 
 
 @pytest.mark.parametrize(("known", "side"), [(True, "left"), (False, "right")])
@@ -63,13 +61,19 @@ def test_the_difference_figure_says_which_side_is_better(known, side):
         return Run("x", method, seed, Trace.of(columns, {"arms": ["a"], "policy": "p", "similarity": []}))
 
     group = RunGroup("x", tuple(run(m, s, r + 0.01 * s) for m, r in (("good", 0.8), ("bad", 0.3)) for s in range(3)))
-    (ax,) = figures.difference_figure(Results("r", (group,), {})).axes
+    (ax,) = figures.difference_figure([group]).axes
     assert f"{side} of 0 the first is better" in ax.get_xlabel()
     dots = ax.lines[0].get_xdata()
     assert (np.asarray(dots) > 0).all() == (side == "right")  # and there the better one, named first, stands
 
 
 def test_similarities_have_one_scale():
-    figure = figures.similarity_figure(results(3))
+    figure = figures.similarity_figure(groups_of(3))
     limits = {image.get_clim() for ax in figure.axes for image in ax.images}
     assert limits == {(0.0, 1.0)}
+
+
+def test_methods_look_the_same_everywhere_and_differ_from_each_other():
+    both = figures.looks(groups_of(2))
+    assert list(both) == list(METHODS)
+    assert len({v["color"] for v in both.values()}) == len({v["linestyle"] for v in both.values()}) == 3

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kinbandits.figures import looks
-from kinbandits.plotting import OKABE_ITO, cluster_order
-from kinbandits.results import Results, Run, RunGroup, compare_all, half_width, holm, paired, summarise
+from kinbandits.plotting import cluster_order
+from kinbandits.results import Run, RunGroup, compare_all, half_width, holm, paired, summarise
 from kinbandits.trace import Trace
 
 EST, IND, POOL, KNOWN = "KMTL-UCB-Est", "Kernel-UCB-Ind", "Kernel-UCB-Pool", "KMTL-UCB"
@@ -29,10 +28,6 @@ def group(name, **finals):
         for seed, total in enumerate(totals)
     ]
     return RunGroup(name, tuple(runs))
-
-
-def results(*groups, record=None):
-    return Results("r", groups, record or {"environments": {}, "methods": {}})
 
 
 def test_a_summary_against_the_textbook():
@@ -70,7 +65,7 @@ def test_holm_against_its_definition():
     assert holm([0.01, math.nan, 0.04, 0.03, 0.5])[1:2] != [0.0]
     adjusted = holm([0.01, 0.04, 0.03, 0.5])
     assert adjusted == pytest.approx([0.04, 0.09, 0.09, 0.5])
-    both = compare_all(results(group("x", est=[1.0, 2.0, 4.0], ind=[3.0, 5.0, 5.5], pool=[1.1, 2.0, 4.3])))
+    both = compare_all([group("x", est=[1.0, 2.0, 4.0], ind=[3.0, 5.0, 5.5], pool=[1.1, 2.0, 4.3])])
     assert [c.adjusted for c in both] == pytest.approx(holm([c.t_test for c in both]))
 
 
@@ -95,10 +90,3 @@ def test_the_order_of_arms_brings_blocks_together():
     assert sorted(order) == list(range(8))
     assert np.count_nonzero(np.diff(block[order])) == 2
     assert cluster_order(np.eye(2)).tolist() == [0, 1]
-
-
-def test_methods_look_the_same_everywhere_and_differ_from_each_other():
-    both = looks(results(group("x", est=[1.0], other=[1.0]), group("y", ind=[1.0], est=[1.0])))
-    assert both[EST]["color"] == OKABE_ITO[0]
-    assert len({v["color"] for v in both.values()}) == 3
-    assert len({v["linestyle"] for v in both.values()}) == 3

@@ -44,14 +44,11 @@ def test_the_page_is_one_file_and_asks_the_network_for_nothing(made):
         assert text in page, text
 
 
-def test_figures_stand_beside_it(made, tmp_path):
-    for name in FIGURES:
-        assert (made.page.parent / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    again = write_report(made.page.parent.parent, tmp_path / "again", formats=["svg"])
-    for kind, head in (("png", b"\x89PNG"), ("svg", b"<?xml")):
-        assert (again.page.parent / "figures" / f"regret.{kind}").read_bytes().startswith(head)
-    first, second = (p.page.parent / "figures" / "regret.png" for p in (made, again))
-    assert first.read_bytes() == second.read_bytes()  # nothing in it depends on the day
+def test_a_report_made_again_has_the_same_figures(made, tmp_path):
+    again = write_report(made.page.parent.parent, tmp_path / "again")
+    for name in FIGURES:  # nothing in them depends on the day
+        first, second = ((p.page.parent / "figures" / f"{name}.png").read_bytes() for p in (made, again))
+        assert first == second
 
 
 def test_the_summary_is_there_as_a_table(made):

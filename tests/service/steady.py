@@ -122,7 +122,7 @@ def steady(folder: Path, seconds: float, rate: float = 100.0, figure: Path | Non
 
 def draw(found: Any, answered: Any, figure: Path) -> None:
     """Lag, p99 of every ten seconds, and memory, over time."""
-    from kinbandits.report.figures import OKABE_ITO, canvas, plot_style
+    from kinbandits.plotting import OKABE_ITO, canvas, plot_style
 
     with plot_style():
         sheet, axes = canvas(columns=1, rows=3, width=7.0, height=6.0)

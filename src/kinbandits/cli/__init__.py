@@ -16,7 +16,7 @@ import typer
 from kinbandits._version import __version__
 from kinbandits.errors import KinbanditsError
 
-__all__ = ["MODULES", "main", "make_app", "run_app"]
+__all__ = ["main", "make_app", "run_app"]
 
 MODULES = ("demo", "experiment", "data", "logs", "serve", "log", "doctor")
 """Modules of `kinbandits.cli` that add commands, in the order in which help lists them."""
@@ -34,7 +34,7 @@ def _start(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Contextual bandits whose arms are kin.
+    """Contextual bandits whose arms share data.
 
     \b
     Examples:
@@ -63,16 +63,13 @@ def run_app(app: typer.Typer | None, arguments: Sequence[str] | None, name: str)
     """Run an application (ours, if None) as `main` does: errors in plain words, a traceback with ``--debug``."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given or bool(os.environ.get("KINBANDITS_DEBUG"))
-    given = [g for g in given if g != "--debug"]
     try:
-        code = (app or make_app())(given, prog_name=name, standalone_mode=False)
-    except KeyboardInterrupt:
+        code = (app or make_app())([g for g in given if g != "--debug"], prog_name=name, standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
         code = _say("Stopped.", 130)
     except BrokenPipeError:  # the reader of our output has gone, as in `kinbandits ... | head`
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (kept until the end, so that exit does not complain)
         code = 141
-    except typer.Abort:
-        code = _say("Stopped.", 130)
     except Exception as error:
         if hasattr(error, "show") and hasattr(error, "exit_code"):  # wrongly called; it knows how to say so
             error.show()

@@ -9,24 +9,16 @@ import typer
 from kinbandits.cli.output import Json, print_json, print_table
 
 
-def _complete(incomplete: str) -> list[str]:
-    from kinbandits import datasets
-
-    return [name for name in datasets.names() if name.startswith(incomplete)]
-
-
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(data)
 
 
 def data(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Data sets to have here; none lists them.", autocompletion=_complete)
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets to download; none lists all.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the data sets of the paper, or have some of them on this machine.
+    """List the data sets of the paper, or download some of them.
 
     A set is looked for in the directory KINBANDITS_DATA names, then in the cache; else it comes from OpenML.
     Rows, columns and classes are counted; what does not fit is refused. Digits comes with scikit-learn.
@@ -37,22 +29,23 @@ def data(
       kinbandits data letter usps
       KINBANDITS_DATA=~/data kinbandits data --json
     """
-    from kinbandits import datasets
+    from kinbandits.datasets import CATALOGUE, fetch, where
 
     for name in names or ():
-        print(f"{name}: {datasets.fetch(name)}")
-    if names:
-        return
-    columns = ["name", "rows", "features", "classes", "openml", "note"]
+        path = str(fetch(name))
+        if not as_json:
+            print(f"{name}: {path}")
+    shown = {name: CATALOGUE[name] for name in names or CATALOGUE}
     found: list[dict[str, Any]] = [
-        {c: getattr(datasets.CATALOGUE[name], c) for c in columns} | {"path": datasets.where(name)}
-        for name in datasets.names()
-    ]
+        {"name": name, "rows": e.rows, "features": e.features, "classes": len(e.class_counts), "path": where(name),
+         "what": e.note}
+        for name, e in shown.items()
+    ]  # fmt: skip
     if as_json:
         print_json(found)
-        return
-    rows = [[*(str(f[c]) for c in columns[:4]), f["path"] or "not here", f["note"]] for f in found]
-    print_table("Data sets", [*columns[:4], "where", "what"], rows, right=(1, 2, 3))
-    missing = [f["name"] for f in found if f["path"] is None]
-    if missing:
-        print(f"To have the others: kinbandits data {' '.join(missing)}, or set KINBANDITS_DATA to their directory.")
+    elif not names:
+        rows = [[*map(str, [*f.values()][:4]), f["path"] or "not here", f["what"]] for f in found]
+        print_table("Data sets", ["name", "rows", "features", "classes", "where", "what"], rows, right=(1, 2, 3))
+        missing = " ".join(f["name"] for f in found if f["path"] is None)
+        if missing:
+            print(f"To have the others: kinbandits data {missing}, or set KINBANDITS_DATA to their directory.")

@@ -8,21 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kinbandits.cli.output import Json, command_line, need, print_json, print_table
+from kinbandits.cli.output import Jobs, Json, command_line, need, print_json, print_table
 
 if TYPE_CHECKING:
     from kinbandits.experiments import Experiment
     from kinbandits.report import Report
 
-Jobs = Annotated[int, typer.Option(help="Processes; -1 is all processors.")]
-Out = Annotated[Path | None, typer.Option(help="Directory of results (default: under runs/).")]
-
-
-def _complete_data(incomplete: str) -> list[str]:
-    from kinbandits.paper.protocol import DATA
-
-    before, _, last = incomplete.rpartition(",")
-    return [f"{before},{name}" if before else name for name in DATA if name.startswith(last)]
+Out = Annotated[Path | None, typer.Option(help="Directory for the results (default: under runs/).")]
 
 
 def register(app: typer.Typer) -> None:
@@ -38,10 +30,10 @@ def run(
     make_report: Annotated[bool, typer.Option("--report/--no-report", help="Make the report at the end.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Run an experiment: every environment, method and seed that the file names.
+    """Run an experiment that a TOML file describes.
 
-    Each finished run is on disk before it counts, and is not done again: run the same command to go on after a
-    crash, or after you have added seeds, methods or environments to the file.
+    Every environment, method and seed of the file is one run. A finished run is saved and not done again: run the
+    same command to go on after a crash, or after you have added seeds, methods or environments to the file.
 
     \b
     Examples:
@@ -51,23 +43,25 @@ def run(
     from kinbandits.experiments import load_experiment
     from kinbandits.report import write_report
 
-    directory = out if out is not None else Path("runs") / file.stem
     if make_report:
         need("the report (or --no-report)", "plot", "matplotlib", "jinja2")
+    directory = out or Path("runs") / file.stem
     experiment = load_experiment(file)
     _run(experiment, directory, jobs)
-    if not make_report:
+    if make_report:
+        _present(experiment.name, directory, write_report(directory, command=command_line()), as_json)
+    elif as_json:
+        print_json({"name": experiment.name, "directory": str(directory), "results": str(directory / "results.csv")})
+    else:
         print(directory / "results.csv")
-        return
-    _present(experiment.name, directory, write_report(directory, command=command_line()), as_json)
 
 
 def report(
     directory: Annotated[Path, typer.Argument(help="Directory of an experiment's results.")],
-    out: Annotated[Path | None, typer.Option(help="Where the page goes (default: DIRECTORY/report).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory for the page (default: DIRECTORY/report).")] = None,
     as_json: Json = False,
 ) -> None:
-    """Make the report: one HTML page that opens offline, with figures as PNG files.
+    """Make the report of an experiment: one HTML page.
 
     Regret curves with 95 % bands, tables, paired tests, similarity matrices, settings, versions and times; of the
     paper's experiments also its claims. It covers what is finished, also while an experiment is running.
@@ -77,6 +71,7 @@ def report(
       kinbandits report runs/news
       kinbandits report runs/news --out docs/news --json
     """
+    need("the report", "plot", "matplotlib", "jinja2")
     from kinbandits.experiments import CellStore
     from kinbandits.paper.report import write_paper_report
 
@@ -88,13 +83,9 @@ def report(
 
 def paper(
     quick: Annotated[
-        bool,
-        typer.Option("--quick", help="3 seeds; without --data on Synthetic, Digits, and Segment if it is here."),
+        bool, typer.Option("--quick", help="3 runs of each method, on Synthetic, Digits, and Segment if it is here.")
     ] = False,
-    data: Annotated[
-        str | None,
-        typer.Option(help="Data sets, separated by commas (default: all).", autocompletion=_complete_data),
-    ] = None,
+    data: Annotated[str | None, typer.Option(help="Data sets, separated by commas (default: all).")] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs of each method (default: 10, synthetic 50).", min=1)] = None,
     settings: Annotated[str, typer.Option(help="paper: as published; cv: cross-validated first.")] = "paper",
     streams: Annotated[
@@ -104,9 +95,9 @@ def paper(
     jobs: Jobs = -1,
     as_json: Json = False,
 ) -> None:
-    """Reproduce the paper's experiments, and make the report, which checks the claims one by one.
+    """Reproduce the paper's experiments and check its claims.
 
-    Run it again to go on where it stopped, cross-validation too.
+    Run the same command again to go on where it stopped, cross-validation too.
 
     \b
     Examples:
@@ -128,7 +119,7 @@ def paper(
         names = protocol.check_names(None if data is None else data.split(","))
     protocol.need_data(names)
     kind = f"paper-{settings}{'-quick' if quick else ''}{'-streams' if streams else ''}"
-    directory = out if out is not None else Path("runs") / (kind if data is None else f"{kind}-{'-'.join(names)}")
+    directory = out or Path("runs") / (kind if data is None else f"{kind}-{'-'.join(names)}")
     chosen = None
     if settings == "cv":
         folder = directory / "settings"
@@ -138,8 +129,7 @@ def paper(
     count = seeds or (3 if quick else None)
     experiment = protocol.paper_experiment(names, seeds=count, settings=settings, streams=streams, chosen=chosen)
     _run(experiment, directory, jobs)
-    made = write_paper_report(directory, command=command_line())
-    _present(experiment.name, directory, made, as_json)
+    _present(experiment.name, directory, write_paper_report(directory, command=command_line()), as_json)
 
 
 def _run(experiment: Experiment, directory: Path, jobs: int) -> None:
@@ -167,11 +157,10 @@ def _present(name: str, directory: Path, made: Report, as_json: bool) -> None:
     rows = []
     for s in made.summaries:
         mean = f"{s.mean:.4g} ± {s.sd:.2g}" if len(s.finals) > 1 else f"{s.mean:.4g}"
-        best, seconds = f"{s.best} of {len(s.finals)}", f"{s.seconds:.3g}"
-        rows.append([s.environment, s.method, str(s.rounds), mean, best, seconds])
+        rows.append([s.environment, s.method, str(s.rounds), mean, f"{s.best} of {len(s.finals)}", f"{s.seconds:.3g}"])
     metric = " / ".join(dict.fromkeys(s.metric for s in made.summaries))
-    columns = ["environment", "method", "rounds", "mean ± sd", "best in", "seconds per run"]
-    print_table(f"{name}: {metric}, mean ± sd over seeds", columns, rows, right=(2, 3, 4, 5))
+    columns = ["environment", "method", "rounds", "mean ± sd", "best in", "seconds"]
+    print_table(f"{name}: {metric}, mean ± sd over seeds, seconds of a run", columns, rows, right=(2, 3, 4, 5))
     for section in made.extra:
         if section.records:
             shown = [i for i in range(len(section.columns)) if i not in section.small]

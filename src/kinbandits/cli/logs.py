@@ -123,7 +123,7 @@ def evaluate(
     if figure is not None:
         from kinbandits.plotting import save_figure
 
-        save_figure(result.plot(), figure.with_suffix(""), [figure.suffix.removeprefix(".") or "png"])
+        save_figure(result.plot(), figure if figure.suffix else figure.with_suffix(".png"))
     if as_json:
         print_json(result.to_json())
     else:

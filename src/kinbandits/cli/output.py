@@ -16,6 +16,7 @@ from kinbandits._html import text_table
 from kinbandits.errors import MissingPackageError
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Jobs = Annotated[int, typer.Option(help="Processes; -1 is all processors.")]
 
 
 def print_json(data: Any) -> None:
@@ -25,18 +26,18 @@ def print_json(data: Any) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
     """A table with a title; ``right`` are the numbers of the columns that are set flush right."""
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(title=title, title_justify="left")
-        for i, column in enumerate(columns):
-            table.add_column(column, justify="right" if i in right else "left")
-        for row in rows:
-            table.add_row(*row)
-        Console().print(table)
+    if not sys.stdout.isatty():
+        print(text_table(title, columns, rows, right))
         return
-    print(text_table(title, columns, rows, right))
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i in right else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
 
 
 def _finite(data: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Environments: games to play policies on, seeded, the same rounds for every policy.
+"""Environments: simulated problems, seeded, with the same rounds for every policy.
 
 An environment is any object that keeps the protocol `Environment`; those here are frozen values, which files name
 by the words of `make_environment`. Fields of those that are drawn::
@@ -14,20 +14,18 @@ import inspect
 from typing import Any
 
 from kinbandits._value import suggest
-from kinbandits.environments.base import Environment, Round, StartRows, describe, no_rows
+from kinbandits.environments.base import Environment, Round, StartRows
 from kinbandits.environments.check import check_environment
 from kinbandits.environments.clicks import Clicks, Shop
-from kinbandits.environments.functions import HiddenDescriptors, RKHSProblem
+from kinbandits.environments.functions import HiddenDescriptors, RKHSProblem, Tasks
 from kinbandits.environments.labelled import Classification, Streams
 from kinbandits.environments.replay import Replay
 from kinbandits.environments.synthetic import SyntheticNews
-from kinbandits.environments.tasks import Tasks
 from kinbandits.errors import InvalidInputError
 
 __all__ = [
     "KINDS", "Classification", "Clicks", "Environment", "HiddenDescriptors", "RKHSProblem", "Replay", "Round",
-    "Shop", "StartRows", "Streams", "SyntheticNews", "Tasks", "check_environment", "describe", "make_environment",
-    "no_rows",
+    "Shop", "StartRows", "Streams", "SyntheticNews", "Tasks", "check_environment", "make_environment",
 ]  # fmt: skip
 
 KINDS: dict[str, type[Any]] = {

@@ -9,7 +9,6 @@ Notation
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -17,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import Value, as_int
+from kinbandits._value import as_int
 from kinbandits.errors import InvalidInputError
 
 StartRows = tuple[list[Any], Matrix, Vector]
@@ -100,30 +99,3 @@ def checked_horizon(asked: int, available: int, but: str) -> int:
 def seeded(seed: int, streams: int) -> list[np.random.Generator]:
     """Independent random generators from one seed: one each for contexts, noise, and so on."""
     return [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(streams)]
-
-
-def describe(environment: object) -> dict[str, Any]:
-    """An environment as plain JSON data, for records: its class, its fields, arrays by shape and hash.
-
-    >>> from kinbandits.environments import SyntheticNews
-    >>> describe(SyntheticNews(seed=3))["seed"]
-    3
-    """
-    if isinstance(environment, Value):
-        return dict(_plain(environment))
-    kind = type(environment).__name__
-    return {"type": kind, "name": getattr(environment, "name", None), "repr": repr(environment)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        digest = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-        return {"shape": list(value.shape), "dtype": str(value.dtype), "sha256": digest}
-    if isinstance(value, Value):
-        return {"type": type(value).__name__} | {n: _plain(v) for n, v in value._fields().items()}
-    if isinstance(value, tuple | list):
-        return [_plain(v) for v in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    stamp = getattr(value, "stamp", None)  # of a log
-    return repr(value) if stamp is None else {"repr": repr(value), "sha256": stamp[0]}

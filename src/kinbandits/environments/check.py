@@ -32,14 +32,26 @@ def check_environment(environment: object, rounds: int = 200) -> None:
     require(whole and horizon >= 1, f"horizon must be a whole number of at least 1, got {horizon!r}")
     described = z is None or (np.ndim(z) == 2 and len(z) == len(arms))
     require(described, f"descriptors must have one row per arm, got shape {np.shape(z)}")
-    found = list(islice(environment.rounds(), rounds))
+    found, again = (list(islice(environment.rounds(), rounds)) for _ in range(2))
     require(len(found) >= min(rounds, horizon), f"horizon is {horizon}, but rounds() ends after {len(found)}")
     require(len(found) <= horizon, f"horizon is {horizon}, but rounds() goes on after that")
     d = None
     for t, round in enumerate(found):
         d = _check_round(round, f"round {t}", arms, d)
-    _check_start(environment, d)
-    _check_repeats(environment, found)
+    (started, contexts, rewards), restarted = environment.start_rows(), environment.start_rows()
+    n, shape, paid = len(started), np.shape(contexts), np.shape(rewards)
+    uneven = f"start_rows() must give as many contexts and rewards as arms, got {n} arms, {shape} and {paid}"
+    require(paid == (n,) and len(contexts) == n, uneven)
+    _check_known(started, arms, "start_rows() names")
+    require(not n or shape == (n, d), f"start_rows() has contexts of shape {shape}; it must be ({n}, {d})")
+    finite = np.isfinite(contexts).all() and np.isfinite(rewards).all()
+    require(finite, "start_rows() holds NaN or infinity")
+    for t, (a, b) in enumerate(zip(found, again, strict=False)):
+        same = a.candidates == b.candidates and _same((a.context, a.rewards, a.means), (b.context, b.rewards, b.means))
+        require(same, f"round {t} differs when rounds() is called again; draw everything from a seed, anew in rounds()")
+    require(len(again) == len(found), "rounds() is shorter when it is called again; make a new iterator at every call")
+    same = list(started) == list(restarted[0]) and _same((contexts, rewards), restarted[1:])
+    require(same, "start_rows() differs when it is called again; make everything random from a seed")
 
 
 def require(condition: object, complaint: str) -> None:
@@ -71,28 +83,6 @@ def _check_round(round: Any, which: str, arms: list[Any], d: int | None) -> int:
 def _check_known(names: Any, arms: list[Any], what: str) -> None:
     for name in names:
         require(name in arms, f"{what} an arm {name!r} that is not in arms")
-
-
-def _check_start(environment: Environment, d: int | None) -> None:
-    arms, contexts, rewards = environment.start_rows()
-    n, shape, paid = len(arms), np.shape(contexts), np.shape(rewards)
-    uneven = f"start_rows() must give as many contexts and rewards as arms, got {n} arms, {shape} and {paid}"
-    require(paid == (n,) and len(contexts) == n, uneven)
-    _check_known(arms, environment.arms, "start_rows() names")
-    require(not n or shape == (n, d), f"start_rows() has contexts of shape {shape}; it must be ({n}, {d})")
-    finite = np.isfinite(contexts).all() and np.isfinite(rewards).all()
-    require(finite, "start_rows() holds NaN or infinity")
-
-
-def _check_repeats(environment: Environment, first: list[Round]) -> None:
-    again = list(islice(environment.rounds(), len(first)))
-    for t, (a, b) in enumerate(zip(first, again, strict=False)):
-        same = a.candidates == b.candidates and _same((a.context, a.rewards, a.means), (b.context, b.rewards, b.means))
-        require(same, f"round {t} differs when rounds() is called again; draw everything from a seed, anew in rounds()")
-    require(len(again) == len(first), "rounds() is shorter when it is called again; make a new iterator at every call")
-    one, two = environment.start_rows(), environment.start_rows()
-    same = list(one[0]) == list(two[0]) and _same(one[1:], two[1:])
-    require(same, "start_rows() differs when it is called again; make everything random from a seed")
 
 
 def _same(one: tuple[Any, ...], two: tuple[Any, ...]) -> bool:

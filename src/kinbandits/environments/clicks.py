@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
-from kinbandits._types import Matrix, Vector
+from kinbandits._types import Matrix
 from kinbandits._value import Count, Natural, NotNegative, OpenPart, Part, Positive, Real, Value
 from kinbandits.environments.base import Drawn, Round, seeded
 from kinbandits.environments.functions import ArmFunctions
@@ -22,7 +23,6 @@ class Clicks(Drawn, Value):
         click_rate: how often an arm that is chosen at random pays, on average.
         strength: standard deviation of the log odds.
         length_scale: of the functions; None (the default) makes log odds linear in the context.
-        drift: how far the functions turn until the end, in quarter turns (`ArmFunctions`).
 
     >>> first = next(Clicks(n_arms=4, click_rate=0.13).rounds())
     >>> first.means.round(2), first.rewards
@@ -35,7 +35,6 @@ class Clicks(Drawn, Value):
     n_features: Count = 6
     strength: NotNegative = 1.5
     length_scale: Positive | None = None
-    drift: NotNegative = 0.0
     horizon: Count = 1000
 
     @property
@@ -45,22 +44,19 @@ class Clicks(Drawn, Value):
 
     @property
     def descriptors(self) -> Matrix:
-        """The weights of the arms' functions at the start: the truth."""
+        """The weights of the arms' functions: the truth."""
         return self._functions().weights
 
     def rounds(self) -> Iterator[Round]:
         _, _, contexts, luck = seeded(self.seed, 4)
         X = contexts.standard_normal((self.horizon, self.n_features))
-        functions = self._functions()
-        features, intercept = functions.features(X), self._intercept()
-        for t, x in enumerate(X):
-            means = _sigmoid(intercept + self.strength * (functions.weights_at(t / self.horizon) @ features[t]))
-            yield Round(x, (luck.random(self.n_arms) < means).astype(np.float64), means)
+        means = expit(self._intercept() + self.strength * self._functions()(X))
+        for x, chances in zip(X, means, strict=True):
+            yield Round(x, (luck.random(self.n_arms) < chances).astype(np.float64), chances)
 
     def _functions(self) -> ArmFunctions:
         features, weights, _, _ = seeded(self.seed, 4)
-        alone = np.eye(self.n_arms)
-        return ArmFunctions.draw(features, weights, alone, self.n_features, self.length_scale, 300, self.drift)
+        return ArmFunctions.draw(features, weights, np.eye(self.n_arms), self.n_features, self.length_scale)
 
     def _intercept(self) -> float:
         """By bisection: the mean over a function's values, which are normal (nearly, if it is linear)."""
@@ -68,7 +64,7 @@ class Clicks(Drawn, Value):
         low, high = -60.0, 60.0
         for _ in range(60):
             middle = 0.5 * (low + high)
-            rate = weights @ _sigmoid(middle + self.strength * nodes) / weights.sum()
+            rate = weights @ expit(middle + self.strength * nodes) / weights.sum()
             low, high = (middle, high) if rate < self.click_rate else (low, middle)
         return 0.5 * (low + high)
 
@@ -126,16 +122,11 @@ class Shop(Drawn, Value):
     def rounds(self) -> Iterator[Round]:
         _, features, weights, customers, luck = seeded(self.seed, 5)
         K = np.exp(-0.5 * (cdist(self.descriptors, self.descriptors) / self.kinship) ** 2)
-        functions = ArmFunctions.draw(features, weights, K, self.n_features, 1.0, 300)
+        functions = ArmFunctions.draw(features, weights, K, self.n_features, 1.0)
         X = customers.uniform(-1.0, 1.0, (self.horizon, self.n_features))
-        f = functions.features(X) @ functions.weights.T
-        means = 1.0 / (1.0 + np.exp(-self.intercept - self.strength * f))
+        means = expit(self.intercept + self.strength * functions(X))
         clicks = (luck.random(means.shape) < means).astype(np.float64)
         names = self.arms
         for t, x in enumerate(X):
             n = self.on_sale(t)
             yield Round(x, clicks[t, :n], means[t, :n], names[:n])
-
-
-def _sigmoid(values: Vector) -> Vector:
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * values)))

@@ -1,12 +1,12 @@
 """Arms whose functions are drawn, and known: arms that resemble each other by a dial, and what the theorems cover.
 
-Notation (hidden descriptors)
+Notation (hidden descriptors, tasks)
     z      (N, p)    descriptors of the arms, uniform in [0, 1]^p, not shown to the policy
-    K_arm  (N, N)    exp(-||z_a - z_b||^2 / (2 ell^2))
+    K_arm  (N, N)    exp(-||z_a - z_b||^2 / (2 ell^2)); of tasks (1 - mu) I + mu 11'
     f      (n, N)    arm functions (`ArmFunctions`)
 
 Notation (RKHS problem: a function of known norm plus bounded noise)
-    K_arm  (N, N)    K_Z(mu), ones on the diagonal and mu elsewhere; or any that is given
+    K_arm  (N, N)    K_Z(mu), ones on the diagonal and mu elsewhere; or a given matrix
     C      (M, d)    centres, uniform in [-1, 1]^d
     G      (N, M)    standard normals, scaled
     f*     f_a(x) = sum over j of B[a, j] k_X(C[j], x), with B = K_arm^1/2 G
@@ -24,7 +24,7 @@ import numpy as np
 
 from kinbandits._types import Matrix, Vector
 from kinbandits._value import Count, Natural, NotNegative, Part, Positive, Value
-from kinbandits.environments.base import Drawn, Round, StartRows, seeded
+from kinbandits.environments.base import Drawn, Round, StartRows, no_rows, seeded
 from kinbandits.errors import InvalidInputError
 from kinbandits.kernels import RBF, as_kernel, cdist
 from kinbandits.rules import symmetric_root
@@ -40,16 +40,11 @@ class ArmFunctions:
 
     They are draws from a Gaussian process with kernel K_arm times RBF, f = Phi W': Phi (n, D) are random Fourier
     features of the contexts (themselves, for linear functions), W (N, D) the root of K_arm times standard normals.
-
-    With ``drift`` above 0 the functions turn as time goes from 0 to 1: f = cos(u) f_0 + sin(u) f_1 with u = drift
-    pi / 2 times the time. At drift 1 nothing is left at the end of what was at the start.
     """
 
     weights: Matrix
-    turned: Matrix
     frequencies: Matrix | None
     phases: Vector
-    drift: float = 0.0
 
     @classmethod
     def draw(
@@ -59,30 +54,24 @@ class ArmFunctions:
         K_arm: Matrix,
         n_features: int,
         length_scale: float | None,
-        size: int,
-        drift: float = 0.0,
+        size: int = 300,
     ) -> ArmFunctions:
         """Functions of ``n_features`` columns with this length scale; linear ones if it is None."""
         frequencies, phases, D = None, np.empty(0), n_features
         if length_scale is not None:
             frequencies = features.standard_normal((n_features, size)) / length_scale
             phases, D = features.uniform(0.0, 2.0 * math.pi, size), size
-        kin = symmetric_root(K_arm, rounding=False)
-        W = kin @ weights.standard_normal((len(K_arm), D))
-        turned = kin @ weights.standard_normal((len(K_arm), D)) if drift else W
-        return cls(W, turned, frequencies, phases, drift)
+        W = symmetric_root(K_arm, rounding=False) @ weights.standard_normal((len(K_arm), D))
+        return cls(W, frequencies, phases)
 
     def features(self, X: Matrix) -> Matrix:
+        """Phi, (n, D)."""
         if self.frequencies is None:
             return X / math.sqrt(X.shape[1])
         return np.asarray(math.sqrt(2.0 / len(self.phases)) * np.cos(X @ self.frequencies + self.phases))
 
-    def weights_at(self, time: float) -> Matrix:
-        """W at a time between 0 (the start) and 1 (the end)."""
-        if not self.drift:
-            return self.weights
-        u = 0.5 * math.pi * self.drift * time
-        return np.asarray(math.cos(u) * self.weights + math.sin(u) * self.turned)
+    def __call__(self, X: Matrix) -> Matrix:
+        return self.features(X) @ self.weights.T
 
 
 class HiddenDescriptors(Drawn, Value):
@@ -93,7 +82,6 @@ class HiddenDescriptors(Drawn, Value):
             the length scale over descriptors is 0.2 s / (1 - s), so that 0.5 gives 0.2.
         descriptor_size: p, how many numbers describe an arm.
         length_scale: of the arm functions over contexts, which are uniform in [-1, 1]^d, the same for all arms.
-        fourier_features: of which arm functions are made.
 
     >>> HiddenDescriptors(similarity=0.0, n_arms=3).similarity_matrix
     array([[1., 0., 0.],
@@ -109,7 +97,6 @@ class HiddenDescriptors(Drawn, Value):
     n_features: Count = 5
     length_scale: Positive = 1.5
     noise: NotNegative = 0.1
-    fourier_features: Count = 400
     start: bool = True
 
     @property
@@ -132,9 +119,8 @@ class HiddenDescriptors(Drawn, Value):
         ell = self.arm_length_scale
         if ell == 0.0:
             return np.eye(self.n_arms)
-        distances = cdist(self.descriptors, self.descriptors)
         with np.errstate(over="ignore"):  # far beyond any similarity, which is then 0
-            return np.asarray(np.exp(-0.5 * (distances / ell) ** 2))
+            return np.asarray(np.exp(-0.5 * (cdist(self.descriptors, self.descriptors) / ell) ** 2))
 
     def start_rows(self) -> StartRows:
         X, f, noise = self._draws()
@@ -154,12 +140,73 @@ class HiddenDescriptors(Drawn, Value):
         """Contexts (n, d), arm functions (n, N) and noise (n, N), start rows first."""
         _, features, weights, contexts, noise = seeded(self.seed, 5)
         n = self.horizon + self._n_start
-        functions = ArmFunctions.draw(
-            features, weights, self.similarity_matrix, self.n_features, self.length_scale, self.fourier_features
-        )
+        f = ArmFunctions.draw(features, weights, self.similarity_matrix, self.n_features, self.length_scale, 400)
         X = contexts.uniform(-1.0, 1.0, (n, self.n_features))
-        f = functions.features(X) @ functions.weights.T
-        return X, f, self.noise * noise.standard_normal((n, self.n_arms))
+        return X, f(X), self.noise * noise.standard_normal((n, self.n_arms))
+
+
+class Tasks(Drawn, Value):
+    """Tasks with a part in common and parts of their own. In each round a task and candidates for it are given.
+
+    Arms are the tasks; the candidates of a round are one task with several contexts (`Round.candidates`). Whatever
+    mu is, each single task is equally hard: what a policy gains as mu grows it gains from the other tasks.
+
+    Args:
+        mu: how much two tasks have in common, from 0 (nothing) to 1 (they are one).
+        n_candidates: m, for each of the N tasks; they stay the same in all rounds.
+        length_scale: of the functions of candidates, which are uniform in [-1, 1]^d.
+
+    >>> environment = Tasks(mu=0.9, n_tasks=3, n_candidates=4, horizon=2)
+    >>> [(round.candidates, round.context.shape) for round in environment.rounds()]
+    [([0, 0, 0, 0], (4, 4)), ([1, 1, 1, 1], (4, 4))]
+    """
+
+    seed: Natural = 0
+    mu: Part = 0.5
+    n_tasks: Count = 8
+    n_candidates: Count = 400
+    n_features: Count = 4
+    length_scale: Positive = 0.8
+    noise: NotNegative = 0.05
+    horizon: Count = 200
+    start: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"tasks (mu {self.mu:g})"
+
+    @property
+    def n_arms(self) -> int:  # type: ignore[override]
+        return self.n_tasks
+
+    @property
+    def similarity_matrix(self) -> Matrix:
+        """The truth that a policy may try to find."""
+        return np.asarray((1.0 - self.mu) * np.eye(self.n_tasks) + self.mu)
+
+    def start_rows(self) -> StartRows:
+        if not self.start:
+            return no_rows()
+        rng = seeded(self.seed, 6)[5]
+        X, f = self._drawn()
+        chosen = X[np.arange(self.n_tasks), rng.integers(self.n_candidates, size=self.n_tasks)]
+        means = np.einsum("ad,ad->a", f.features(chosen), f.weights)
+        return self.arms, chosen, means + self.noise * rng.standard_normal(self.n_tasks)
+
+    def rounds(self) -> Iterator[Round]:
+        rng = seeded(self.seed, 6)[4]
+        X, f = self._drawn()
+        means = [f(X[task])[:, task] for task in range(self.n_tasks)]
+        for _ in range(self.horizon):
+            task = int(rng.integers(self.n_tasks))
+            rewards = means[task] + self.noise * rng.standard_normal(self.n_candidates)
+            yield Round(X[task], rewards, means[task], [task] * self.n_candidates)
+
+    def _drawn(self) -> tuple[Matrix, ArmFunctions]:
+        """Candidates (N, m, d), and the tasks' functions."""
+        _, features, weights, contexts, _, _ = seeded(self.seed, 6)
+        f = ArmFunctions.draw(features, weights, self.similarity_matrix, self.n_features, self.length_scale)
+        return contexts.uniform(-1.0, 1.0, (self.n_tasks, self.n_candidates, self.n_features)), f
 
 
 class RKHSProblem(Drawn, Value):
@@ -167,15 +214,14 @@ class RKHSProblem(Drawn, Value):
 
     Every arm has a context of its own in every round (uniform in [-1, 1]^d), so that arms with one function
     (mu = 1) still differ. Whatever mu is, each single arm's function has the same distribution: learning alone
-    is equally hard for all mu, and what a policy gains as mu grows it gains from kin.
+    is equally hard for all mu, and what a policy gains as mu grows it gains from related arms.
 
     Args:
         mu: similarity of any two different arms, from 0 to 1.
         context_kernel: k_X, with k_X(x, x) = 1. centres: M. amplitude: root mean square of f*.
-        amplitude: root mean square of f*.
         noise: noise is within [-noise, noise]; Lemma 1 allows at most 0.5.
         two_point: noise is -noise or +noise, the worst case, instead of uniform.
-        arm_kernel: (N, N) any K_Z in place of K_Z(mu); ``mu`` and ``n_arms`` then say nothing.
+        arm_kernel: (N, N) any K_Z in place of K_Z(mu); ``mu`` and ``n_arms`` are then not used.
 
     >>> problem = RKHSProblem(mu=0.5, n_arms=3, horizon=100)
     >>> problem.similarity, round(problem.norm, 2)
@@ -236,6 +282,7 @@ class RKHSProblem(Drawn, Value):
             yield Round(X[t], means[t] + e[t], means[t])
 
     def _function(self) -> tuple[Matrix, Matrix]:
+        """C and B."""
         centres, weights, contexts, _ = seeded(self.seed, 4)
         C = centres.uniform(-1.0, 1.0, (self.centres, self.n_features))
         # f_a(x) has variance |k_X(x, C)|^2 over draws of G: scale by its mean over contexts

@@ -19,8 +19,6 @@ from kinbandits._value import Count, Natural, NotNegative, Value, one_of, real
 from kinbandits.environments.base import Drawn, Round, StartRows, no_rows, seeded
 from kinbandits.errors import InvalidInputError
 
-Reading = Literal["text", "scripts"]
-
 
 class SyntheticNews(Drawn, Value):
     """Articles for users: every article sees the user rotated by its own angle.
@@ -49,7 +47,7 @@ class SyntheticNews(Drawn, Value):
     seed: Natural = 0
     n_arms: Count = 5
     horizon: Count = 1000
-    reward: Reading = "text"
+    reward: Literal["text", "scripts"] = "text"
     angles: tuple[float, float] = (0.0, 4 * math.pi / 25)
     noise: NotNegative = 0.0
     start: bool = False
@@ -58,20 +56,14 @@ class SyntheticNews(Drawn, Value):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("reward", self.reward, "text", "scripts")
-        low, high = self._pair("angles", "(smallest, largest)")
-        if low > high:
+        for name, pair in (("angles", self.angles), ("half_axes", self.half_axes)):
+            if np.shape(pair) != (2,):
+                raise InvalidInputError(f"{name} must be two numbers, got {pair!r}")
+            self._set(**{name: (real(f"{name}[0]", pair[0]), real(f"{name}[1]", pair[1]))})
+        if self.angles[0] > self.angles[1]:
             raise InvalidInputError(f"angles must be (smallest, largest), got {self.angles!r}")
-        if min(self._pair("half_axes", "(minor, major)")) <= 0.0:
+        if min(self.half_axes) <= 0.0:
             raise InvalidInputError(f"half_axes must be above 0, got {self.half_axes!r}")
-
-    def _pair(self, name: str, what: str) -> tuple[float, float]:
-        try:
-            first, second = getattr(self, name)
-        except (TypeError, ValueError):
-            raise InvalidInputError(f"{name} must be {what}, got {getattr(self, name)!r}") from None
-        found = real(f"{name}[0]", first), real(f"{name}[1]", second)
-        self._set(**{name: found})
-        return found
 
     @property
     def name(self) -> str:
@@ -104,12 +96,10 @@ class SyntheticNews(Drawn, Value):
         return self.arms, contexts, np.array([self.means(u)[a] for a, u in enumerate(users)])
 
     def rounds(self) -> Iterator[Round]:
-        users_rng, noise_rng, _ = seeded(self.seed, 3)
-        users = self._users(users_rng, self.horizon)
-        for u in users:
+        users, noise, _ = seeded(self.seed, 3)
+        for u in self._users(users, self.horizon):
             means = self.means(u)
-            noise = self.noise * noise_rng.standard_normal(self.n_arms)
-            yield Round(self.contexts(u), means + noise, means)
+            yield Round(self.contexts(u), means + self.noise * noise.standard_normal(self.n_arms), means)
 
     def _users(self, rng: np.random.Generator, n: int) -> Matrix:
         """Uniform in the ellipse: an angle, and a radius whose square is uniform. (n, 2)"""

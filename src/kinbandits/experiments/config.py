@@ -1,4 +1,4 @@
-"""What an experiment is: environments, methods and seeds, as a TOML file names them (docs/experiments.md has one).
+"""What an experiment is: environments, methods and seeds, as a TOML file names them (docs/experiment.md has one).
 
 Every combination of environment, method and seed is one `Cell`. A cell's identity is a hash of all that its
 result depends on: the environment, the method's settings, the seed and `FORMAT`.
@@ -18,15 +18,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from kinbandits._value import read_value, suggest
 from kinbandits.environments import KINDS, Environment, make_environment
@@ -35,6 +27,37 @@ from kinbandits.policy import KMTLUCB, Policy
 
 FORMAT = 3
 """Raised when a change of code changes results, so that old cells are not taken for new ones."""
+
+
+def policies() -> dict[str, Any]:
+    """The policies that a file may name: classes, and functions that make one."""
+    from kinbandits import baselines
+
+    found: dict[str, Any] = {name: getattr(baselines, name) for name in baselines.__all__}
+    found["KMTLUCB"] = KMTLUCB
+    return {
+        name: found[name]
+        for name in sorted(found)
+        if (issubclass(found[name], Policy) if isinstance(found[name], type) else inspect.isfunction(found[name]))
+    }
+
+
+def policy_named(name: str) -> Any:
+    """One of our policies by name, or yours as ``package.module:Name``.
+
+    A class of yours is called with the arms, the settings and ``seed=``. If it has a class method
+    ``for_environment``, that is called with the environment in place of the arms.
+    """
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        if name not in policies():
+            known = ", ".join(policies())
+            raise ValueError(f"there is no policy {name!r}; there are {known}, and your own as package.module:Name")
+        return policies()[name]
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"the policy {name!r} cannot be imported ({error})") from error
 
 
 def _seed_list(seeds: Any) -> Any:
@@ -49,6 +72,17 @@ def _seed_list(seeds: Any) -> Any:
     return seeds
 
 
+def _known_kind(kind: str) -> str:
+    if kind not in KINDS:
+        raise ValueError(f"there is no environment {kind!r}; there are {', '.join(KINDS)}")
+    return kind
+
+
+def _known_policy(policy: str) -> str:
+    policy_named(policy)
+    return policy
+
+
 Seeds = Annotated[list[int], BeforeValidator(_seed_list)]
 
 
@@ -57,16 +91,9 @@ class EnvironmentConfig(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    kind: str
+    kind: Annotated[str, AfterValidator(_known_kind)]
     name: str = ""
     seeds: Seeds | None = None
-
-    @field_validator("kind")
-    @classmethod
-    def _known_kind(cls, kind: str) -> str:
-        if kind not in KINDS:
-            raise ValueError(f"there is no environment {kind!r}; there are {', '.join(KINDS)}")
-        return kind
 
     @model_validator(mode="after")
     def _no_seed(self) -> EnvironmentConfig:
@@ -78,15 +105,11 @@ class EnvironmentConfig(BaseModel):
     def options(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
 
-    def has(self, option: str) -> bool:
-        """Whether environments of this kind have this option."""
-        return option in inspect.signature(KINDS[self.kind]).parameters
-
     def make(self, seed: int) -> Environment:
-        return make_environment(self.kind, **self.options, **({"seed": seed} if self.has("seed") else {}))
+        return make_environment(self.kind, **self.options, seed=seed)
 
     def record(self) -> dict[str, Any]:
-        return {"kind": self.kind, **{k: plain(v) for k, v in sorted(self.options.items())}}
+        return {"kind": self.kind, **plain(self.options)}
 
 
 class MethodConfig(BaseModel):
@@ -95,14 +118,8 @@ class MethodConfig(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     name: str = Field(min_length=1)
-    policy: str = "KMTLUCB"
+    policy: Annotated[str, AfterValidator(_known_policy)] = "KMTLUCB"
     environments: list[str] | None = None
-
-    @field_validator("policy")
-    @classmethod
-    def _known_policy(cls, policy: str) -> str:
-        policy_named(policy)
-        return policy
 
     @model_validator(mode="after")
     def _known_settings(self) -> MethodConfig:
@@ -110,7 +127,7 @@ class MethodConfig(BaseModel):
         if any(p.kind is p.VAR_KEYWORD for p in parameters):
             return self  # a name for KMTLUCB, which will check
         allowed = {p.name for p in parameters} - {"arms", "seed"}
-        for name in self.model_extra or {}:
+        for name in self.settings:
             if name not in allowed:
                 has = f"it has {', '.join(sorted(allowed))}{suggest(name, allowed)}"
                 raise ValueError(f"{self.policy} has no setting {name!r}; {has}")
@@ -121,19 +138,24 @@ class MethodConfig(BaseModel):
         return dict(self.model_extra or {})
 
     def record(self) -> dict[str, Any]:
-        settings = {k: plain(v) for k, v in sorted(self.settings.items())}
-        return {"policy": self.policy, **settings}
+        return {"policy": self.policy, **plain(self.settings)}
 
     def make(self, environment: Environment, seed: int) -> Policy:
-        descriptors = getattr(environment, "descriptors", None)
-        where = f"methods.{self.name}"
-        known = {k: _from_environment(v, k, environment, where) for k, v in self.settings.items()}
-        settings = {k: read_value(v, f"{where}.{k}", descriptors) for k, v in known.items()}
+        """A new policy. The setting "environment" stands for the environment's own: descriptors, graph, clusters."""
+        where, settings = f"methods.{self.name}", self.settings
+        for name, value in settings.items():
+            if value == "environment":
+                settings[name] = getattr(environment, name, None)
+                if settings[name] is None:
+                    raise InvalidInputError(f'{where}.{name} is "environment", but {environment.name} has no {name}')
+            else:
+                settings[name] = read_value(value, f"{where}.{name}", getattr(environment, "descriptors", None))
+        kind = policy_named(self.policy)
+        build = getattr(kind, "for_environment", None)
         try:
-            kind = policy_named(self.policy)
-            build = getattr(kind, "for_environment", None)
-            make, game = (kind, environment.arms) if build is None else (build, environment)
-            policy: Policy = make(game, **settings, seed=seed)
+            policy: Policy = (
+                build(environment, **settings, seed=seed) if build else kind(environment.arms, **settings, seed=seed)
+            )
         except (KinbanditsError, TypeError) as error:
             raise InvalidInputError(f"{where}: {error}") from error
         return policy
@@ -149,16 +171,13 @@ class Experiment(BaseModel):
     methods: list[MethodConfig] = Field(min_length=1)
     seeds: Seeds = Field(min_length=1)
     horizon: int | None = Field(default=None, ge=1)
-    description: str = ""
 
     @model_validator(mode="after")
     def _names(self) -> Experiment:
-        for e in self.environments:
-            if not e.name:
-                object.__setattr__(e, "name", str(e.options.get("data", e.kind)))
-            if self.horizon is not None and "horizon" not in e.options and e.has("horizon"):
-                assert e.model_extra is not None
-                e.model_extra["horizon"] = self.horizon
+        horizon = {} if self.horizon is None else {"horizon": self.horizon}
+        for i, e in enumerate(self.environments):  # the horizon of those that have none of their own, and names
+            table = {"name": str(e.options.get("data", e.kind))} | horizon | e.model_dump(exclude_defaults=True)
+            self.environments[i] = EnvironmentConfig.model_validate(table)
         names = [e.name for e in self.environments]
         if len(set(names)) < len(names):
             twice = next(n for n in names if names.count(n) > 1)
@@ -183,8 +202,9 @@ class Experiment(BaseModel):
     def seeds_of(self, e: EnvironmentConfig) -> list[int]:
         return self.seeds if e.seeds is None else e.seeds
 
-    def check(self) -> None:
-        """Make every environment and policy once, so that mistakes show before hours of work."""
+    def check(self) -> dict[str, int]:
+        """Make every environment and policy once, so that mistakes show before hours of work; gives the horizons."""
+        horizons = {}
         for e in self.environments:
             try:
                 environment = e.make(self.seeds_of(e)[0])
@@ -192,19 +212,16 @@ class Experiment(BaseModel):
                 raise InvalidInputError(f"environments.{e.name}: {error}") from error
             for m in self.methods_on(e):
                 m.make(environment, self.seeds_of(e)[0])
+            horizons[e.name] = environment.horizon
+        return horizons
 
     def record(self) -> dict[str, Any]:
+        """The experiment as plain data, for its directory."""
         return {
             "format": FORMAT,
             "name": self.name,
-            "seeds": self.seeds,
-            "environments": {
-                e.name: e.record() | ({} if e.seeds is None else {"seeds": e.seeds}) for e in self.environments
-            },
-            "methods": {
-                m.name if m.environments is None else f"{m.name} on {', '.join(m.environments)}": m.record()
-                for m in self.methods
-            },
+            "environments": {e.name: e.record() for e in self.environments},
+            "methods": [{"name": m.name, "environments": m.environments} | m.record() for m in self.methods],
         }
 
 
@@ -246,11 +263,11 @@ def load_experiment(path: str | PathLike[str]) -> Experiment:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} is not TOML: {error}") from error
     data.setdefault("name", path.stem)
-    for table in data.get("environments", []) if isinstance(data.get("environments"), list) else []:
-        for key in ("path", "data", "log"):
-            value = table.get(key) if isinstance(table, dict) else None
-            if isinstance(value, str) and not Path(value).is_absolute() and (path.parent / value).is_file():
-                table[key] = str((path.parent / value).resolve())
+    tables = data.get("environments")
+    for table in tables if isinstance(tables, list) else []:
+        for key in {"path", "data", "log"} & set(table if isinstance(table, dict) else ()):
+            if isinstance(table[key], str) and (path.parent / table[key]).is_file():
+                table[key] = str((path.parent / table[key]).resolve())
     return experiment_of(data, str(path))
 
 
@@ -267,64 +284,24 @@ def experiment_of(data: dict[str, Any], source: str = "experiment") -> Experimen
                 known = Experiment.model_fields
                 text = f"there is no such key; there are {', '.join(known)}{suggest(problem['loc'][-1], known)}"
             given = "" if problem["type"] in ("missing", "value_error") else f" (got {problem['input']!r:.60})"
-            lines.append(f"  {place}: {text}{given}" if place else f"  {text}")
-        raise InvalidInputError(f"{source} cannot be used:\n" + "\n".join(lines)) from None
-
-
-def policy_named(name: str) -> Any:
-    """One of our policies by name, or yours as ``package.module:Name``.
-
-    A class of yours is called with the arms, the settings and ``seed=``. If it has a class method
-    ``for_environment``, that is called with the environment in place of the arms.
-    """
-    module, colon, attribute = name.partition(":")
-    if not colon:
-        if name not in policies():
-            known = ", ".join(policies())
-            raise ValueError(f"there is no policy {name!r}; there are {known}, and your own as package.module:Name")
-        return policies()[name]
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"the policy {name!r} cannot be imported ({error})") from error
-
-
-def policies() -> dict[str, Any]:
-    """The policies that a file may name: classes, and functions that make one."""
-    from kinbandits import baselines
-
-    found: dict[str, Any] = {name: getattr(baselines, name) for name in baselines.__all__}
-    found["KMTLUCB"] = KMTLUCB
-    return {
-        name: found[name]
-        for name in sorted(found)
-        if (issubclass(found[name], Policy) if isinstance(found[name], type) else inspect.isfunction(found[name]))
-    }
+            lines.append(f"{place}: {text}{given}" if place else f"{text}")
+        raise InvalidInputError(f"{source} cannot be used: " + "; ".join(lines)) from None
 
 
 def _place(location: tuple[Any, ...], data: Any) -> str:
     """A key as a person would say it: ``methods[1] ("estimated").ridge``."""
     place = ""
     for part in location:
-        if isinstance(part, int):
-            place += f"[{part}]"
-            data = data[part] if isinstance(data, list) and part < len(data) else None
-            name = data.get("name") if isinstance(data, dict) else None
-            place += f" ({name!r})" if name else ""
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            data = None
+        if isinstance(part, str):
+            place += f".{part}" if place else part
         else:
-            place += f".{part}" if place else str(part)
-            data = data.get(part) if isinstance(data, dict) else None
+            name = data.get("name") if isinstance(data, dict) else None
+            place += f"[{part}] ({name!r})" if name else f"[{part}]"
     return place
-
-
-def _from_environment(value: Any, name: str, environment: Environment, where: str) -> Any:
-    """The environment's own, where a setting is ``"environment"``: graph, items, clusters, descriptors."""
-    if value != "environment":
-        return value
-    found = getattr(environment, name, None)
-    if found is None:
-        raise InvalidInputError(f'{where}.{name} is "environment", but {environment.name} has no {name}')
-    return found
 
 
 def plain(value: Any) -> Any:
@@ -333,19 +310,12 @@ def plain(value: Any) -> Any:
         return {str(k): plain(v) for k, v in sorted(value.items())}
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
-    if isinstance(value, str):
-        return _file_record(value) or value
-    if value is None or isinstance(value, bool | int | float):
+    if isinstance(value, str) and Path(value).suffix and Path(value).is_file():
+        status = Path(value).stat()
+        return {"file": Path(value).name, "sha256": _sha256(value, status.st_mtime_ns, status.st_size)}
+    if value is None or isinstance(value, bool | int | float | str):
         return value
     raise InvalidTypeError(f"an experiment is made of plain values (numbers, text, lists, tables), got {value!r}")
-
-
-def _file_record(text: str) -> dict[str, str] | None:
-    path = Path(text)
-    if not path.suffix or not path.is_file():
-        return None
-    status = path.stat()
-    return {"file": path.name, "sha256": _sha256(text, status.st_mtime_ns, status.st_size)}
 
 
 @lru_cache(maxsize=64)

@@ -20,6 +20,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from kinbandits._files import atomic_write
 from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError
 from kinbandits.experiments.config import FORMAT, Cell, Experiment
@@ -30,49 +31,45 @@ from kinbandits.trace import Trace
 
 
 def run_experiment(
-    experiment: Experiment,
-    directory: str | PathLike[str],
-    *,
-    jobs: int | None = None,
-    stream: TextIO | None = None,
-    name: str = "experiment",
+    experiment: Experiment, directory: str | PathLike[str], *, jobs: int | None = None, stream: TextIO | None = None
 ) -> Path:
     """Run every cell that is not finished, and write ``results.csv``; gives its path.
 
     Args:
         jobs: cells at a time; -1 is all processors; left out, what ``joblib.parallel_config`` says, else one.
         stream: where progress is written; None is silence.
-        name: of the experiment in its directory, where several share one (see `CellStore`).
     """
-    store = CellStore(directory, name)
-    experiment.check()
+    store = CellStore(directory)
+    horizons = experiment.check()
     with store.locked():
         store.open(experiment)
-        _run(experiment, store, jobs, stream)
+        cells = {cell.id: cell for cell in experiment.cells()}
+        work = {i: float(horizons[cell.environment.name]) ** 2 for i, cell in cells.items()}
+        _run(store, cells, work, jobs, stream)
         return store.write_table(experiment)
 
 
-def _run(experiment: Experiment, store: CellStore, jobs: int | None, stream: TextIO | None) -> None:
+def _run(
+    store: CellStore, cells: dict[str, Cell], work: dict[str, float], jobs: int | None, stream: TextIO | None
+) -> None:
     from joblib import Parallel, delayed
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    cells = {cell.id: cell for cell in experiment.cells()}
-    rounds = {e.name: e.make(experiment.seeds_of(e)[0]).horizon for e in experiment.environments}
-    work = {i: float(rounds[cell.environment.name]) ** 2 for i, cell in cells.items()}
     done = store.done() & set(cells)
     left = sorted(set(cells) - done, key=lambda i: (-work[i], i))  # the longest first, so that all end together
     if not left:
         return
     failed: list[Cell] = []
-    total, share = sum(work.values()), sum(work[i] for i in done)
+    total = sum(work.values())
+    share = sum(work[i] for i in done) / total
     tasks = (delayed(run_cell)(str(store.directory.resolve()), cells[i]) for i in left)
-    with Progress(len(cells), "cells", stream=stream, done=len(done), share=share / total) as progress:
+    with Progress(len(cells), "cells", stream=stream, share=share) as progress:
         try:
             finished = Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")(tasks)
             for count, (cell_id, good) in enumerate(finished, len(done) + 1):
                 failed += [] if good else [cells[cell_id]]
-                share += work[cell_id]
-                progress.to(count, share / total)
+                share += work[cell_id] / total
+                progress.to(count, share)
         except TerminatedWorkerError as error:
             raise InvalidInputError(
                 "a worker process died; is there enough memory? Try fewer jobs. Finished cells are kept: run again "
@@ -80,10 +77,9 @@ def _run(experiment: Experiment, store: CellStore, jobs: int | None, stream: Tex
             ) from error
     store.tidy()
     if failed:
-        first = failed[0]
-        why = (store.errors / f"{first.id}.txt").read_text(encoding="utf-8").splitlines()[1]
+        why = (store.errors / f"{failed[0].id}.txt").read_text(encoding="utf-8").splitlines()[1]
         raise InvalidInputError(
-            f"{len(failed)} of {len(cells)} cells failed; the first, {first}: {why}. See {store.errors} for "
+            f"{len(failed)} of {len(cells)} cells failed; the first, {failed[0]}: {why}. See {store.errors} for "
             "tracebacks; the other cells are kept, and the next run tries the failed ones again"
         )
 
@@ -109,7 +105,7 @@ def compute_cell(cell: Cell) -> Trace:
 
 
 def _similarity(policy: Any) -> list[list[float]]:
-    """The matrix in force at the end; empty for a policy that has none, or several."""
+    """The matrix at the end; empty for a policy that has none, or several."""
     found = getattr(getattr(policy, "model", None), "similarity", None)
     if isinstance(found, np.ndarray):
         return list(found.tolist())
@@ -125,16 +121,16 @@ def run_cell(directory: str, cell: Cell) -> tuple[str, bool]:
     store = CellStore(directory)
     if cell.id in store.done():  # another attempt got here first
         return cell.id, True
-    started, clock, cpu = time.time(), time.perf_counter(), time.process_time()
+    started, clock = time.time(), time.perf_counter()
     try:
         with threadpool_limits(1):
             result = compute_cell(cell)
     except Exception as error:
-        store.write_error(cell, f"{type(error).__name__}: {error}\n\n{traceback.format_exc()}")
+        text = f"{cell}\n{type(error).__name__}: {error}\n\n{traceback.format_exc()}"
+        atomic_write(store.errors / f"{cell.id}.txt", text.encode())
         return cell.id, False
     timing = {
         "seconds": time.perf_counter() - clock,
-        "cpu_seconds": time.process_time() - cpu,
         "started": started,
         "host": platform.node(),
         "pid": os.getpid(),

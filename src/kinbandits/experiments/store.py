@@ -45,15 +45,11 @@ def load_cell(path: Path) -> Trace:
 
 
 class CellStore:
-    """One experiment's directory; several may share it under their names, and cells in common are computed once."""
+    """An experiment's directory."""
 
-    def __init__(self, directory: str | PathLike[str], name: str = "experiment") -> None:
-        self.directory, self.name = Path(directory), name
+    def __init__(self, directory: str | PathLike[str]) -> None:
+        self.directory = Path(directory)
         self.cells, self.times, self.errors = (self.directory / d for d in ("cells", "times", "errors"))
-
-    @property
-    def record_path(self) -> Path:
-        return self.directory / f"{self.name}.json"
 
     def open(self, experiment: Experiment) -> None:
         """Make the directory ready for this experiment; finished cells that are here stay, and are used."""
@@ -64,7 +60,10 @@ class CellStore:
             path.unlink()  # failed cells are tried again
         cells = [[c.environment.name, c.method.name, c.seed, c.id] for c in experiment.cells()]
         data = {"record": experiment.record(), "cells": cells}
-        atomic_write(self.record_path, json.dumps(data, indent=1).encode())
+        atomic_write(self.directory / "experiment.json", json.dumps(data, indent=1).encode())
+
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        return locked(self.directory / "lock", self.directory)
 
     def tidy(self) -> None:
         """Remove what processes that were killed had begun to write; for when nobody writes."""
@@ -72,16 +71,17 @@ class CellStore:
             partial.unlink(missing_ok=True)
 
     def record(self) -> dict[str, Any]:
+        """What `open` wrote: the experiment's ``record``, and its ``cells``."""
+        path = self.directory / "experiment.json"
         try:
-            data = json.loads(self.record_path.read_text(encoding="utf-8"))
+            data = json.loads(path.read_text(encoding="utf-8"))
             return {key: data[key] for key in ("record", "cells")}
         except FileNotFoundError:
             raise InvalidInputError(
-                f"{self.directory} holds no experiment (there is no {self.record_path.name}); make one with "
-                "kinbandits run FILE"
+                f"{self.directory} holds no experiment (there is no {path.name}); make one with kinbandits run FILE"
             ) from None
         except (ValueError, KeyError, TypeError) as error:
-            raise FormatError(f"{self.record_path} is damaged ({error})") from error
+            raise FormatError(f"{path} is damaged ({error})") from error
 
     def recorded(self) -> Iterator[tuple[str, str, int, Trace | None, dict[str, Any]]]:
         """Environment, method, seed, result (None while unfinished) and time of every cell, as written down."""
@@ -90,31 +90,14 @@ class CellStore:
             result = load_cell(self.cells / f"{cell_id}.npz") if cell_id in done else None
             yield environment, method, int(seed), result, self.timing(cell_id)
 
-    # -- cells ----------------------------------------------------------------------------------
-
-    def cell_path(self, cell: Cell) -> Path:
-        return self.cells / f"{cell.id}.npz"
-
     def done(self) -> set[str]:
         """Ids of the finished cells: names in a directory, nothing is read."""
         with contextlib.suppress(FileNotFoundError):
             return {n[:-4] for n in os.listdir(self.cells) if n.endswith(".npz")}
         return set()
 
-    def write_cell(self, cell: Cell, result: Trace, timing: Mapping[str, Any]) -> None:
-        """The time first, the result last: a cell counts when its result is there."""
-        atomic_write(self.times / f"{cell.id}.json", json.dumps(timing, sort_keys=True).encode())
-        result.save(self.cell_path(cell))
-        (self.errors / f"{cell.id}.txt").unlink(missing_ok=True)
-
-    def write_error(self, cell: Cell, text: str) -> None:
-        atomic_write(self.errors / f"{cell.id}.txt", f"{cell}\n{text}".encode())
-
-    def results(self, experiment: Experiment) -> Iterator[tuple[Cell, Trace]]:
-        done = self.done()
-        for cell in experiment.cells():
-            if cell.id in done:
-                yield cell, load_cell(self.cell_path(cell))
+    def cell_path(self, cell: Cell) -> Path:
+        return self.cells / f"{cell.id}.npz"
 
     def timing(self, cell_id: str) -> dict[str, Any]:
         try:
@@ -123,17 +106,21 @@ class CellStore:
             return {}
         return timing
 
+    def write_cell(self, cell: Cell, result: Trace, timing: Mapping[str, Any]) -> None:
+        """The time first, the result last: a cell counts when its result is there."""
+        atomic_write(self.times / f"{cell.id}.json", json.dumps(timing, sort_keys=True).encode())
+        result.save(self.cell_path(cell))
+        (self.errors / f"{cell.id}.txt").unlink(missing_ok=True)
+
     def write_table(self, experiment: Experiment) -> Path:
         """results.csv: one row a finished cell, numbers so that they read back exactly."""
-        stream = io.StringIO(newline="")
+        stream, done = io.StringIO(newline=""), self.done()
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(RESULT_COLUMNS)
-        for cell, r in self.results(experiment):
-            numbers = (r.final_regret, r.final_expected_regret, float(r["reward"].sum()))
-            writer.writerow([cell.environment.name, cell.method.name, cell.seed, len(r), *numbers, cell.id])
-        path = self.directory / ("results.csv" if self.name == "experiment" else f"{self.name}-results.csv")
-        atomic_write(path, stream.getvalue().encode())
-        return path
-
-    def locked(self) -> contextlib.AbstractContextManager[None]:
-        return locked(self.directory / "lock", self.directory)
+        for cell in experiment.cells():
+            if cell.id in done:
+                r = load_cell(self.cell_path(cell))
+                numbers = (r.final_regret, r.final_expected_regret, float(r["reward"].sum()))
+                writer.writerow([cell.environment.name, cell.method.name, cell.seed, len(r), *numbers, cell.id])
+        atomic_write(self.directory / "results.csv", stream.getvalue().encode())
+        return self.directory / "results.csv"

@@ -47,10 +47,9 @@ def write_paper_report(
     out: str | PathLike[str] | None = None,
     *,
     command: str = "",
-    formats: Sequence[str] = (),
 ) -> Report:
     """As `kinbandits.report.write_report`, with the sections below where they apply."""
-    return write_report(directory, out, command=command, formats=formats, extra=_sections)
+    return write_report(directory, out, command=command, extra=_sections)
 
 
 def _sections(results: Results) -> Iterator[Section]:

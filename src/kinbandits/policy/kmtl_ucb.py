@@ -276,7 +276,9 @@ class KMTLUCB(KernelPolicy):
 
     def plot_similarity(self, term: int | None = None) -> Any:
         """A matplotlib figure of `similarity_matrix`, without its diagonal; kin stand together."""
-        return plotting.matrix_figure(self.similarity_matrix(term), [str(a) for a in self.arms], "Similarity of arms")
+        return plotting.matrices_figure(
+            [("Similarity of arms", self.similarity_matrix(term), list(map(str, self.arms)))]
+        )
 
     @one_thread
     def log_det(self) -> float:
