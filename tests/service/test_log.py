@@ -90,18 +90,7 @@ def test_the_life_of_a_log(tmp_path: Path, config: Path, run: Run) -> None:
         for r in rewarded:
             writer.writerow([r["arm"], r["reward"], *json.loads(r["context"]), r["propensity"]])
     other = str(tmp_path / "other.sqlite3")
-    options = [
-        "--config",
-        config,
-        "--arm",
-        "article",
-        "--reward",
-        "clicked",
-        "--context",
-        "u,v",
-        "--propensity",
-        "p",
-    ]
+    options = ["--config", config, "--arm", "article", "--reward", "clicked", "--context", "u,v", "--propensity", "p"]
     command = ("log", "import", other, tmp_path / "old.csv", *options)
     assert "96 rounds" in run(*command)
     assert "was imported into this log before" in " ".join(run(*command, code=1).split())
@@ -218,10 +207,7 @@ def test_parquet_without_pyarrow(tmp_path: Path, config: Path, run: Run, monkeyp
 def test_defaulted_decisions_count_at_the_default_reward(tmp_path: Path, run: Run) -> None:
     """Clicks as rewards, silence as 0: arms that pay 5 to 20 % are not valued at almost 1."""
     options = Settings.model_validate(
-        {
-            "policy": {"arms": ["a", "b", "c"], "epsilon": 1.0},
-            "service": {"reward_wait": 60.0, "default_reward": 0.0},
-        }
+        {"policy": {"arms": ["a", "b", "c"], "epsilon": 1.0}, "service": {"reward_wait": 60.0, "default_reward": 0.0}}
     )
     clock, rng, url = Clock(), random.Random(0), str(tmp_path / "log.sqlite3")
     pays = {"a": 0.05, "b": 0.1, "c": 0.2}
@@ -380,10 +366,7 @@ def test_archive(store_url: str, tmp_path: Path) -> None:
         assert served.serving.stats.active == before.stats.active
         assert served.ask(Reward(open_, 0.5))["state"] == "rewarded"
         assert served.ask(Decide([0.1, 0.2]))["id"] == f"{61:012x}"
-        for command, code in (
-            (Correct(first, 0.0, "me"), "unknown_decision"),
-            (RollBack(3, "me"), "no_such_event"),
-        ):
+        for command, code in ((Correct(first, 0.0, "me"), "unknown_decision"), (RollBack(3, "me"), "no_such_event")):
             with pytest.raises(Problem) as caught:
                 served.ask(command)
             assert caught.value.code == code
@@ -448,8 +431,7 @@ def test_a_start_of_other_settings_is_refused(tmp_path: Path, config: Path) -> N
     options = load_settings(config, tmp_path / "start.policy")
     store = open_store(str(tmp_path / "log.sqlite3"))
     with pytest.raises(
-        ValueError,
-        match=r"was fitted with epsilon = 0.5, but \[policy\] says 0.3; fit it again, or take epsilon out",
+        ValueError, match=r"was fitted with epsilon = 0.5, but \[policy\] says 0.3; fit it again, or take epsilon out"
     ):
         engine.begin_with(store, options)
     kb.KMTLUCB(["a"]).save(tmp_path / "start.policy")

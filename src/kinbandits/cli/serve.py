@@ -44,8 +44,7 @@ def new_token(
 
 def serve(
     config: Annotated[
-        Path | None,
-        typer.Argument(help="TOML file with a [policy] and a [service] table.", show_default=False),
+        Path | None, typer.Argument(help="TOML file with a [policy] and a [service] table.", show_default=False)
     ] = None,
     store: Annotated[
         str, typer.Option(help="The log: a file (SQLite), or postgresql://user@host/database.")

@@ -78,10 +78,7 @@ class Tokens:
         scheme, _, value = authorization.decode("latin-1").partition(" ")
         if scheme.lower() == "bearer":
             return self._by_hash.get(_hash(value.strip()))
-        if scheme.lower() == "basic" and method in (
-            "GET",
-            "HEAD",
-        ):  # a browser sends it by itself: it changes nothing
+        if scheme.lower() == "basic" and method in ("GET", "HEAD"):  # a browser sends it by itself: it changes nothing
             try:
                 text = base64.b64decode(value, validate=True).decode("latin-1")
             except (binascii.Error, ValueError):

@@ -66,9 +66,7 @@ def _choose_alike(
         contexts = contexts[:, 0]
     made = serving.policy.propose(contexts, arms, uniform=uniform_draws(secret, ids), first_round=first_round)
     columns = zip(
-        made.arm,
-        *(np.asarray(c).tolist() for c in (made.index, made.propensity, made.mean, made.width)),
-        strict=True,
+        made.arm, *(np.asarray(c).tolist() for c in (made.index, made.propensity, made.mean, made.width)), strict=True
     )
     candidates = serving.playable if arms is None else arms
     return [

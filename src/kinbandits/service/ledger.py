@@ -11,16 +11,7 @@ from typing import Any
 
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.service import choose
-from kinbandits.service.commands import (
-    AddArm,
-    Command,
-    Correct,
-    Decide,
-    RetireArm,
-    Reward,
-    RollBack,
-    Void,
-)
+from kinbandits.service.commands import AddArm, Command, Correct, Decide, RetireArm, Reward, RollBack, Void
 from kinbandits.service.config import LARGEST, ServiceSettings, check_arms
 from kinbandits.service.events import ArmName, Body, Event, Record, decision_id, step
 from kinbandits.service.learner import Serving
@@ -181,9 +172,7 @@ class Ledger:
         rows = context if isinstance(context[0], list) else [context]
         if len(rows) not in (1, candidates):
             raise Problem(
-                409,
-                "context_shape",
-                f"context has {len(rows)} rows for {candidates} candidates; send one row for each",
+                409, "context_shape", f"context has {len(rows)} rows for {candidates} candidates; send one row for each"
             )
         n = position.features or len(rows[0])
         if any(len(row) != n for row in rows):
@@ -270,12 +259,7 @@ class Ledger:
             self._check_reward(command.value)
         state = "withdrawn" if command.value is None else "rewarded"
         if (record.state, record.reward) != (state, command.value):
-            body: Body = {
-                "reward": command.value,
-                "was": record.learned,
-                "state": record.state,
-                "since": record.seq,
-            }
+            body: Body = {"reward": command.value, "was": record.learned, "state": record.state, "since": record.seq}
             body |= {"arm": record.body["arm"], "by": command.by}
             if record.state == "defaulted" and record.learned is None:  # it is learned here, not elsewhere
                 body |= choose.learned_row(record.body)
@@ -301,11 +285,7 @@ class Ledger:
             if not choose.can_return(self.serving, arm):
                 raise Problem(409, "arm_gone", "this arm was retired before the policy was fitted; choose another name")
             active[arm] = True
-            return {
-                "arm": arm,
-                "retired": False,
-                "seq": self._add("arm_returned", {"arm": arm, "by": command.by}).seq,
-            }
+            return {"arm": arm, "retired": False, "seq": self._add("arm_returned", {"arm": arm, "by": command.by}).seq}
         try:
             check_arms([*active, arm])
         except InvalidInputError:

@@ -27,11 +27,7 @@ class Metrics(Collector):
             "kinbandits_http_requests", "Requests by route and status.", names, registry=self.registry
         )
         self._seconds = Histogram(
-            "kinbandits_http_seconds",
-            "Time to answer, by route.",
-            ["route"],
-            registry=self.registry,
-            buckets=_SECONDS,
+            "kinbandits_http_seconds", "Time to answer, by route.", ["route"], registry=self.registry, buckets=_SECONDS
         )
         self._recent: deque[float] = deque(maxlen=2000)  # seconds of the last decisions
         self.registry.register(self)

@@ -113,9 +113,7 @@ class Door:
                 by = None if token is None else token.name
                 about = {"request": request_id.decode(), "route": route, "status": status, "token": by}
                 log.log(
-                    level,
-                    "request",
-                    extra={**about, "ms": round(1e3 * took, 1), "from": scope.get("client", [""])[0]},
+                    level, "request", extra={**about, "ms": round(1e3 * took, 1), "from": scope.get("client", [""])[0]}
                 )
 
     def _check_size(self, size: int) -> None:

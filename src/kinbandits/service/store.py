@@ -100,12 +100,7 @@ class Store:
                 return
             TABLES.create_all(writer)
             self.database.guard(writer, True)
-            made = {
-                "format": str(FORMAT),
-                "id": secrets.token_hex(16),
-                "secret": secrets.token_hex(16),
-                "probe": "",
-            }
+            made = {"format": str(FORMAT), "id": secrets.token_hex(16), "secret": secrets.token_hex(16), "probe": ""}
             writer.execute(META.insert(), [{"name": name, "value": value} for name, value in made.items()])
             writer.execute(COUNTERS.insert(), [{"name": name, "value": 0} for name in COUNTED])
 
@@ -238,12 +233,7 @@ class Store:
     ) -> list[Record]:
         """Decisions that fit, newest first; ``before`` an id, to go on from an earlier answer."""
         d = DECISIONS.c
-        asked = [
-            (d.state, "__eq__", state),
-            (d.arm, "__eq__", arm),
-            (d.at, "__ge__", since),
-            (d.at, "__lt__", until),
-        ]
+        asked = [(d.state, "__eq__", state), (d.arm, "__eq__", arm), (d.at, "__ge__", since), (d.at, "__lt__", until)]
         asked.append((d.number, "__lt__", None if before is None else int(before, 16)))
         wanted = [getattr(column, is_)(value) for column, is_, value in asked if value is not None]
         return [_record(row) for row in self.query(RECORD.where(*wanted).order_by(d.number.desc()).limit(limit))]

@@ -40,10 +40,7 @@ sa.Index("open_decisions", DECISIONS.c.at, **{  # type: ignore[arg-type]
     f"{name}_where": sa.text("state = 'open'") for name in ("sqlite", "postgresql")
 })  # fmt: skip
 COUNTERS = sa.Table(
-    "counters",
-    TABLES,
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("value", sa.BigInteger, nullable=False),
+    "counters", TABLES, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.BigInteger, nullable=False)
 )
 # A policy that the model begins with: fitted elsewhere (``started``), or what was archived had taught it
 # (``archived``).
