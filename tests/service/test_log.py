@@ -20,7 +20,7 @@ from harness import LINEAR, fork_server, until
 
 import kinbandits as kb
 from kinbandits.errors import FormatError
-from kinbandits.service import auth, engine, learner, transfer
+from kinbandits.service import auth, learner, transfer
 from kinbandits.service.commands import AddArm, Correct, Decide, RetireArm, Reward, RollBack
 from kinbandits.service.config import Settings, load_settings
 from kinbandits.service.events import Event
@@ -409,8 +409,8 @@ def test_a_fitted_policy_is_served_whatever_its_engine_and_kept_by_the_log(tmp_p
     plain = Settings(policy={"arms": ["a", "b"]}, service=settings(features=1).service)
     started = plain.model_copy(update={"service": settings(features=1, start=str(tmp_path / "start.policy")).service})
     store = open_store(str(tmp_path / "log.sqlite3"))
-    assert "begins with" in str(engine.begin_with(store, started))
-    assert engine.begin_with(store, started) is None  # the same again changes nothing
+    assert "begins with" in str(learner.begin_with(store, started))
+    assert learner.begin_with(store, started) is None  # the same again changes nothing
     store.close()
     (tmp_path / "start.policy").unlink()
     with running(str(tmp_path / "log.sqlite3"), plain) as served:  # without --start nothing is dropped
@@ -433,10 +433,10 @@ def test_a_start_of_other_settings_is_refused(tmp_path: Path, config: Path) -> N
     with pytest.raises(
         ValueError, match=r"was fitted with epsilon = 0.5, but \[policy\] says 0.3; fit it again, or take epsilon out"
     ):
-        engine.begin_with(store, options)
+        learner.begin_with(store, options)
     kb.KMTLUCB(["a"]).save(tmp_path / "start.policy")
     with pytest.raises(ValueError, match="was fitted without the arms"):
-        engine.begin_with(store, options)
+        learner.begin_with(store, options)
     assert store.last_seq() == 0
     store.close()
 
@@ -450,7 +450,7 @@ def test_export_fit_serve(tmp_path: Path, config: Path, run: Run) -> None:
     assert "96 rows learned" in said
     options = load_settings(config, start)
     store = open_store(url)
-    assert "knows this log up to event" in str(engine.begin_with(store, options))
+    assert "knows this log up to event" in str(learner.begin_with(store, options))
     store.close()
     with running(url, options) as served:
         assert served.serving.policy.n_observations == 96

@@ -69,7 +69,8 @@ def serve(
     """
     try:
         from kinbandits.service import server
-        from kinbandits.service.engine import Engine, begin_with
+        from kinbandits.service.engine import Engine
+        from kinbandits.service.learner import begin_with
     except ImportError as error:
         raise MissingPackageError(
             f"the service needs {error.name}, which is not installed: pip install 'kinbandits[serve]'"

@@ -11,10 +11,10 @@ from pathlib import Path
 from kinbandits._files import replacing
 from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.service.config import Settings
-from kinbandits.service.databases import SQLite
+from kinbandits.service.databases import SQLite, StoreUnavailableError
 from kinbandits.service.events import Event, Record, step
 from kinbandits.service.learner import replay
-from kinbandits.service.store import Store, StoreUnavailableError, open_store
+from kinbandits.service.store import Store, open_store
 from kinbandits.service.transfer import export_log
 
 _MOST = 20  # problems that are listed
@@ -154,7 +154,7 @@ def archive(store: Store, path: Path, settings: Settings, before: float) -> tupl
     with tempfile.TemporaryDirectory(prefix="kinbandits-") as folder:
         fold.policy.save(Path(folder) / "policy")
         policy = (Path(folder) / "policy").read_bytes()
-    last, number = store.last_seq(), store.number_at(upto)
+    last, number = store.last_seq(), store.last_number(upto)
     now = max(time.time(), store.last_at())
     body = {"upto": upto, "decisions": n, "number": number, "path": str(path)}
     with store.transaction() as tx:

@@ -18,7 +18,7 @@ class Line:
     """A curve of (low, value, high); ``colour`` is 1 or 2."""
 
     name: str
-    points: Sequence[Interval | None]
+    points: list[Interval | None]
     colour: int
 
 
