@@ -219,12 +219,12 @@ def test_defaulted_decisions_count_at_the_default_reward(tmp_path: Path, run: Ru
                 served.ask(Reward(answer["id"], 1.0))
         clock.now += 30.0  # the youngest half minute still waits
         until(lambda: served.serving.stats.states["open"] <= 60, 60.0)
-    store = open_store(url, readonly=True)
-    logged = transfer.logged_rounds(store)
-    store.close()
-    assert 0.02 < sum(logged.rounds.rewards) / len(logged.rounds) < 0.3
-    assert set(logged.left_out) == {"younger than the oldest open decision"}
-    assert logged.warnings == []
+    with closing(open_store(url, readonly=True)) as store:
+        assert transfer.missing_rewards(store) is None
+    kb.KMTLUCB(["a", "b", "c"], epsilon=1.0).save(tmp_path / "even.policy")
+    found = json.loads(run("evaluate", url, "--policy", tmp_path / "even.policy", "--json"))
+    assert 0.02 < found["policies"]["even"]["logged"] < 0.3
+    assert set(found["left_out"]) == {"younger than the oldest open decision"}
 
 
 # -- whole or not -----------------------------------------------------------------------------------

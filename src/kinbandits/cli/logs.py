@@ -167,14 +167,15 @@ def _files(logs: list[str]) -> Iterator[list[str]]:
         raise InvalidInputError("give either files or stores of services, not both")
     need("the log of a service", "serve", "pyarrow", "sqlalchemy")
     from kinbandits.service.store import open_store
-    from kinbandits.service.transfer import export_log, logged_rounds
+    from kinbandits.service.transfer import export_log, missing_rewards
 
     with tempfile.TemporaryDirectory(prefix="kinbandits-") as folder:
         for i, url in enumerate(stores):
             store = open_store(url, readonly=True)
             try:
                 export_log(store, Path(folder) / f"log-{i:03}")
-                for warning in logged_rounds(store).warnings:
+                warning = missing_rewards(store)
+                if warning is not None:
                     print(f"Warning: {url}: {warning}", file=sys.stderr)
             finally:
                 store.close()

@@ -42,8 +42,7 @@ def simulate(client: Client, seconds: float, rng: random.Random, pause: float = 
     visitors = 0
     while time.monotonic() < end:
         context = [rng.gauss(0, 1), rng.gauss(0, 1)]
-        choice = client.decide(context)
-        visitors += 1
+        choice, visitors = client.decide(context), visitors + 1
         if rng.random() < 0.9:  # the others never say
             due.append((time.monotonic() + rng.expovariate(0.5), choice, reward_of(str(choice.arm), context, rng)))
         for item in [d for d in due if d[0] <= time.monotonic()]:

@@ -201,13 +201,12 @@ class Ledger:
         delay, value = self.now - record.at, command.value
         if record.state == "open" and self.settings.reward_wait and delay > self.settings.reward_wait:
             record = self._default(record)
-        row = choose.learned_row(record.body)
         body = {"reward": value, "delay": delay}
-        if record.state == "open":
-            return _outcome(self._settle(record, "reward", {**body, **row}, reward=value, learned=value))
-        if record.learned is None:  # the default taught nothing, so that this can
-            return _outcome(self._settle(record, "late", {**body, **row}, reward=value, learned=value))
-        return _outcome(self._settle(record, "late", body, reward=value))
+        kind = "reward" if record.state == "open" else "late"
+        if record.learned is not None:  # the default has taught something
+            return _outcome(self._settle(record, kind, body, reward=value))
+        body |= choose.learned_row(record.body)
+        return _outcome(self._settle(record, kind, body, reward=value, learned=value))
 
     def _default(self, record: Record) -> Record:
         reward = self.settings.default_reward
@@ -216,11 +215,11 @@ class Ledger:
 
     def _void(self, command: Void) -> Answer:
         record = self._find(command.id)
-        if record.state not in ("open", "void"):
+        if record.state == "void":
+            return _outcome(record)
+        if record.state != "open":
             raise Problem(409, "not_open", f"this decision is {record.state} and can no longer be void")
-        if record.state == "open":
-            record = self._settle(record, "void", {"reason": command.reason})
-        return _outcome(record)
+        return _outcome(self._settle(record, "void", {"reason": command.reason}))
 
     def _check_reward(self, value: float) -> None:
         low, high = self.serving.policy.reward_range or (-LARGEST, LARGEST)

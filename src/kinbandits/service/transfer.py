@@ -11,7 +11,6 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -195,64 +194,30 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
                 raise InvalidInputError(f"{path}, line {i} is not JSON: {error}") from None
 
 
-# -- rounds for evaluation --------------------------------------------------------------------------
+# -- evaluation -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Logged:
-    """Rounds for off-policy evaluation, and how many decisions were left out of them, by why."""
-
-    rounds: Log
-    left_out: dict[str, int]
-
-    @property
-    def warnings(self) -> list[str]:
-        """How the decisions that are left out may mislead."""
-        missing = self.left_out.get(_NO_DEFAULT, 0) + self.left_out.get("open", 0)
-        if not missing:
-            return []
-        return [
-            f"{missing} decisions have no reward: the values are those of decisions that were rewarded. If no "
-            "answer means a reward of 0, set default_reward = 0.0 in [service]"
-        ]
+def missing_rewards(store: Store) -> str | None:
+    """A warning for `kinbandits evaluate`, if there are decisions that nothing is learned of."""
+    found = Counter((r.state, r.learned is None) for r in store.all_records())
+    defaults = any(state in ("defaulted", "late") for state, _ in found)  # then open ones only wait for theirs
+    missing = found["defaulted", True] + (0 if defaults else found["open", True])
+    if not missing:
+        return None
+    return (
+        f"{missing} decisions have no reward: the values are those of decisions that were rewarded. If no answer means "
+        "a reward of 0, set default_reward = 0.0 in [service]"
+    )
 
 
-_NO_DEFAULT = "defaulted without a reward"
-_WHY = {"open": "open", "defaulted": _NO_DEFAULT}
-
-
-def logged_rounds(store: Store) -> Logged:
-    """The decisions of a log with the rewards that were learned.
-
-    Where decisions are defaulted, good rewards come early and missing ones late. So everything after the oldest
-    open decision is left out: its rewards are not all known yet.
-    """
-    found = list(decisions_with_rewards(store))
-    defaults = any(record.state in ("defaulted", "late") for record, _ in found)
-    young = False
-    used: list[tuple[Record, float]] = []
-    left_out: Counter[str] = Counter()
-    for record, reward in found:
-        young |= defaults and record.state == "open"
-        if record.state == "void":
-            left_out["void"] += 1
-        elif young:
-            left_out["younger than the oldest open decision"] += 1
-        elif reward is not None:
-            used.append((record, reward))
-        else:
-            left_out[_WHY.get(record.state, "withdrawn or rolled back")] += 1
-    return Logged(_rounds([record for record, _ in used], [reward for _, reward in used]), dict(left_out))
-
-
-def _rounds(records: Sequence[Record | Event], rewards: Sequence[float]) -> Log:
-    bodies = [r.body for r in records]
+def _rounds(events: Sequence[Event]) -> Log:
+    bodies = [e.body for e in events]
     contexts = [b["context"] for b in bodies]
     return Log.of_rounds(
         contexts=[c[0] if isinstance(c[0], list) and len(c) == 1 else c for c in contexts],
         candidates=[b["candidates"] for b in bodies],
         chosen=[b["index"] for b in bodies],
-        rewards=list(rewards),
+        rewards=[0.0] * len(events),
         propensities=[b["propensity"] for b in bodies],
     )
 
@@ -286,7 +251,7 @@ class Shadow:
         """How likely it would have chosen what was chosen, and its means; a decision it cannot make is left out."""
         if not events:
             return
-        rounds, policy = _rounds(events, [0.0] * len(events)), self._fold.policy
+        rounds, policy = _rounds(events), self._fold.policy
         try:
             target = rounds.table(policy.probabilities_many)
             means = rounds.table(lambda contexts, names: policy.predict_many(contexts, names).mean)
