@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 from kinbandits.service.commands import Command
@@ -131,13 +132,13 @@ class Engine:
 
     # -- commands -------------------------------------------------------------------------------
 
-    def submit(self, commands: Sequence[Command], loop: asyncio.AbstractEventLoop | None = None) -> Job:
+    def submit(self, commands: Sequence[Command]) -> Job:
         """Ask, and do not wait: the job's future has the results when they are on disk."""
         if not self.is_writer:
             raise unavailable(f"no requests are taken now ({self.trouble}); try again, with the same key")
         if self.writer.waiting > MOST_WAITING:
             raise unavailable("too many requests wait; try again, with the same key")
-        job = Job(commands, loop)
+        job = Job(commands, Future())
         self.writer.put(job)
         if self.failure is not None:  # it failed in between
             self.writer.drain(unavailable(_FAILED))
@@ -149,12 +150,10 @@ class Engine:
 
     async def results(self, commands: Sequence[Command]) -> list[Result]:
         """Ask and wait for the results, from an event loop."""
-        job = self.submit(commands, asyncio.get_running_loop())
         try:
-            results: list[Result] = await asyncio.wait_for(job.future, _TO_ANSWER)
+            return await asyncio.wait_for(asyncio.wrap_future(self.submit(commands).future), _TO_ANSWER)
         except TimeoutError:
             raise unavailable("the log does not answer; try again, with the same key") from None
-        return results
 
     async def answer(self, command: Command) -> Answer:
         """Ask and wait for the answer, from an event loop."""

@@ -8,14 +8,13 @@ is tried again after it. While the log cannot be written, all get 503, and the l
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import logging
 import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from sqlalchemy.exc import IntegrityError
 
@@ -38,29 +37,16 @@ _MOST_AT_ONCE = 1000  # commands of a transaction, and decisions that are defaul
 _STANDBY = 0.5  # seconds between two tries to become the writer
 
 
-class Job:
-    """Commands that came together, and the future of their results: of an event loop, or for another thread."""
+class Job(NamedTuple):
+    """Commands that came together, and the future of their results."""
 
-    __slots__ = ("commands", "future", "loop")
+    commands: Sequence[Command]
+    future: Future[list[Result]]
 
-    def __init__(self, commands: Sequence[Command], loop: asyncio.AbstractEventLoop | None = None) -> None:
-        self.commands, self.loop = commands, loop
-        self.future: Any = Future() if loop is None else loop.create_future()
-
-
-def deliver(answers: Sequence[tuple[Job, list[Result]]]) -> None:
-    """Answer jobs; those of an event loop in one step."""
-    for loop, pairs in groupby(answers, lambda pair: pair[0].loop):
-        if loop is None:
-            _set(list(pairs))
-        elif not loop.is_closed():
-            loop.call_soon_threadsafe(_set, list(pairs))
-
-
-def _set(pairs: Sequence[tuple[Job, list[Result]]]) -> None:
-    for job, results in pairs:
-        if not job.future.done():  # or the client has gone
-            job.future.set_result(results)
+    def answer(self, results: list[Result]) -> None:
+        """Deliver the results, unless nobody waits for them any more."""
+        if self.future.set_running_or_notify_cancel():
+            self.future.set_result(results)
 
 
 class Writer:
@@ -108,7 +94,7 @@ class Writer:
             job = self._jobs.get()
             if job is not None:
                 self._taken += len(job.commands)
-                deliver([(job, [problem] * len(job.commands))])
+                job.answer([problem] * len(job.commands))
 
     # -- the thread -----------------------------------------------------------------------------
 
@@ -171,13 +157,14 @@ class Writer:
     def _answer(self, jobs: Sequence[Job]) -> None:
         self._busy_since = time.monotonic()
         try:
-            results = iter(self._write([c for job in jobs for c in job.commands]))
+            results: Iterator[Result] = iter(self._write([c for job in jobs for c in job.commands]))
         except BaseException:  # this thread ends; nobody is left without an answer
-            deliver([(job, [unavailable() for _ in job.commands]) for job in jobs])
+            results = itertools.repeat(unavailable())
             raise
         finally:
             self._busy_since = None
-        deliver([(job, [next(results) for _ in job.commands]) for job in jobs])
+            for job in jobs:
+                job.answer([next(results) for _ in job.commands])
 
     def _write(self, commands: Sequence[Command]) -> list[Result]:
         """The result of each command, when it is on disk, or why there is none."""
