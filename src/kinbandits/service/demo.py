@@ -16,15 +16,13 @@ from kinbandits.service.config import ServiceSettings, Settings
 
 FAMILIES = {"sport": (1.2, 0.2), "science": (-0.6, 1.1), "music": (-0.7, -1.0)}
 ARMS = [f"{family}-{i}" for i in range(1, 5) for family in FAMILIES]
-SETTINGS = Settings(
-    policy={
-        "arms": ARMS,
-        "context_kernel": {"type": "RBF", "length_scale": 1.0},
-        "similarity": {"type": "Estimated", "length_scale": 0.5},
-        "epsilon": 0.1,
-    },
-    service=ServiceSettings(reward_wait=20.0, default_reward=0.0, snapshot_every=500),
-)
+_POLICY = {
+    "arms": ARMS,
+    "context_kernel": {"type": "RBF", "length_scale": 1.0},
+    "similarity": {"type": "Estimated", "length_scale": 0.5},
+    "epsilon": 0.1,
+}
+SETTINGS = Settings(policy=_POLICY, service=ServiceSettings(reward_wait=20.0, default_reward=0.0, snapshot_every=500))
 
 
 def reward_of(arm: str, context: list[float], rng: random.Random) -> float:

@@ -168,17 +168,9 @@ class Stats:
             pulls, n, total, squares, last = self.arms.get(name) or [0, 0, 0.0, 0.0, 0.0]
             mean = total / n if n else None
             spread = max(0.0, squares / n - (total / n) ** 2) if n else 0.0
-            rows.append(
-                {
-                    "arm": name,
-                    "retired": not active,
-                    "pulls": int(pulls),
-                    "rewards": int(n),
-                    "mean_reward": mean,
-                    "standard_error": math.sqrt(spread / (n - 1)) if n > 1 else None,
-                    "last_pull": last or None,
-                }
-            )
+            error = math.sqrt(spread / (n - 1)) if n > 1 else None
+            row = {"arm": name, "retired": not active, "pulls": int(pulls), "rewards": int(n), "mean_reward": mean}
+            rows.append(row | {"standard_error": error, "last_pull": last or None})
         return rows
 
     def to_data(self) -> dict[str, Any]:

@@ -124,10 +124,10 @@ class Store:
 
     # -- reading --------------------------------------------------------------------------------
 
-    def query(self, statement: Any, parameters: Any = None) -> Sequence[Any]:
+    def query(self, statement: Any) -> Sequence[Any]:
         """Rows, from any thread."""
-        with self._translated("read"), self._reader.connect() as connection:
-            return connection.execute(statement, parameters).all()
+        with self.reading() as connection:
+            return connection.execute(statement).all()
 
     def read(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events after ``seq``, in order."""
@@ -225,15 +225,11 @@ class Store:
         found = self.query(t.BEGINNINGS.select().order_by(t.BEGINNINGS.c.seq.desc()).limit(1))
         return found[0] if found else None
 
-    def check(self) -> list[str]:
-        """What the database itself says is wrong."""
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A connection to read with, from any thread."""
         with self._translated("read"), self._reader.connect() as connection:
-            return self.database.check(connection)
-
-    def backup(self, target: str) -> None:
-        """A copy of an SQLite log."""
-        with self._translated("read"), self._reader.connect() as connection:
-            connection.exec_driver_sql("VACUUM INTO ?", (target,))
+            yield connection
 
 
 class Transaction:

@@ -42,8 +42,7 @@ sa.Index("open_decisions", DECISIONS.c.at, **{  # type: ignore[arg-type]
 COUNTERS = sa.Table(
     "counters", TABLES, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.BigInteger, nullable=False)
 )
-# A policy that the model begins with: fitted elsewhere (``started``), or what was archived had taught it
-# (``archived``).
+# A policy that the model begins with: fitted elsewhere (``started``), or taught by what was archived (``archived``).
 BEGINNINGS = sa.Table(
     "beginnings",
     TABLES,
