@@ -28,7 +28,8 @@ SETTINGS = {
 def serving(path: Path, settings: dict[str, Any] = SETTINGS) -> tuple[TestClient, str]:
     file = path.with_name("tokens.toml")
     token = new_token(file, "test", ["admin"])
-    app = create_app(Engine(open_store(str(path)), Settings.model_validate(settings)), Tokens(file))
+    store = open_store(str(path))
+    app = create_app(Engine(store, Settings.model_validate(settings)), Tokens(file), store.close)
     return TestClient(app, raise_server_exceptions=False), token
 
 

@@ -63,15 +63,16 @@ class SQLite:
     def _take_lock(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # it holds contexts: for its owner alone
             self._lock = self.path.with_name(self.path.name + ".lock").open("a")
-            hold(self._lock.fileno())
         except OSError as error:
-            if self._lock is None:
-                raise StoreUnavailableError(f"{self.name} cannot be locked ({error.strerror})") from error
+            raise StoreUnavailableError(f"{self.name} cannot be opened for writing ({error.strerror})") from error
+        try:
+            hold(self._lock.fileno())
+        except OSError:
             self.close()
             text = "is in use by another process; stop that service first, or use PostgreSQL for a standby"
             raise StoreLockedError(f"{self.name} {text}") from None
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # it holds contexts: for its owner alone
 
     def writer(self) -> sa.Engine:
         """To write."""
