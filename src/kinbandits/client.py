@@ -103,7 +103,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         self._http.close()
 
     # -- the main path --------------------------------------------------------------------------

@@ -278,12 +278,12 @@ def test_backup_and_restore(tmp_path: Path, config: Path, run: Run) -> None:
     held = open_store(str(url))
     assert "in order" in run("backup", url, tmp_path / "copy")
     held.close()
-    assert "is there already" in run("backup", url, tmp_path / "copy", code=1)
+    assert "already exists" in run("backup", url, tmp_path / "copy", code=1)
     for left in ("log.sqlite3", "log.sqlite3-wal", "log.sqlite3-shm"):  # what another log left is not mixed in
         (tmp_path / f"not-{left}").mkdir()
         (tmp_path / f"not-{left}" / left).write_bytes(b"left behind")
         said = run("restore", tmp_path / "copy", tmp_path / f"not-{left}" / "log.sqlite3", code=1)
-        assert f"{left} is there already" in said.replace("\n", "")
+        assert f"{left} already exists" in said.replace("\n", "")
     assert "in order" in run("restore", tmp_path / "copy", tmp_path / "new" / "log.sqlite3")
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["log.sqlite3"]
     again, first = open_store(str(tmp_path / "new" / "log.sqlite3")), open_store(str(url), readonly=True)

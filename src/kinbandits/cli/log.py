@@ -49,7 +49,7 @@ def _settings(path: Path) -> Settings:
 def export(
     log: Log, path: Annotated[Path, typer.Argument(help="A .jsonl, .csv or .parquet file, or a new folder.")]
 ) -> None:
-    """Write one row per decision; to a folder, as several Parquet files. Fits beside a running service.
+    """Write one row per decision; to a folder, as several Parquet files. The service may run meanwhile.
 
     \b
     Examples:
@@ -112,7 +112,7 @@ def shadow(
     config: Annotated[Path, typer.Argument(help="TOML file with the [policy] of the shadow.")],
     every: Annotated[float, typer.Option(help="Go on for ever, and print again after so many seconds; 0: once.")] = 0.0,
 ) -> None:
-    """Say what another policy would have earned that learns from the log and decides beside the served one.
+    """Estimate what another policy would have earned, which learns from the log as it grows.
 
     \b
     Examples:
@@ -122,9 +122,9 @@ def shadow(
 
     settings = _settings(config)
     with _opened(log) as store:
-        beside = Shadow(store, settings)
+        shadowing = Shadow(store, settings)
         while True:
-            found = beside.follow()
+            found = shadowing.follow()
             print("no rewarded decisions yet" if found is None else found, flush=True)
             if not every:
                 return

@@ -45,7 +45,7 @@ async def reading(work: Callable[..., T], *args: Any, **options: Any) -> T:
 
 
 def routes(engine: Engine) -> APIRouter:
-    """All that programs ask."""
+    """The routes for programs."""
     refusals: dict[int | str, dict[str, Any]] = {
         status: {"model": m.ProblemAnswer} for status in (400, 401, 403, 404, 405, 409, 413, 415, 422, 500, 503)
     }

@@ -1,4 +1,4 @@
-"""Choosing for many requests with one call of the model, and what else is asked of the copy that is served."""
+"""Choose for many requests with one call of the model; and explain a decision."""
 
 from __future__ import annotations
 

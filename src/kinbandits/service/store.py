@@ -95,7 +95,7 @@ class Store:
             return self.database.try_lock(self._writer)
 
     def lock(self) -> None:
-        """Become the one that writes, or say who is in the way."""
+        """Become the writer, or raise that another process is."""
         if not self.try_lock():
             raise StoreLockedError(f"{self.name} is in use by another process; stop that service first")
 
@@ -114,7 +114,7 @@ class Store:
             tx.set_meta("probe", secrets.token_hex(t.PROBE // 2))
 
     def close(self) -> None:
-        """Let go of connections and lock."""
+        """Close connections and release the lock."""
         for engine in self._engines:  # readers first: SQLite's last connection tidies up, and must be one that writes
             engine.dispose()
         if self._writer is not None:
@@ -201,7 +201,7 @@ class Store:
         before: str | None = None,
         limit: int = 100,
     ) -> list[Record]:
-        """Decisions that fit, newest first; ``before`` an id, to go on from an earlier answer."""
+        """Decisions that fit, newest first; ``before`` is an id, to continue an earlier answer."""
         d, number = t.DECISIONS.c, None if before is None else int(before, 16)
         limits = ((eq, d.state, state), (eq, d.arm, arm), (ge, d.at, since), (lt, d.at, until), (lt, d.number, number))
         wanted = [compare(column, value) for compare, column, value in limits if value is not None]
@@ -314,7 +314,7 @@ def open_store(url: str, *, create: bool = True, readonly: bool = False) -> Stor
     Args:
         url: where.
         create: make it if it is not there.
-        readonly: do not lock it; only read. Fits beside a running service.
+        readonly: do not lock it; only read. Works while a service writes it.
     """
     if url.startswith(("postgresql://", "postgres://")):
         return Store(Postgres(url.replace("postgres://", "postgresql://", 1), readonly=readonly))

@@ -1,4 +1,4 @@
-"""Whether a log is whole: verify; copies of it: backup, restore, archive."""
+"""Check a log (verify), copy it (backup, restore), and shorten it (archive)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _copy(store: Store, target: Path, keep: bool = False) -> tuple[int, list[str
     there = [p for p in (target.with_name(target.name + end) for end in ("", "-wal", "-shm")) if p.exists()]
     if there:
         raise InvalidInputError(
-            f"{', '.join(map(str, there))} is there already; move it away first, or choose another name"
+            f"{', '.join(map(str, there))} already exists; move it away first, or choose another name"
         )
     with tempfile.TemporaryDirectory(prefix=".kinbandits-", dir=target.parent) as folder:
         part = Path(folder) / "copy"
@@ -129,7 +129,7 @@ def archive(store: Store, path: Path, settings: Settings, before: float) -> tupl
     if path.suffix != ".parquet":
         raise InvalidInputError(f"{path} must end in .parquet")
     if path.exists():
-        raise InvalidInputError(f"{path} is there already; name a new file")
+        raise InvalidInputError(f"{path} already exists; name a new file")
     store.lock()
     earlier = store.archived()
     upto = earlier
