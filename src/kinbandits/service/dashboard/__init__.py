@@ -138,7 +138,7 @@ def _explained(engine: Engine, identifier: str) -> dict[str, Any]:
     """Why one decision was made."""
     record = engine.store.record(identifier) if re.fullmatch(ID[1:-1], identifier) else None
     found = None if record is None else choose.explain(serving(engine), record)
-    contributions = found["contributions"][:10] if found else []
+    contributions = [(arm, v) for arm, v in found["contributions"] if v][:10] if found else []
     largest = max([1e-12, *(abs(v) for _, v in contributions)])
     shares = [(arm, v, abs(v) / largest) for arm, v in contributions]
     return {"explained": found, "record": record, "contributions": shares}
