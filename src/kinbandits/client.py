@@ -5,8 +5,8 @@
         ...                                     # play choice.arm, see what comes of it
         client.reward(choice, 1.0)
 
-Every call may be repeated: a decision carries an idempotency key, and a reward of the same value is taken once. So
-the client tries again by itself when the service is away or busy, and nothing is counted twice.
+A decision carries an idempotency key, and a reward of the same value counts once. So the client retries by itself
+when the service is away or busy, and nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
 
@@ -34,9 +33,7 @@ Context = Sequence[float] | Mapping[str, float | str]
 class ServiceError(KinbanditsError, RuntimeError):
     """The service refused, or could not be reached.
 
-    Attributes:
-        status: of the HTTP answer; 0 if there was none.
-        code: for programs, such as ``"reward_conflict"``.
+    ``status`` is that of the HTTP answer (0 if there was none), ``code`` is for programs: ``"reward_conflict"``.
     """
 
     def __init__(self, status: int, code: str, detail: str) -> None:
@@ -102,13 +99,11 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         self._http.close()
 
     # -- the main path --------------------------------------------------------------------------
@@ -123,14 +118,11 @@ class Client:
     ) -> Choice:
         """Choose an arm for a context (one for all candidates, or one row for each), or for named features.
 
-        With ``task``, an arm, each row of the context is a candidate for it: ``choice.index`` says which was
-        chosen.
+        With ``task``, an arm, each row of the context is a candidate for it, and ``choice.index`` is the chosen one.
         """
         body: dict[str, Any] = {"context": _plain(context), "key": key or secrets.token_hex(16)}
-        if arms is not None:
-            body["arms"] = list(arms)
-        if task is not None:
-            body["task"] = task
+        body |= {} if arms is None else {"arms": list(arms)}
+        body |= {} if task is None else {"task": task}
         return Choice(**self._call("POST", "/v1/decisions", body))
 
     def reward(self, decision: Choice | str, reward: float) -> Outcome:
@@ -212,8 +204,7 @@ class Client:
     # -- administration -------------------------------------------------------------------------
 
     def add_arm(self, arm: ArmName, descriptor: Sequence[float] | None = None, **details: Sequence[Any]) -> None:
-        """Add an arm, or have a retired one return; ``similarity`` or ``neighbours`` where the policy needs
-        them."""
+        """Add an arm, or have a retired one return; with ``similarity`` or ``neighbours`` if the policy needs them."""
         details |= {} if descriptor is None else {"descriptor": descriptor}
         self._call("POST", "/v1/arms", {"arm": arm, **{name: list(value) for name, value in details.items()}})
 
@@ -236,16 +227,16 @@ class Client:
         ]
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        give_up, pause = time.monotonic() + self._patience, 0.05
+        give_up, pause = time.monotonic() + self._patience, 0.1
         while True:
             answer, wait = self._attempt(method, path, body)
             if not isinstance(answer, ServiceError):
                 return answer
-            pause = min(1.0, 2.0 * pause)
             wait = None if wait is None else max(wait, pause) * random.uniform(0.5, 1.5)  # not all clients at once
             if wait is None or time.monotonic() + wait > give_up:
                 raise answer
             time.sleep(wait)
+            pause = min(1.0, 2.0 * pause)
 
     def _attempt(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[Any, float | None]:
         """The answer, or an error and how long to wait at least before trying again (None: do not)."""

@@ -277,26 +277,46 @@ def _interval(
 
 
 def _snips(columns: Matrix, z: float, W: float, low: float, high: float, bounded: bool) -> Estimate:
-    """A ratio: d snips = sum(w (r - snips)) / sum(w). Wilson's interval: the variance is as (x - low) (high - x).
-
-    Where rewards have no limits, the variance is the same everywhere. A third of a row that might have come is
-    added first.
-    """
-    total = float(columns[_W, 0] * columns[_W, 1])
+    total, sums = float(columns[_W, 0] * columns[_W, 1]), float(columns[_IPS, 0] * columns[_IPS, 1])
     weight, mean, around = (float(x) for x in columns[_SQUARED, :3])
-    value = float(columns[_IPS, 0] * columns[_IPS, 1]) / total
-    ends = []
+    least, value, most = ratio_interval(total, sums, (weight, mean, around), W, (low, high), z, bounded)
+    return Estimate("snips", value, least, most, float(np.sqrt(around + weight * (mean - value) ** 2) / total))
+
+
+def ratio_interval(
+    total: float,
+    sums: float,
+    squares: tuple[float, float, float],
+    largest: float,
+    limits: tuple[float, float],
+    z: float = 1.959964,
+    bounded: bool = True,
+) -> tuple[float, float, float]:
+    """(low, value, high) of a ratio: d snips = sum(w (r - snips)) / sum(w).
+
+    Wilson's interval: the variance is as (x - low) (high - x). Where rewards have no limits, it is the same everywhere.
+    A third of a row that might have come, of the largest weight, is added first.
+
+    Args:
+        total, sums: sum(w), sum(w r).
+        squares: sum(w^2), the mean of r with weights w^2, and the sum of squares around it.
+        largest: the largest weight that a row may have.
+        limits: the lowest and the highest reward that a row may have.
+        z: normal quantile.
+        bounded: whether there are no rewards beyond the limits.
+    """
+    value, (low, high), ends = sums / total, limits, []
+    weight, mean, around = squares
     for reward, sign in ((low, -1), (high, 1)):
-        grown = total + W / 3.0
-        middle = (value * total + W / 3.0 * reward) / grown
-        squares = around + weight * (mean - middle) ** 2 + (W * (reward - middle)) ** 2 / 3.0
-        variance, room = z * z * squares / grown**2, (middle - low) * (high - middle)
+        grown = total + largest / 3.0
+        middle = (sums + largest / 3.0 * reward) / grown
+        spread = around + weight * (mean - middle) ** 2 + (largest * (reward - middle)) ** 2 / 3.0
+        variance, room = z * z * spread / grown**2, (middle - low) * (high - middle)
         curve = variance / room if room > 0.0 and bounded else 0.0
         ends.append(middle + _distance(variance, curve * (low + high - 2.0 * middle), curve, sign))
-    error = float(np.sqrt(around + weight * (mean - value) ** 2) / total)
     if bounded:
         ends = [max(ends[0], low), min(ends[1], high)]
-    return Estimate("snips", value, min(ends[0], value), max(ends[1], value), error)
+    return min(ends[0], value), value, max(ends[1], value)
 
 
 def _distance(variance: float, slope: float, curve: float, sign: int) -> float:

@@ -25,10 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from harness import Service, Wire
 
 ARMS, FEATURES, CLIENTS = 10, 8, 8
-SETTINGS: dict[str, Any] = {
-    "policy": {"arms": ARMS},
-    "service": {"reward_wait": 0.0, "features": FEATURES},
-}
+SETTINGS: dict[str, Any] = {"policy": {"arms": ARMS}, "service": {"reward_wait": 0.0, "features": FEATURES}}
 
 
 def on_one_core(pid: int) -> None:

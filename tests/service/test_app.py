@@ -20,11 +20,7 @@ from kinbandits.service.server import OPEN, create_app
 from kinbandits.service.store import open_store
 
 SETTINGS = {
-    "policy": {
-        "arms": ["a", "b", 3],
-        "context_kernel": {"type": "RBF"},
-        "rewards": [0.0, 1.0],
-    },
+    "policy": {"arms": ["a", "b", 3], "context_kernel": {"type": "RBF"}, "rewards": [0.0, 1.0]},
     "service": {"max_body": 100_000},
 }
 
@@ -32,7 +28,8 @@ SETTINGS = {
 def serving(path: Path, settings: dict[str, Any] = SETTINGS) -> tuple[TestClient, str]:
     file = path.with_name("tokens.toml")
     token = new_token(file, "test", ["admin"])
-    app = create_app(Engine(open_store(str(path)), Settings.model_validate(settings)), Tokens(file))
+    store = open_store(str(path))
+    app = create_app(Engine(store, Settings.model_validate(settings)), Tokens(file), store.close)
     return TestClient(app, raise_server_exceptions=False), token
 
 
@@ -120,13 +117,7 @@ def routes(client: TestClient) -> list[tuple[str, str]]:
 def test_no_route_but_health_without_a_token(client: TestClient) -> None:
     listed = routes(client)
     del client.headers["Authorization"]
-    for method, path in [
-        *listed,
-        ("GET", "/"),
-        ("GET", "/openapi.json"),
-        ("GET", "/anything"),
-        ("GET", "/metrics"),
-    ]:
+    for method, path in [*listed, ("GET", "/"), ("GET", "/openapi.json"), ("GET", "/anything"), ("GET", "/metrics")]:
         concrete = path.replace("{id}", "000000000001").replace("{arm}", "a").replace("{name}", "x")
         for content in (b"{}", b"not JSON"):
             response = client.request(method, concrete, content=content)

@@ -71,10 +71,7 @@ def test_the_client(tmp_path: Path) -> None:
             stranger.policy()
     finally:
         service.stop()
-    with (
-        Client(service.address, service.token, patience=0.1) as client,
-        pytest.raises(ServiceError, match="reached"),
-    ):
+    with Client(service.address, service.token, patience=0.1) as client, pytest.raises(ServiceError, match="reached"):
         client.policy()
     with pytest.raises(ValueError, match="must start with http"):
         Client("localhost", "x")

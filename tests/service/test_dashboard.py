@@ -18,7 +18,7 @@ from kinbandits.service.commands import Decide, Reward
 from kinbandits.service.config import Settings
 from kinbandits.service.dashboard import charts, verdict, working
 from kinbandits.service.events import Event, decision_id
-from kinbandits.service.stats import Bucket, Stats, score_interval
+from kinbandits.service.stats import Bucket, Stats
 
 ARMS = [f"arm-{i:03}" for i in range(1000)]
 
@@ -54,22 +54,31 @@ def test_the_interval_is_that_of_the_estimators() -> None:
     expected = kb.ope.estimate(r, p, chosen, np.full((600, 10), 0.1)).estimates["snips"]
     found = stats.uniform(whole(stats), 0.0)
     assert found == pytest.approx((expected.low, expected.value, expected.high), rel=1e-5)
-    assert score_interval(0, 0, 0, 0, 0, 1.0, 0.0, 1.0) is None
 
 
 @pytest.mark.numerical
-@pytest.mark.parametrize("n", [300, 700])
-def test_intervals_cover_and_verdicts_are_never_too_early(n: int) -> None:
-    """What a uniform choice earns is 0.13; a policy that earns 0.13 too is not said to work."""
-    covered, wrong, runs = 0, 0, 150
-    for seed in range(runs):
-        stats, _ = logged(n, seed, 0.4)
-        low, _, high = stats.uniform(whole(stats), 0.05)  # type: ignore[misc]
+@pytest.mark.parametrize("n", [300, 700, 2000])
+def test_intervals_cover(n: int) -> None:
+    """What a uniform choice earns is 0.13. Normal theory covers in 0.5 to 0.7 of such logs."""
+    rng, stats, covered, runs = np.random.default_rng(0), Stats(), 0, 1500
+    stats.extremes = [0.0, 1.0, 0.1, 0.005]
+    for _ in range(runs):
+        arm = np.where(rng.random(n) < 0.05, rng.integers(10, size=n), 0)
+        r = (rng.random(n) < np.where(arm == 0, 0.4, 0.1)).astype(float)
+        w = 1.0 / (10 * np.where(arm == 0, 0.955, 0.005))
+        sums = {"w": w, "w2": w**2, "wr": w * r, "w2r": w**2 * r, "w2r2": (w * r) ** 2}
+        low, _, high = stats.uniform(Bucket({name: float(v.sum()) for name, v in sums.items()}), 0.05)  # type: ignore[misc]
         covered += low <= 0.13 <= high
-        stats, _ = logged(n, seed, 0.1)
-        shown = working(stats, 0.05, "24h", stats.at)
-        wrong += not shown["verdict"].startswith("Too early")
-    assert covered / runs > 0.86  # of 0.95: about 0.9, where an interval of normal theory has 0.5 to 0.7
+    assert 0.92 < covered / runs < 0.985  # it dips and rises with n, as of all intervals of a few whole numbers
+
+
+@pytest.mark.numerical
+def test_verdicts_are_never_too_early() -> None:
+    """A policy that earns what a uniform choice earns is not said to work."""
+    wrong, runs = 0, 150
+    for seed in range(runs):
+        stats, _ = logged(300, seed, 0.1)
+        wrong += not working(stats, 0.05, "24h", stats.at)["verdict"].startswith("Too early")
     assert wrong / runs < 0.05
 
 

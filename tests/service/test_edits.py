@@ -17,7 +17,7 @@ from kinbandits.service.engine import Engine
 from kinbandits.service.learner import replay, restored
 from kinbandits.service.messages import Problem
 from kinbandits.service.store import Store
-from kinbandits.service.transfer import decisions_with_rewards, logged_rounds
+from kinbandits.service.transfer import decisions_with_rewards
 from kinbandits.service.verify import verify
 
 SETTINGS = Settings(
@@ -96,7 +96,8 @@ def test_correct_and_withdraw(engine: Engine) -> None:
         found = np.array([again.policy.predict([x]) for x in (-1.0, 0.0, 1.0)])
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-12)
     assert verify(engine.store) == []
-    assert sorted(logged_rounds(engine.store).rounds.rewards)[:1] != []
+    rewards = [learned for record, learned in decisions_with_rewards(engine.store) if record.id in (wrong, gone)]
+    assert rewards == [0.25, 0.75]
 
 
 def test_a_default_that_taught_nothing_is_corrected(store: Store) -> None:

@@ -28,10 +28,11 @@ from kinbandits.service import snapshots
 from kinbandits.service.auth import new_token
 from kinbandits.service.commands import AddArm, Decide, Reward
 from kinbandits.service.config import load_settings
+from kinbandits.service.databases import StoreUnavailableError
 from kinbandits.service.engine import Engine
 from kinbandits.service.learner import Fold, replay, restored
 from kinbandits.service.messages import Problem
-from kinbandits.service.store import StoreUnavailableError, open_store
+from kinbandits.service.store import open_store
 
 TOML = '[policy]\narms = ["a", "b"]\n[service]\nfeatures = 1\nreward_wait = 0.0\nsnapshot_every = 1\n'
 

@@ -20,7 +20,7 @@ from harness import LINEAR, fork_server, until
 
 import kinbandits as kb
 from kinbandits.errors import FormatError
-from kinbandits.service import auth, engine, learner, transfer
+from kinbandits.service import auth, learner, transfer
 from kinbandits.service.commands import AddArm, Correct, Decide, RetireArm, Reward, RollBack
 from kinbandits.service.config import Settings, load_settings
 from kinbandits.service.events import Event
@@ -90,18 +90,7 @@ def test_the_life_of_a_log(tmp_path: Path, config: Path, run: Run) -> None:
         for r in rewarded:
             writer.writerow([r["arm"], r["reward"], *json.loads(r["context"]), r["propensity"]])
     other = str(tmp_path / "other.sqlite3")
-    options = [
-        "--config",
-        config,
-        "--arm",
-        "article",
-        "--reward",
-        "clicked",
-        "--context",
-        "u,v",
-        "--propensity",
-        "p",
-    ]
+    options = ["--config", config, "--arm", "article", "--reward", "clicked", "--context", "u,v", "--propensity", "p"]
     command = ("log", "import", other, tmp_path / "old.csv", *options)
     assert "96 rounds" in run(*command)
     assert "was imported into this log before" in " ".join(run(*command, code=1).split())
@@ -218,10 +207,7 @@ def test_parquet_without_pyarrow(tmp_path: Path, config: Path, run: Run, monkeyp
 def test_defaulted_decisions_count_at_the_default_reward(tmp_path: Path, run: Run) -> None:
     """Clicks as rewards, silence as 0: arms that pay 5 to 20 % are not valued at almost 1."""
     options = Settings.model_validate(
-        {
-            "policy": {"arms": ["a", "b", "c"], "epsilon": 1.0},
-            "service": {"reward_wait": 60.0, "default_reward": 0.0},
-        }
+        {"policy": {"arms": ["a", "b", "c"], "epsilon": 1.0}, "service": {"reward_wait": 60.0, "default_reward": 0.0}}
     )
     clock, rng, url = Clock(), random.Random(0), str(tmp_path / "log.sqlite3")
     pays = {"a": 0.05, "b": 0.1, "c": 0.2}
@@ -233,12 +219,13 @@ def test_defaulted_decisions_count_at_the_default_reward(tmp_path: Path, run: Ru
                 served.ask(Reward(answer["id"], 1.0))
         clock.now += 30.0  # the youngest half minute still waits
         until(lambda: served.serving.stats.states["open"] <= 60, 60.0)
-    store = open_store(url, readonly=True)
-    logged = transfer.logged_rounds(store)
-    store.close()
-    assert 0.02 < sum(logged.rounds.rewards) / len(logged.rounds) < 0.3
-    assert set(logged.left_out) == {"younger than the oldest open decision"}
-    assert logged.warnings == []
+    with closing(open_store(url, readonly=True)) as store:
+        assert transfer.missing_rewards(store) is None
+    kb.KMTLUCB(["a", "b", "c"], epsilon=1.0).save(tmp_path / "even.policy")
+    found = json.loads(run("evaluate", url, "--policy", tmp_path / "even.policy", "--json"))
+    assert 0.02 < found["policies"]["even"]["logged"] < 0.3
+    assert found["left_out"]["younger than the oldest open decision"] >= 29
+    assert found["left_out"]["without a reward"] == served.serving.stats.states["open"]
 
 
 # -- whole or not -----------------------------------------------------------------------------------
@@ -291,12 +278,12 @@ def test_backup_and_restore(tmp_path: Path, config: Path, run: Run) -> None:
     held = open_store(str(url))
     assert "in order" in run("backup", url, tmp_path / "copy")
     held.close()
-    assert "is there already" in run("backup", url, tmp_path / "copy", code=1)
+    assert "already exists" in run("backup", url, tmp_path / "copy", code=1)
     for left in ("log.sqlite3", "log.sqlite3-wal", "log.sqlite3-shm"):  # what another log left is not mixed in
         (tmp_path / f"not-{left}").mkdir()
         (tmp_path / f"not-{left}" / left).write_bytes(b"left behind")
         said = run("restore", tmp_path / "copy", tmp_path / f"not-{left}" / "log.sqlite3", code=1)
-        assert f"{left} is there already" in said.replace("\n", "")
+        assert f"{left} already exists" in said.replace("\n", "")
     assert "in order" in run("restore", tmp_path / "copy", tmp_path / "new" / "log.sqlite3")
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["log.sqlite3"]
     again, first = open_store(str(tmp_path / "new" / "log.sqlite3")), open_store(str(url), readonly=True)
@@ -380,10 +367,7 @@ def test_archive(store_url: str, tmp_path: Path) -> None:
         assert served.serving.stats.active == before.stats.active
         assert served.ask(Reward(open_, 0.5))["state"] == "rewarded"
         assert served.ask(Decide([0.1, 0.2]))["id"] == f"{61:012x}"
-        for command, code in (
-            (Correct(first, 0.0, "me"), "unknown_decision"),
-            (RollBack(3, "me"), "no_such_event"),
-        ):
+        for command, code in ((Correct(first, 0.0, "me"), "unknown_decision"), (RollBack(3, "me"), "no_such_event")):
             with pytest.raises(Problem) as caught:
                 served.ask(command)
             assert caught.value.code == code
@@ -426,8 +410,8 @@ def test_a_fitted_policy_is_served_whatever_its_engine_and_kept_by_the_log(tmp_p
     plain = Settings(policy={"arms": ["a", "b"]}, service=settings(features=1).service)
     started = plain.model_copy(update={"service": settings(features=1, start=str(tmp_path / "start.policy")).service})
     store = open_store(str(tmp_path / "log.sqlite3"))
-    assert "begins with" in str(engine.begin_with(store, started))
-    assert engine.begin_with(store, started) is None  # the same again changes nothing
+    assert "begins with" in str(learner.begin_with(store, started))
+    assert learner.begin_with(store, started) is None  # the same again changes nothing
     store.close()
     (tmp_path / "start.policy").unlink()
     with running(str(tmp_path / "log.sqlite3"), plain) as served:  # without --start nothing is dropped
@@ -448,13 +432,12 @@ def test_a_start_of_other_settings_is_refused(tmp_path: Path, config: Path) -> N
     options = load_settings(config, tmp_path / "start.policy")
     store = open_store(str(tmp_path / "log.sqlite3"))
     with pytest.raises(
-        ValueError,
-        match=r"was fitted with epsilon = 0.5, but \[policy\] says 0.3; fit it again, or take epsilon out",
+        ValueError, match=r"was fitted with epsilon = 0.5, but \[policy\] says 0.3; fit it again, or take epsilon out"
     ):
-        engine.begin_with(store, options)
+        learner.begin_with(store, options)
     kb.KMTLUCB(["a"]).save(tmp_path / "start.policy")
     with pytest.raises(ValueError, match="was fitted without the arms"):
-        engine.begin_with(store, options)
+        learner.begin_with(store, options)
     assert store.last_seq() == 0
     store.close()
 
@@ -468,7 +451,7 @@ def test_export_fit_serve(tmp_path: Path, config: Path, run: Run) -> None:
     assert "96 rows learned" in said
     options = load_settings(config, start)
     store = open_store(url)
-    assert "knows this log up to event" in str(engine.begin_with(store, options))
+    assert "knows this log up to event" in str(learner.begin_with(store, options))
     store.close()
     with running(url, options) as served:
         assert served.serving.policy.n_observations == 96

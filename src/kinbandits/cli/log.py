@@ -7,13 +7,15 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kinbandits.errors import InvalidInputError, package
+from kinbandits.log_rows import seconds
 
 if TYPE_CHECKING:
+    from kinbandits.service.config import Settings
     from kinbandits.service.store import Store
 
 Log = Annotated[str, typer.Argument(help="The log: a file (SQLite), or postgresql://user@host/database.")]
@@ -22,12 +24,8 @@ Log = Annotated[str, typer.Argument(help="The log: a file (SQLite), or postgresq
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     log = typer.Typer(no_args_is_help=True, help="Export, import, replay, verify or archive the log of a service.")
-    log.command("export")(export)
-    log.command("import")(import_)
-    log.command("replay")(replay)
-    log.command("shadow")(shadow)
-    log.command("verify")(verify)
-    log.command("archive")(archive)
+    for command in (export, import_, replay, shadow, verify, archive):
+        log.command(command.__name__.strip("_"))(command)
     app.add_typer(log, name="log")
     app.command()(backup)
     app.command()(restore)
@@ -38,17 +36,20 @@ def _opened(url: str, *, readonly: bool = True) -> Iterator[Store]:
     package("sqlalchemy", "the log of a service needs", "'kinbandits[serve]'")
     from kinbandits.service.store import open_store
 
-    store = open_store(url, readonly=readonly, create=not readonly)
-    try:
+    with contextlib.closing(open_store(url, readonly=readonly, create=not readonly)) as store:
         yield store
-    finally:
-        store.close()
+
+
+def _settings(path: Path) -> Settings:
+    from kinbandits.service.config import load_settings
+
+    return load_settings(path)
 
 
 def export(
     log: Log, path: Annotated[Path, typer.Argument(help="A .jsonl, .csv or .parquet file, or a new folder.")]
 ) -> None:
-    """Write one row per decision; to a folder, as several Parquet files. Fits beside a running service.
+    """Write one row per decision; to a folder, as several Parquet files. The service may run meanwhile.
 
     \b
     Examples:
@@ -77,15 +78,13 @@ def import_(
     \b
     Examples:
       kinbandits log import news.sqlite3 old.csv --config news.toml --context age,hour --propensity p
-      kinbandits log import news.sqlite3 old.jsonl --config news.toml --arm article --reward clicked
     """
-    from kinbandits.service.config import load_settings
     from kinbandits.service.transfer import import_log
 
-    columns = {"arm": arm, "reward": reward, "propensity": propensity or None, "at": at or None}
-    settings = load_settings(config)
+    columns: dict[str, Any] = {"arm": arm, "reward": reward, "propensity": propensity or None, "at": at or None}
+    settings = _settings(config)
     with _opened(log, readonly=False) as store:
-        n = import_log(store, path, settings, context=context.split(","), again=again, **columns)  # type: ignore[arg-type]
+        n = import_log(store, path, settings, context=context.split(","), again=again, **columns)
     print(f"{n:,} rounds imported into {log}")
 
 
@@ -99,13 +98,11 @@ def replay(
     \b
     Examples:
       kinbandits log replay news.sqlite3 other.toml other.policy
-      kinbandits log replay postgresql://kin@localhost/news other.toml other.policy
     """
     from kinbandits.service import learner
-    from kinbandits.service.config import load_settings
 
     with _opened(log) as store:
-        fold = learner.replay(store, load_settings(config))
+        fold = learner.replay(store, _settings(config))
     fold.policy.save(out)
     print(f"{fold.policy.n_observations:,} rows learned, {fold.stats.refused:,} refused; saved as {out}")
 
@@ -115,21 +112,19 @@ def shadow(
     config: Annotated[Path, typer.Argument(help="TOML file with the [policy] of the shadow.")],
     every: Annotated[float, typer.Option(help="Go on for ever, and print again after so many seconds; 0: once.")] = 0.0,
 ) -> None:
-    """Say what another policy would have earned that learns from the log and decides beside the served one.
+    """Estimate what another policy would have earned, which learns from the log as it grows.
 
     \b
     Examples:
-      kinbandits log shadow news.sqlite3 other.toml
       kinbandits log shadow news.sqlite3 other.toml --every 60
     """
-    from kinbandits.service.config import load_settings
     from kinbandits.service.transfer import Shadow
 
-    settings = load_settings(config)
+    settings = _settings(config)
     with _opened(log) as store:
-        beside = Shadow(store, settings)
+        shadowing = Shadow(store, settings)
         while True:
-            found = beside.follow()
+            found = shadowing.follow()
             print("no rewarded decisions yet" if found is None else found, flush=True)
             if not every:
                 return
@@ -142,7 +137,6 @@ def verify(log: Log) -> None:
     \b
     Examples:
       kinbandits log verify news.sqlite3
-      kinbandits log verify postgresql://kin@localhost/news
     """
     from kinbandits.service import verify as verifying
 
@@ -164,19 +158,17 @@ def archive(
     \b
     Examples:
       kinbandits log archive news.sqlite3 2026-01.parquet --config news.toml --before 90d
-      kinbandits log archive news.sqlite3 2025.parquet --config news.toml --before 2026-01-01
     """
     from kinbandits.service import verify as verifying
-    from kinbandits.service.config import load_settings
 
-    settings = load_settings(config)
+    settings = _settings(config)
     with _opened(log, readonly=False) as store:
         n, events = verifying.archive(store, path, settings, _time(before))
     print(f"{n:,} decisions in {path}; {events:,} events left the log." if events else "Nothing is that old.")
 
 
 def _time(text: str) -> float:
-    """Seconds since 1970.
+    """Seconds since 1970, of an age or a date.
 
     >>> _time("1970-01-02")
     86400.0
@@ -185,8 +177,8 @@ def _time(text: str) -> float:
     if age is not None:
         return time.time() - int(age[1]) * (86_400.0 if age[2] == "d" else 3600.0)
     try:
-        return float(time.mktime(time.strptime(text, "%Y-%m-%d")) - time.timezone)
-    except ValueError:
+        return seconds(text)
+    except InvalidInputError:
         raise InvalidInputError(f"--before is like 90d, 12h or 2026-01-31, got {text!r}") from None
 
 
@@ -196,7 +188,6 @@ def backup(log: Log, target: Annotated[Path, typer.Argument(help="A new file.")]
     \b
     Examples:
       kinbandits backup news.sqlite3 /backups/news-monday.sqlite3
-      kinbandits backup /var/lib/kinbandits/news.sqlite3 copy.sqlite3
     """
     from kinbandits.service import verify as verifying
 
@@ -214,7 +205,6 @@ def restore(
     \b
     Examples:
       kinbandits restore /backups/news-monday.sqlite3 news.sqlite3
-      kinbandits restore copy.sqlite3 /var/lib/kinbandits/news.sqlite3
     """
     from kinbandits.service import verify as verifying
 

@@ -161,10 +161,11 @@ def _source(
             need("the log of a service", "serve", "pyarrow", "sqlalchemy")
         for i, url in enumerate(stores):
             from kinbandits.service.store import open_store
-            from kinbandits.service.transfer import export_log, logged_rounds
+            from kinbandits.service.transfer import export_log, missing_rewards
 
             with contextlib.closing(open_store(url, readonly=True)) as store:
                 export_log(store, Path(folder) / f"log-{i:03}")
-                for warning in logged_rounds(store).warnings:
+                warning = missing_rewards(store)
+                if warning is not None:
                     print(f"Warning: {url}: {warning}", file=sys.stderr)
         yield LogFiles.of([folder] if stores else logs, columns)

@@ -44,8 +44,7 @@ def new_token(
 
 def serve(
     config: Annotated[
-        Path | None,
-        typer.Argument(help="TOML file with a [policy] and a [service] table.", show_default=False),
+        Path | None, typer.Argument(help="TOML file with a [policy] and a [service] table.", show_default=False)
     ] = None,
     store: Annotated[
         str, typer.Option(help="The log: a file (SQLite), or postgresql://user@host/database.")
@@ -69,74 +68,63 @@ def serve(
       kinbandits serve news.toml --start start.policy
     """
     try:
-        from kinbandits.service import server
-        from kinbandits.service.engine import Engine, begin_with
+        from kinbandits.service import auth, server
+        from kinbandits.service.config import Settings, load_settings
+        from kinbandits.service.engine import Engine
+        from kinbandits.service.learner import begin_with
+        from kinbandits.service.store import open_store
     except ImportError as error:
-        raise MissingPackageError(
-            f"the service needs {error.name}, which is not installed: pip install 'kinbandits[serve]'"
-        ) from error
+        text = f"the service needs {error.name}, which is not installed: pip install 'kinbandits[serve]'"
+        raise MissingPackageError(text) from error
     if log_level not in ("debug", "info", "warning", "error"):
         raise InvalidInputError(f"--log-level must be debug, info, warning or error, got {log_level!r}")
     if not 0 <= port <= 65535:
         raise InvalidInputError(f"--port must be between 0 and 65535, got {port}")
-    if demo:
-        _demo(host, port)
-        return
-    from kinbandits.service.auth import Tokens
-    from kinbandits.service.config import Settings, load_settings
-    from kinbandits.service.store import open_store
-
     if config is None and start is not None:
         raise InvalidInputError("--start needs the settings file of the service")
-    settings = Settings() if config is None else load_settings(config, start)
-    if config is None:
-        _say("No settings given: serving 10 arms, 0 to 9. Write a TOML file to serve your own.")
-    if settings.service.n_features is None:
-        _say("features is not set: the first decision settles how many numbers a context has.")
-    who = Tokens(tokens)
-    with server.listen(host, port) as wire, contextlib.closing(open_store(store)) as log:
+    with contextlib.ExitStack() as stack:
+        if demo:
+            from kinbandits.service import demo as visitors
+
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kinbandits-demo-")))
+            store, tokens, settings = str(folder / "demo.sqlite3"), folder / "tokens.toml", visitors.SETTINGS
+            secret = auth.new_token(tokens, "demo", ["admin"])
+        else:
+            settings = Settings() if config is None else load_settings(config, start)
+            if config is None:
+                _say("No settings given: serving 10 arms, 0 to 9. Write a TOML file to serve your own.")
+            if settings.service.n_features is None:
+                _say("features is not set: the first decision settles how many numbers a context has.")
+        who, wire = auth.Tokens(tokens), stack.enter_context(server.listen(host, port))
+        log = stack.enter_context(contextlib.closing(open_store(store)))
         said = begin_with(log, settings)
         if said is not None:
             _say(said)
-        server.set_up_logs(log_level)
-        engine, address = Engine(log, settings), wire.getsockname()
-        server.run(engine, who, wire, lambda: _ready(engine, address, log.name))
-
-
-def _ready(engine: object, address: tuple[str, int], log: str) -> None:
-    epsilon = engine.serving.policy.epsilon  # type: ignore[attr-defined]
-    if epsilon == 0.0:
-        _say("epsilon is 0: unless the rule draws by itself, this log cannot be used to evaluate other policies.")
-    _say(f"Serving on http://{address[0]}:{address[1]}/ from the log {log}")
-
-
-def _demo(host: str, port: int) -> None:
-    """A throw-away service: log and tokens in a temporary folder."""
-    from kinbandits.service import auth, demo, server
-    from kinbandits.service.engine import Engine
-    from kinbandits.service.store import open_store
-
-    server.set_up_logs("error")
-    with tempfile.TemporaryDirectory(prefix="kinbandits-demo-") as folder:
-        file = Path(folder) / "tokens.toml"
-        token = auth.new_token(file, "demo", ["admin"])
-        wire = server.listen(host, port)
-        address = f"{host}:{wire.getsockname()[1]}"
+        engine, address = Engine(log, settings), f"{host}:{wire.getsockname()[1]}"
 
         def ready() -> None:
-            _say(
-                f"A throw-away service with simulated visitors. Watch it learn:\n\n    http://demo:{token}@{address}/\n\n"
-                f"Or ask it yourself:\n\n    curl -s http://{address}/v1/decisions -H 'Authorization: Bearer "
-                f"{token}' \\\n"
-                "      -H 'Content-Type: application/json' -d '{\"context\": [0.3, 0.8]}'\n\nStop it with Ctrl+C."
-            )
-            demo.send_visitors(f"http://{address}", token)
+            if demo:
+                _say(_DEMO.format(secret=secret, address=address))
+                visitors.send_visitors(f"http://{address}", secret)
+                return
+            if engine.serving.policy.epsilon == 0.0:
+                _say("epsilon is 0: unless the rule draws by itself, this log cannot evaluate other policies.")
+            _say(f"Serving on http://{address}/ from the log {log.name}")
 
-        log = open_store(str(Path(folder) / "demo.sqlite3"))
-        try:
-            server.run(Engine(log, demo.SETTINGS), auth.Tokens(file), wire, ready)
-        finally:
-            log.close()
+        server.set_up_logs("error" if demo else log_level)
+        server.run(engine, who, wire, ready)
+
+
+_DEMO = """A throw-away service with simulated visitors. Watch it learn:
+
+    http://demo:{secret}@{address}/
+
+Or ask it yourself:
+
+    curl -s http://{address}/v1/decisions -H 'Authorization: Bearer {secret}' \\
+      -H 'Content-Type: application/json' -d '{{"context": [0.3, 0.8]}}'
+
+Stop it with Ctrl+C."""
 
 
 def _say(text: str) -> None:

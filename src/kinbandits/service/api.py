@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
+import numpy as np
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic_core import to_json
 
@@ -17,6 +18,7 @@ from kinbandits.service.commands import AddArm, Command, Correct, Decide, Retire
 from kinbandits.service.config import Feature, encode
 from kinbandits.service.engine import Engine
 from kinbandits.service.events import Record
+from kinbandits.service.learner import Serving
 from kinbandits.service.ledger import Result
 from kinbandits.service.messages import Problem, unknown_decision
 
@@ -35,7 +37,7 @@ def send(data: Any) -> Response:
 
 
 async def reading(work: Callable[..., T], *args: Any, **options: Any) -> T:
-    """What a thread reads, in time: a database that hangs must not hang who asks."""
+    """What a thread reads, or 503 after a while: a database that hangs must not hang the request."""
     try:
         return await asyncio.wait_for(asyncio.to_thread(work, *args, **options), TO_READ)
     except TimeoutError:
@@ -43,9 +45,9 @@ async def reading(work: Callable[..., T], *args: Any, **options: Any) -> T:
 
 
 def routes(engine: Engine) -> APIRouter:
-    """All that programs ask."""
+    """The routes for programs."""
     refusals: dict[int | str, dict[str, Any]] = {
-        s: {"model": m.ProblemAnswer} for s in (400, 401, 403, 404, 405, 409, 413, 415, 422, 500, 503)
+        status: {"model": m.ProblemAnswer} for status in (400, 401, 403, 404, 405, 409, 413, 415, 422, 500, 503)
     }
     router = APIRouter(responses=refusals)
     features = engine.settings.service.named_features
@@ -69,19 +71,13 @@ def routes(engine: Engine) -> APIRouter:
                 commands.append(_decide(one, features))
             except Problem as problem:
                 commands.append(problem)
-        return send(await _answers(engine, commands))
+        return await _answers(engine, commands)
 
     @router.post("/v1/rewards", response_model=m.Answers)
     async def rewards(body: m.RewardsBody, _: CanReward) -> Response:
         """Deliver several rewards at once, by the decisions' ids or by your own keys."""
-        return send(
-            await _answers(
-                engine,
-                [
-                    Reward(r.id, r.reward) if isinstance(r, m.RewardById) else Reward(None, r.reward, r.key)
-                    for r in body.rewards
-                ],
-            )
+        return await _answers(
+            engine, [Reward(getattr(r, "id", None), r.reward, getattr(r, "key", None)) for r in body.rewards]
         )
 
     @router.put("/v1/decisions/{id}/correction", response_model=m.Outcome)
@@ -106,19 +102,18 @@ def routes(engine: Engine) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
     ) -> Response:
         """List decisions, newest first."""
-        known = {"state", "arm", "since", "until", "before", "limit"}
+        filters = {"state": state, "arm": arm, "since": since, "until": until, "before": before}
         sent = [name for name, _ in request.query_params.multi_items()]
         for name in sent:
-            if name not in known:
-                shown = (
+            if name not in filters and name != "limit":
+                what = (
                     f"{name!r} is no parameter" if name.isidentifier() and len(name) < 40 else "a parameter is unknown"
                 )
-                raise Problem(422, "invalid", f"{shown}; there are {', '.join(sorted(known))}")
+                raise Problem(422, "invalid", f"{what}; there are {', '.join(filters)}, limit")
             if sent.count(name) > 1:  # of which the last would count
                 raise Problem(422, "invalid", f"the query names {name} more than once")
         if arm is not None and "\x00" in arm:  # which PostgreSQL does not take
             return send({"decisions": [], "next": None})
-        filters = {"state": state, "arm": arm, "since": since, "until": until, "before": before}
         found = await reading(engine.store.find_records, **filters, limit=limit)
         return send({"decisions": [_shown(r) for r in found], "next": found[-1].id if len(found) == limit else None})
 
@@ -130,18 +125,14 @@ def routes(engine: Engine) -> APIRouter:
             raise unknown_decision()
         return send(_shown(record))
 
-    @router.get("/v1/decisions/{id}/explanation", response_model=m.Explanation)
-    async def explanation(id: ID, _: CanRead) -> Response:
-        """Which arms' rewards the estimate of this decision comes from, by what the model knows now."""
-
-        def explain() -> dict[str, Any] | None:
-            record = engine.store.record(id)
-            return None if record is None else choose.explain(serving(engine), record)
-
-        answer = await reading(explain)
-        if answer is None:
+    @router.get("/v1/decisions/{id}/explanation")
+    async def explanation(id: ID, _: CanRead) -> dict[str, Any]:
+        """Which arms' rewards the estimate of this decision comes from, as the model is now."""
+        record = await reading(engine.store.record, id)
+        found = None if record is None else await reading(choose.explain, serving(engine), record)
+        if found is None:
             raise unknown_decision()
-        return send(answer)
+        return found
 
     @router.get("/v1/arms", response_model=list[m.ArmRecord])
     async def arms(_: CanRead) -> Response:
@@ -166,36 +157,36 @@ def routes(engine: Engine) -> APIRouter:
         """Forget what was learned after an event. The log keeps it; what comes from now on is learned."""
         return {"to": (await engine.answer(RollBack(body.to, by)))["to"]}
 
-    @router.get("/v1/policy", response_model=m.PolicyAnswer)
+    @router.get("/v1/policy")
     async def policy(_: CanRead) -> Response:
-        """What is served and how far it has learned."""
+        """What is served, and how far it has learned: up to event ``model`` of ``events``."""
         return send(policy_answer(engine))
 
-    @router.get("/v1/similarity", response_model=m.Similarity)
+    @router.get("/v1/similarity")
     async def similarity(_: CanRead) -> Response:
-        """How alike arms are, as the model sees them now."""
+        """How alike arms are, as the model sees them now: ``arms``, and a ``matrix``."""
+        policy = serving(engine).policy
 
-        def found() -> bytes:
-            names, matrix = choose.similarity(serving(engine))
-            return to_json({"arms": names, "matrix": matrix})
+        def found() -> Response:
+            return send({"arms": list(policy.arms), "matrix": np.asarray(policy.similarity_matrix(0)).tolist()})
 
-        return Response(await reading(found), media_type="application/json")
+        return await reading(found)
 
     return router
 
 
 def health(engine: Engine) -> APIRouter:
-    """What needs no token."""
+    """The routes that need no token."""
     router = APIRouter()
 
-    @router.get("/healthz", response_model=m.Health)
-    async def healthz() -> Response:
+    @router.get("/healthz")
+    async def healthz() -> dict[str, str]:
         """The process is alive."""
-        return send({"status": "ok"})
+        return {"status": "ok"}
 
-    @router.get("/readyz", response_model=m.Health, responses={503: {"model": m.Health}})
+    @router.get("/readyz")
     async def readyz(response: Response) -> dict[str, str | None]:
-        """Requests are taken, and the last ones could be written; or why not."""
+        """Requests are taken, and the last ones could be written; or 503 and why not."""
         trouble = engine.trouble
         response.status_code = 200 if trouble is None else 503
         return {"status": "ok" if trouble is None else "unavailable", "detail": trouble}
@@ -203,18 +194,16 @@ def health(engine: Engine) -> APIRouter:
     return router
 
 
-def serving(engine: Engine) -> Any:
-    """The model that is served, once there is one."""
-    found = getattr(engine, "serving", None)
-    if found is None:
+def serving(engine: Engine) -> Serving:
+    """The model that is served, or 503 while there is none."""
+    if not hasattr(engine, "serving"):
         raise m.unavailable(f"there is no model yet ({engine.trouble})")
-    return found
+    return engine.serving
 
 
 def policy_answer(engine: Engine) -> dict[str, Any]:
     """What is served and how far it has learned."""
-    model = serving(engine)
-    position = getattr(engine.writer, "position", None)
+    model, position = serving(engine), getattr(engine.writer, "position", None)
     return {
         "policy": repr(model.policy),
         "arms": list(model.stats.active),
@@ -248,11 +237,11 @@ def _decide(body: m.DecisionBody, features: Sequence[Feature]) -> Decide:
     return Decide(context, [body.task] * len(context), body.key)
 
 
-async def _answers(engine: Engine, commands: Sequence[Command | Problem]) -> dict[str, Any]:
+async def _answers(engine: Engine, commands: Sequence[Command | Problem]) -> Response:
     """One answer of several parts; a part that is refused does not keep the others from being answered."""
     asked = [c for c in commands if not isinstance(c, Problem)]
     results = iter(await engine.results(asked) if asked else ())
-    return {"answers": [_part(c if isinstance(c, Problem) else next(results)) for c in commands]}
+    return send({"answers": [_part(c if isinstance(c, Problem) else next(results)) for c in commands]})
 
 
 def _part(result: Result) -> dict[str, Any]:

@@ -1,26 +1,24 @@
-"""Who may do what: tokens in a file, each with roles; ``Bearer`` for calls, Basic (any user) for pages, which
-only read.
+"""Who may do what: tokens in a file, each with roles; ``Bearer`` for calls, Basic (any user) for pages.
 
     [shop]
     sha256 = "..."
     roles = ["decide", "reward"]
 
-A token holds 256 random bits, so a plain SHA-256 is a safe way to keep it. A line that is deleted is a token
-that is
-refused, a second later.
+A token holds 256 random bits, so a plain SHA-256 is a safe way to keep it. If its lines are deleted, the token is
+refused a second later.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import logging
-import os
 import re
 import secrets
 import tomllib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,10 +48,8 @@ class Tokens:
         self._seen: tuple[int, int] | None = None
         self._by_hash: dict[str, Token] = {}
         if not self.path.exists():
-            raise InvalidInputError(
-                f"there is no file of tokens {self.path}; make one with: kinbandits token new admin --role admin "
-                f"--tokens {self.path}"
-            )
+            command = f"kinbandits token new admin --role admin --tokens {self.path}"
+            raise InvalidInputError(f"there is no file of tokens {self.path}; make one with: {command}")
         self._read()
 
     def _read(self) -> None:
@@ -78,15 +74,10 @@ class Tokens:
         scheme, _, value = authorization.decode("latin-1").partition(" ")
         if scheme.lower() == "bearer":
             return self._by_hash.get(_hash(value.strip()))
-        if scheme.lower() == "basic" and method in (
-            "GET",
-            "HEAD",
-        ):  # a browser sends it by itself: it changes nothing
-            try:
+        if scheme.lower() == "basic" and method in ("GET", "HEAD"):  # a browser sends it by itself: it changes nothing
+            with contextlib.suppress(binascii.Error, ValueError):
                 text = base64.b64decode(value, validate=True).decode("latin-1")
-            except (binascii.Error, ValueError):
-                return None
-            return self._by_hash.get(_hash(text.partition(":")[2]))
+                return self._by_hash.get(_hash(text.partition(":")[2]))
         return None
 
 
@@ -98,10 +89,8 @@ def read(path: Path) -> dict[str, Any]:
     """The tables of a file of tokens."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInputError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{path} is not valid TOML: {error}") from error
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} cannot be read as TOML: {error}") from error
     for name, table in tables.items():
         fits = isinstance(table, dict) and table.keys() == {"sha256", "roles"} and isinstance(table["roles"], list)
         if not fits or not re.fullmatch("[0-9a-f]{64}", str(table["sha256"])) or set(table["roles"]) - set(ROLES):
@@ -124,15 +113,14 @@ def new_token(path: Path, name: str, roles: list[str]) -> str:
         part.touch(mode=0o600)
         part.write_text(f'{before}[{name}]\nsha256 = "{_hash(secret)}"\nroles = [{listed}]\n\n', encoding="utf-8")
         if path.exists():
-            about = path.stat()
-            os.chmod(part, about.st_mode & 0o777)
+            part.chmod(path.stat().st_mode & 0o777)
     return secret
 
 
-def needs(role: str) -> Callable[[Request], str]:
+def needs(role: str) -> Callable[[Request], Awaitable[str]]:
     """For a route: the name of the token, if it has this role (``admin`` has all)."""
 
-    def check(request: Request) -> str:
+    async def check(request: Request) -> str:
         token: Token = request.scope["kinbandits.token"]
         if role not in token.roles and "admin" not in token.roles:
             raise Problem(403, "wrong_role", f"this needs a token with the role {role}")

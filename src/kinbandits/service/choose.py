@@ -1,4 +1,4 @@
-"""Choosing for many requests with one call of the model, and what else is asked of the copy that is served."""
+"""Choose for many requests with one call of the model; and explain a decision."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import kinbandits as kb
 from kinbandits.errors import KinbanditsError
-from kinbandits.service.events import ArmName, Body, Record, uniform_draws
+from kinbandits.service.events import ArmName, Body, Record, decision_id, uniform_draws
 from kinbandits.service.messages import Problem
 
 if TYPE_CHECKING:
@@ -20,28 +19,21 @@ if TYPE_CHECKING:
 
 
 def choose(
-    commands: Sequence[Decide],
-    ids: Sequence[str],
-    serving: Serving,
-    active: list[ArmName] | None,
-    secret: bytes,
-    first_round: int,
+    commands: Sequence[Decide], number: int, serving: Serving, active: list[ArmName] | None, secret: bytes
 ) -> list[Body | Problem]:
     """The body of a decision event for each command, or why there is none; alike ones are one call.
 
-    ``active`` are the arms to choose among where a command names none; None is all of the policy's.
+    ``number`` is that of the first decision. ``active`` are the arms to choose among where a command names none; None
+    means all of the policy's.
     """
     bodies: list[Body | Problem] = []
     for _, group in groupby(commands, _kind):
-        alike = list(group)
-        some = ids[len(bodies) : len(bodies) + len(alike)]
-        at = first_round + len(bodies)
+        alike, first = list(group), number + len(bodies)
         try:
-            bodies += _choose_alike(alike, some, serving, active, secret, at)
+            bodies += _choose_alike(alike, first, serving, active, secret)
         except KinbanditsError:
             if len(alike) > 1:  # look for the one that does not fit
-                pairs = enumerate(zip(alike, some, strict=True))
-                bodies += [choose([one], [i], serving, active, secret, at + n)[0] for n, (one, i) in pairs]
+                bodies += [choose([one], first + i, serving, active, secret)[0] for i, one in enumerate(alike)]
             else:
                 bodies.append(Problem(409, "refused", "the policy cannot choose for this context and these arms"))
     return bodies
@@ -53,23 +45,15 @@ def _kind(command: Decide) -> Any:
 
 
 def _choose_alike(
-    commands: Sequence[Decide],
-    ids: Sequence[str],
-    serving: Serving,
-    active: list[ArmName] | None,
-    secret: bytes,
-    first_round: int,
+    commands: Sequence[Decide], number: int, serving: Serving, active: list[ArmName] | None, secret: bytes
 ) -> list[Body]:
     arms = commands[0].arms or active
     contexts = np.array([c.context for c in commands], dtype=np.float64)
     if contexts.ndim == 3 and contexts.shape[1] == 1:
         contexts = contexts[:, 0]
-    made = serving.policy.propose(contexts, arms, uniform=uniform_draws(secret, ids), first_round=first_round)
-    columns = zip(
-        made.arm,
-        *(np.asarray(c).tolist() for c in (made.index, made.propensity, made.mean, made.width)),
-        strict=True,
-    )
+    draws = uniform_draws(secret, [decision_id(number + i) for i in range(len(commands))])
+    made = serving.policy.propose(contexts, arms, uniform=draws, first_round=number - 1)
+    numbers = (np.asarray(c).tolist() for c in (made.index, made.propensity, made.mean, made.width))
     candidates = serving.playable if arms is None else arms
     return [
         {
@@ -82,7 +66,7 @@ def _choose_alike(
             "width": width if math.isfinite(width) else None,
             "model": serving.seq,
         }
-        for command, (arm, index, propensity, mean, width) in zip(commands, columns, strict=True)
+        for command, arm, index, propensity, mean, width in zip(commands, made.arm, *numbers, strict=True)
     ]
 
 
@@ -94,20 +78,13 @@ def chosen_context(body: Body) -> list[float]:
     return list(context[body["index"] if len(context) > 1 else 0])
 
 
-def shared_context(body: Body) -> Any:
-    """The context as it was sent, one for all candidates as one row."""
-    context = body["context"]
-    return chosen_context(body) if isinstance(context[0], list) and len(context) == 1 else context
-
-
 def learned_row(body: Body) -> Body:
     """The row that is learned with the reward of a decision."""
-    apart = isinstance(body["context"][0], list) and len(body["context"]) > 1
-    task = apart and len(set(body["candidates"])) == 1
+    own = isinstance(body["context"][0], list) and len(body["context"]) > 1
     return {
         "arm": body["arm"],
         "context": chosen_context(body),
-        "own_contexts": "task" if task else apart,
+        "own_contexts": "task" if own and len(set(body["candidates"])) == 1 else own,
         "uniform": 1.0 / (len(body["candidates"]) * body["propensity"]),
     }
 
@@ -115,34 +92,11 @@ def learned_row(body: Body) -> Body:
 # -- other questions --------------------------------------------------------------------------------
 
 
-def reward_range(policy: kb.KMTLUCB) -> tuple[float, float] | None:
-    """The lowest and the highest reward that the policy takes; None if any is."""
-    return policy.reward_range
-
-
-def can_return(serving: Serving, arm: ArmName) -> bool:
-    """Whether an arm that is retired may be chosen again: the policy itself must not have retired it."""
-    return arm not in serving.policy.retired
-
-
 def explain(serving: Serving, record: Record) -> dict[str, Any] | None:
-    """Which arms' rewards the estimate of a logged decision comes from, by what is known now; None without its
-    arm."""
+    """Which arms' rewards the estimate of a logged decision comes from, as the model is now; None without its arm."""
     arm = record.body["arm"]
     if arm not in serving.arms:
         return None
     found = serving.policy.explain_arm(arm, chosen_context(record.body))
     fields = {name: getattr(found, name) for name in ("arm", "mean", "width", "n_own", "n_all")}
     return {**fields, "contributions": list(found.contributions.items())}
-
-
-def similarity(serving: Serving) -> tuple[list[ArmName], list[list[float]]]:
-    """All arms, and how alike they are."""
-    matrix = serving.policy.similarity_matrix(0)
-    return list(serving.policy.arms), np.asarray(matrix).tolist()
-
-
-def describe(policy: kb.KMTLUCB) -> list[tuple[str, str]]:
-    """What is in force, in words, for the dashboard."""
-    rows = [("Policy", repr(policy).partition("  #")[0]), ("Rows learned", f"{policy.n_observations:,}")]
-    return [*rows, ("Model", str(policy.model))]

@@ -12,20 +12,20 @@ from kinbandits.service.events import ArmName
 
 @dataclass(eq=False, slots=True)
 class Decide:
-    """Choose an arm: a context for all candidates, or one for each."""
+    """Choose an arm: one context for all candidates, or one for each."""
 
     context: list[float] | list[list[float]]
     arms: list[ArmName] | None = None
     key: str | None = None
 
     def fingerprint(self) -> str:
-        """A digest of what was asked, to tell a repeat from another request with the same key."""
+        """A digest of the request, to tell a repeat from another request with the same key."""
         return hashlib.blake2b(to_json([self.context, self.arms]), digest_size=16).hexdigest()
 
 
 @dataclass(eq=False, slots=True)
 class Reward:
-    """The reward of a decision, which is named by its id or by the key it was asked for with."""
+    """The reward of a decision, which is named by its id, or by its idempotency key."""
 
     id: str | None
     value: float
@@ -42,7 +42,7 @@ class Void:
 
 @dataclass(eq=False, slots=True)
 class Correct:
-    """Another reward than was learned, or none (None)."""
+    """Learn another reward, or none (None)."""
 
     id: str
     value: float | None
@@ -59,7 +59,7 @@ class RollBack:
 
 @dataclass(eq=False, slots=True)
 class AddArm:
-    """A new arm, or one that returns."""
+    """Add an arm, or have a retired one return."""
 
     arm: ArmName
     by: str
@@ -70,7 +70,7 @@ class AddArm:
 
 @dataclass(eq=False, slots=True)
 class RetireArm:
-    """An arm not to be chosen any more."""
+    """Do not choose this arm any more."""
 
     arm: ArmName
     by: str

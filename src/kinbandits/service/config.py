@@ -9,9 +9,8 @@ reward_wait = 600.0
 default_reward = 0.0
 features = ["hour", { name = "age", low = 0, high = 120 }, { name = "device", values = ["phone", "desktop"] }]
 
-A number is one column of a context, scaled to 0 to 1 where it has a low and a high; a feature with values is a
-column
-for each.
+A number is one column of a context, scaled to 0 to 1 where it has a low and a high; a feature with values becomes a
+column for each.
 """
 
 from __future__ import annotations
@@ -54,13 +53,14 @@ class Feature(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.values is not None and (self.low is not None or self.high is not None):
+        low, high, values = self.low, self.high, self.values or ()
+        if values and not low is high is None:
             raise ValueError(f"feature {self.name} has values, so it takes no low and high")
-        if (self.low is None) != (self.high is None):
+        if (low is None) != (high is None):
             raise ValueError(f"feature {self.name} needs both low and high, or neither")
-        if self.low is not None and self.high is not None and self.low >= self.high:
+        if low is not None and high is not None and low >= high:
             raise ValueError(f"feature {self.name}: low must be less than high")
-        if self.values is not None and len(set(self.values)) < len(self.values):
+        if len(set(values)) < len(values):
             raise ValueError(f"feature {self.name} has a value twice")
         return self
 
@@ -107,8 +107,7 @@ class ServiceSettings(BaseModel):
     Attributes:
         reward_wait: seconds after which a decision without a reward is defaulted; 0 waits for ever.
         default_reward: what is then learned. Left out, nothing is, and a reward that comes later is learned.
-        features: how many numbers a context has, or a list of named features; left out, the first decision
-        settles it.
+        features: how many numbers a context has, or a list of named features; left out, the first decision settles it.
         snapshot_every: rows learned between two snapshots, at least.
         max_candidates: most candidates of one decision.
         max_body: largest request body, in bytes.
@@ -158,34 +157,29 @@ class Settings(BaseModel):
     def new_policy(self) -> kb.KMTLUCB:
         """A policy that has learned nothing."""
         try:
-            policy = kb.KMTLUCB(**_values({**DEFAULTS, **self.policy}))
+            policy = kb.KMTLUCB(
+                **{n: v if n == "arms" else read_value(v, n) for n, v in {**DEFAULTS, **self.policy}.items()}
+            )
         except (KinbanditsError, TypeError) as error:
             raise InvalidInputError(f"[policy] cannot be used: {error}") from error
         check_arms(policy.arms)
         return policy
 
     def check_start(self, policy: object, path: str) -> kb.KMTLUCB:
-        """A fitted policy to begin with; what [policy] names must be as it was fitted, and the rest is the
-        file's."""
+        """A fitted policy to begin with; it must have been fitted with what [policy] names."""
         if not isinstance(policy, kb.KMTLUCB):
             raise InvalidInputError(f"{path} holds a {type(policy).__name__}; only KMTLUCB is served")
         check_arms(policy.arms)
         wanted = self.new_policy()
+        missing = sorted(map(str, set(wanted.arms) - set(policy.arms))) if "arms" in self.policy else []
+        if missing:
+            text = f"{path} was fitted without the arms {missing} of [policy]; fit it again with them, or add them once"
+            raise InvalidInputError(f"{text} the service runs")
         for name, value in self.policy.items():
-            if name == "arms":
-                missing = set(wanted.arms) - set(policy.arms)
-                if missing:
-                    raise InvalidInputError(
-                        f"{path} was fitted without the arms {sorted(map(str, missing))} of [policy]; fit it "
-                        f"again with "
-                        "them, or add them once the service runs"
-                    )
-            elif getattr(policy, name) != getattr(wanted, name):
-                raise InvalidInputError(
-                    f"{path} was fitted with {name} = {getattr(policy, name)!r}, but [policy] says {value!r}; fit it "
-                    f"again, or "
-                    f"take {name} out of [policy]"
-                )
+            has = getattr(policy, name)
+            if name != "arms" and has != getattr(wanted, name):
+                text = f"{path} was fitted with {name} = {has!r}, but [policy] says {value!r}; fit it again"
+                raise InvalidInputError(f"{text}, or take {name} out of [policy]")
         return policy
 
     def fingerprint(self) -> str:
@@ -194,28 +188,21 @@ class Settings(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _values(table: dict[str, Any]) -> dict[str, Any]:
-    return {name: value if name == "arms" else read_value(value, name) for name, value in table.items()}
-
-
 def load_settings(path: str | Path, start: str | Path | None = None) -> Settings:
     """Settings from a TOML file; ``start`` in place of that of its [service] table."""
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInputError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{path} is not valid TOML: {error}") from error
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} cannot be read as TOML: {error}") from error
     if start is not None:
         data["service"] = {**data.get("service", {}), "start": str(start)}
     if not data.keys() <= Settings.model_fields.keys():
         raise InvalidInputError(f"{path} {_not_settings(data)}")
     try:
         settings = Settings.model_validate(data)
+        settings.new_policy()
     except ValidationError as error:
         raise InvalidInputError(f"{path}: {_first_error(error)}") from error
-    try:
-        settings.new_policy()
     except KinbanditsError as error:
         raise InvalidInputError(f"{path}: {error}") from error
     return settings
@@ -223,10 +210,8 @@ def load_settings(path: str | Path, start: str | Path | None = None) -> Settings
 
 def _not_settings(data: dict[str, Any]) -> str:
     if {"environments", "methods"} & data.keys():
-        return (
-            "is an experiment (it has environments or methods): `kinbandits run` plays it. A service's file has a "
-            "[policy] table with arms, and a [service] table"
-        )
+        text = "is an experiment (it has environments or methods): `kinbandits run` plays it. A service's file has"
+        return f"{text} a [policy] table with arms, and a [service] table"
     names = ", ".join(sorted(data.keys() - Settings.model_fields.keys()))
     more = ". A shadow has a file of its own: `kinbandits log shadow LOG shadow.toml`" if "shadow" in data else ""
     return f"has {names}, but a service's file has only the tables [policy] and [service]{more}"

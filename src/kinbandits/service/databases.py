@@ -1,10 +1,9 @@
 """The two homes of a log: how to connect, who may write, and what an error means.
 
-SQLite        one file in WAL mode with ``synchronous=FULL``; the writer holds an operating-system lock on a
-file beside
-              it, which dies with its process. All other connections are read-only.
+SQLite        one file in WAL mode with ``synchronous=FULL``; the writer holds an operating-system lock on a file
+              beside it, which dies with its process. All other connections are read-only.
 PostgreSQL    the writer's session holds an advisory lock; another process waits for it, as a hot standby. When
-              process or connection dies, the server lets go of the lock.
+              process or connection dies, the server releases the lock.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from kinbandits.errors import FormatError, InvalidInputError, KinbanditsError, p
 
 _LOCK = 0x6B696E62  # "kinb", the advisory lock of the writer
 _CHECKPOINT_PAGES = 4000  # of the WAL (16 MB)
+_REFUSAL = "events are only ever added"
 
 
 class StoreUnavailableError(KinbanditsError, RuntimeError):
@@ -53,6 +53,7 @@ class SQLite:
         self.name = str(path)
         self.readonly = readonly
         self.folder = self.path.with_name(self.path.name + ".snapshots")
+        self._wal = self.path.with_name(self.path.name + "-wal")
         if not self.path.exists() and (readonly or not create):
             raise InvalidInputError(f"there is no log {path}; `kinbandits serve` makes one")
         self._lock: Any = None
@@ -62,47 +63,37 @@ class SQLite:
     def _take_lock(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            stream = self.path.with_name(self.path.name + ".lock").open("a")
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # it holds contexts: for its owner alone
+            self._lock = self.path.with_name(self.path.name + ".lock").open("a")
         except OSError as error:
-            raise StoreUnavailableError(f"{self.name} cannot be locked ({error.strerror})") from error
+            raise StoreUnavailableError(f"{self.name} cannot be opened for writing ({error.strerror})") from error
         try:
-            hold(stream.fileno())
+            hold(self._lock.fileno())
         except OSError:
-            stream.close()
-            raise StoreLockedError(
-                f"{self.name} is in use by another process; stop that service first, or use PostgreSQL for a standby"
-            ) from None
-        self._lock = stream
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # it holds contexts: for its owner alone
+            self.close()
+            text = "is in use by another process; stop that service first, or use PostgreSQL for a standby"
+            raise StoreLockedError(f"{self.name} {text}") from None
 
     def writer(self) -> sa.Engine:
-        """Where to write."""
-        engine = sa.create_engine(
-            sa.URL.create("sqlite", database=str(self.path)),
-            poolclass=NullPool,
-            hide_parameters=True,
-            connect_args={"isolation_level": None, "check_same_thread": False},
-        )
+        """To write."""
 
-        @sa.event.listens_for(engine, "connect")
-        def connected(connection: Any, record: object) -> None:
+        def connect() -> sqlite3.Connection:
+            connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             for pragma in ("journal_mode = WAL", "synchronous = FULL", f"wal_autocheckpoint = {_CHECKPOINT_PAGES}"):
                 connection.execute(f"PRAGMA {pragma}")
+            return connection
 
-        @sa.event.listens_for(engine, "begin")
-        def begun(connection: sa.Connection) -> None:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-
+        engine = sa.create_engine("sqlite://", creator=connect, poolclass=NullPool, hide_parameters=True)
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
         return engine
 
     def reader(self) -> sa.Engine:
-        """Where to read, from any thread, also where this process may not write beside the log."""
+        """To read, from any thread, also where this process may not write beside the log."""
         mode = "mode=ro"
         if self.readonly and not os.access(self.path.parent, os.W_OK):
-            if self.path.with_name(self.path.name + "-wal").exists():
+            if self._wal.exists():
                 raise StoreUnavailableError(
-                    f"{self.name} is in use, or was left by a crash, in a folder that this user may not write "
-                    f"to: read "
+                    f"{self.name} is in use, or was left by a crash, in a folder that this user may not write to: read "
                     "a backup instead, or read it as its owner"
                 )
             mode = "immutable=1"  # nobody is writing, and SQLite needs no files of its own
@@ -120,15 +111,11 @@ class SQLite:
         return True
 
     def guard(self, writer: sa.Connection, on: bool) -> None:
-        """Let the database itself see to it that events are only ever added."""
+        """Have the database itself refuse to change or delete events."""
         for what in ("UPDATE", "DELETE"):
             name = f"events_no_{what.lower()}"
-            writer.exec_driver_sql(
-                f"CREATE TRIGGER IF NOT EXISTS {name} BEFORE {what} ON events "
-                "BEGIN SELECT RAISE(ABORT, 'events are only ever added'); END"
-                if on
-                else f"DROP TRIGGER IF EXISTS {name}"
-            )
+            make = f"{name} BEFORE {what} ON events BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END"
+            writer.exec_driver_sql(f"CREATE TRIGGER IF NOT EXISTS {make}" if on else f"DROP TRIGGER IF EXISTS {name}")
         if not on:
             writer.exec_driver_sql("PRAGMA secure_delete = ON")
 
@@ -149,11 +136,11 @@ class SQLite:
 
     def sizes(self) -> tuple[int, int] | None:
         """Bytes of the log, and bytes free beside it."""
-        files = (self.path, self.path.with_name(self.path.name + "-wal"))
-        return sum(f.stat().st_size for f in files if f.exists()), shutil.disk_usage(self.path.parent).free
+        size = sum(f.stat().st_size for f in (self.path, self._wal) if f.exists())
+        return size, shutil.disk_usage(self.path.parent).free
 
     def close(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -163,49 +150,42 @@ class Postgres:
     """The log in a database of a server."""
 
     is_shared = True
-    folder: Path | None = None  # snapshots are kept by `snapshots.local_folder`
+    folder: Path | None = None  # snapshots are in `snapshots.local_folder`
 
     def __init__(self, url: str, *, readonly: bool) -> None:
         package("psycopg", "a log in PostgreSQL needs", "'kinbandits[postgres]'")
         try:
             self._url = sa.make_url(url).set(drivername="postgresql+psycopg")
         except (ArgumentError, ValueError):
-            raise InvalidInputError(
-                "the address of the database cannot be read; it is like postgresql://user@host/database"
-            ) from None
-        # Messages name no password, wherever it stands.
+            text = "the address of the database cannot be read; it is like postgresql://user@host/database"
+            raise InvalidInputError(text) from None
+        # Messages name no password, wherever it is in the address.
         host = self._url.host or self._url.query.get("host") or "localhost"
         self.name = f"postgresql://{host if isinstance(host, str) else host[0]}/{self._url.database or ''}"
         self.readonly = readonly
 
     def _engine(self, statement_seconds: int, **pool: Any) -> sa.Engine:
-        args = {
-            "connect_timeout": 4,
-            "keepalives_idle": 5,
-            "keepalives_interval": 2,
-            "keepalives_count": 3,
-            "options": f"-c statement_timeout={statement_seconds}s -c idle_in_transaction_session_timeout=10s",
-        }
-        options = self._url.query.get("options")
-        if options:
-            args["options"] = f"{args['options']} {options if isinstance(options, str) else ' '.join(options)}"
+        args: dict[str, Any] = {"connect_timeout": 4, "keepalives_idle": 5, "keepalives_interval": 2}
+        own = f"-c statement_timeout={statement_seconds}s -c idle_in_transaction_session_timeout=10s"
+        given = self._url.query.get("options") or ""
+        args |= {"keepalives_count": 3, "options": f"{own} {given if isinstance(given, str) else ' '.join(given)}"}
         return sa.create_engine(self._url, connect_args=args, hide_parameters=True, **pool)
 
     def writer(self) -> sa.Engine:
-        """Where to write."""
+        """To write."""
         engine = self._engine(120, poolclass=NullPool)
 
-        @sa.event.listens_for(engine, "connect")
         def connected(connection: Any, record: object) -> None:
             with connection.cursor() as cursor:
                 if cursor.execute("SHOW synchronous_commit").fetchone() == ("off",):
                     cursor.execute("SET synchronous_commit TO on")
             connection.commit()
 
+        sa.event.listen(engine, "connect", connected)
         return engine
 
     def reader(self) -> sa.Engine:
-        """Where to read, from any thread."""
+        """To read, from any thread."""
         return self._engine(120 if self.readonly else 8, pool_size=4, pool_timeout=5, pool_pre_ping=True)
 
     def try_lock(self, writer: sa.Connection) -> bool:
@@ -214,13 +194,13 @@ class Postgres:
             return bool(writer.scalar(sa.select(sa.func.pg_try_advisory_lock(_LOCK))))
 
     def guard(self, writer: sa.Connection, on: bool) -> None:
-        """Let the database itself see to it that events are only ever added."""
+        """Have the database itself refuse to change or delete events."""
         if not on:
             writer.exec_driver_sql("DROP TRIGGER IF EXISTS events_only_added ON events")
             return
+        body = f"$$ BEGIN RAISE EXCEPTION '{_REFUSAL}'; END $$"
         writer.exec_driver_sql(
-            "CREATE OR REPLACE FUNCTION kinbandits_refuse() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$ BEGIN RAISE EXCEPTION 'events are only ever added'; END $$"
+            f"CREATE OR REPLACE FUNCTION kinbandits_refuse() RETURNS trigger LANGUAGE plpgsql AS {body}"
         )
         writer.exec_driver_sql(
             "CREATE OR REPLACE TRIGGER events_only_added BEFORE UPDATE OR DELETE OR TRUNCATE ON events "
@@ -230,12 +210,11 @@ class Postgres:
     def trouble(self, error: DBAPIError, what: str, writer: sa.Connection | None = None) -> StoreUnavailableError:
         """What an error means: lost, read-only, too slow."""
         text = f"{self.name} cannot be {what} now ({str(error.orig).strip().partition(chr(10))[0]})"
-        return (
-            StoreLostError(text) if writer is not None and error.connection_invalidated else StoreUnavailableError(text)
-        )
+        lost = writer is not None and error.connection_invalidated
+        return StoreLostError(text) if lost else StoreUnavailableError(text)
 
     def check(self, connection: sa.Connection) -> list[str]:
-        """PostgreSQL has checksums of its own; ask it whether all rows can be read."""
+        """PostgreSQL has checksums of its own; see whether all rows can be read."""
         connection.exec_driver_sql("SELECT COUNT(*), MAX(LENGTH(body)) FROM events")
         return []
 

@@ -16,15 +16,13 @@ from kinbandits.service.config import ServiceSettings, Settings
 
 FAMILIES = {"sport": (1.2, 0.2), "science": (-0.6, 1.1), "music": (-0.7, -1.0)}
 ARMS = [f"{family}-{i}" for i in range(1, 5) for family in FAMILIES]
-SETTINGS = Settings(
-    policy={
-        "arms": ARMS,
-        "context_kernel": {"type": "RBF", "length_scale": 1.0},
-        "similarity": {"type": "Estimated", "length_scale": 0.5},
-        "epsilon": 0.1,
-    },
-    service=ServiceSettings(reward_wait=20.0, default_reward=0.0, snapshot_every=500),
-)
+_POLICY = {
+    "arms": ARMS,
+    "context_kernel": {"type": "RBF", "length_scale": 1.0},
+    "similarity": {"type": "Estimated", "length_scale": 0.5},
+    "epsilon": 0.1,
+}
+SETTINGS = Settings(policy=_POLICY, service=ServiceSettings(reward_wait=20.0, default_reward=0.0, snapshot_every=500))
 
 
 def reward_of(arm: str, context: list[float], rng: random.Random) -> float:
@@ -42,8 +40,7 @@ def simulate(client: Client, seconds: float, rng: random.Random, pause: float = 
     visitors = 0
     while time.monotonic() < end:
         context = [rng.gauss(0, 1), rng.gauss(0, 1)]
-        choice = client.decide(context)
-        visitors += 1
+        choice, visitors = client.decide(context), visitors + 1
         if rng.random() < 0.9:  # the others never say
             due.append((time.monotonic() + rng.expovariate(0.5), choice, reward_of(str(choice.arm), context, rng)))
         for item in [d for d in due if d[0] <= time.monotonic()]:

@@ -8,8 +8,7 @@ default       its id     reward (null: nothing is learned), and the row if there
 late          its id     reward, delay: came after the default; with the row where the default taught nothing
 void          its id     reason: the decision was not carried out
 corrected     its id     reward (null: withdrawn), was (learned so far), state (so far), since (event of the
-decision),
-                         arm, by; with the row where nothing had been learned of the decision
+                         decision), arm, by; with the row where nothing had been learned of the decision
 rolled_back   -          to (an event), by: what was learned after it, until here, is not
 arm_added     -          arm, descriptor, similarity, neighbours, by
 arm_retired   -          arm, by
@@ -49,8 +48,7 @@ CORRECTABLE = ("rewarded", "defaulted", "late", "withdrawn")
 class Event(NamedTuple):
     """An event; ``seq`` counts from 1 without gaps, ``at`` is seconds since 1970 (UTC).
 
-    ``key`` and ``request`` (a digest of it) are those that a decision was asked for with; they stand in the table
-    of decisions only.
+    ``key`` and ``request`` (its digest) are those of the request for a decision; only the table of decisions has them.
     """
 
     seq: int
@@ -93,10 +91,9 @@ def row_of(event: Event) -> tuple[Body, float | None] | None:
 
 
 class Edits:
-    """All corrections and roll-backs up to event ``upto``: what is learned of a row, when later events say
-    otherwise.
+    """All corrections and roll-backs up to event ``upto``, which say otherwise than the events before them.
 
-    A model cannot unlearn a row: when something is edited, another one is taught, with what is true now.
+    A model cannot unlearn a row: when something is edited, another model is taught, with what is true now.
     """
 
     def __init__(self, events: Iterable[Event] = (), upto: int = 0) -> None:

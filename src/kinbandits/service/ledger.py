@@ -6,21 +6,14 @@ Commands are taken in order, each seeing what those before it have done. A `Prob
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.service import choose
-from kinbandits.service.commands import (
-    AddArm,
-    Command,
-    Correct,
-    Decide,
-    RetireArm,
-    Reward,
-    RollBack,
-    Void,
-)
+from kinbandits.service.commands import AddArm, Command, Correct, Decide, RetireArm, Reward, RollBack, Void
 from kinbandits.service.config import LARGEST, ServiceSettings, check_arms
 from kinbandits.service.events import ArmName, Body, Event, Record, decision_id, step
 from kinbandits.service.learner import Serving
@@ -31,19 +24,21 @@ Answer = dict[str, Any]
 Result = Answer | Problem
 
 
+@dataclass
 class Position:
-    """Where the log ends, as far as what comes next depends on it."""
+    """Where the log ends, as far as the next events depend on it."""
 
-    def __init__(self, seq: int, number: int, at: float, archived: int, features: int | None) -> None:
-        self.seq, self.number, self.at, self.archived, self.features = seq, number, at, archived, features
-        self.active: dict[ArmName, bool] = {}  # all arms; whether they may be chosen
-        self.counters: dict[str, int] = {}
+    seq: int
+    number: int  # of the last decision
+    at: float
+    archived: int  # events up to this one have left the log
+    features: int | None
+    active: dict[ArmName, bool]  # all arms; whether they may be chosen
+    counters: dict[str, int]
 
     def copy(self) -> Position:
-        """To work on, and to keep only when all is on disk."""
-        other = Position(self.seq, self.number, self.at, self.archived, self.features)
-        other.active, other.counters = dict(self.active), dict(self.counters)
-        return other
+        """To work on; it is kept only when all is on disk."""
+        return replace(self, active=dict(self.active), counters=dict(self.counters))
 
 
 class Ledger:
@@ -66,32 +61,27 @@ class Ledger:
         self._ids: dict[str, str] = {}  # by key
         self._chosen: dict[Decide, tuple[str, Body] | Problem] = {}
         self._changed: set[str] = set()
-        self._counted: dict[str, int] = {}
+        self._counted: Counter[str] = Counter()
         active = [arm for arm, is_active in position.active.items() if is_active and arm in serving.arms]
-        self.active = None if len(active) == serving.n_playable else active  # None: all that the policy knows
+        self.active = None if len(active) == len(serving.playable) else active  # None: all that the policy knows
         self.n_active = len(active)
 
     def apply(self, commands: Sequence[Command]) -> list[Result]:
-        """Write down all commands, in the transaction; the answer to each."""
+        """Write all commands, in the transaction; the answer to each."""
         ids = [c.id for c in commands if isinstance(c, Reward | Void | Correct) and c.id is not None]
         keys = [c.key for c in commands if isinstance(c, Decide | Reward) and c.key is not None]
         for record in self.tx.find(ids, keys) if ids or keys else ():
             self._keep(record)
-        first = {c.key: c for c in reversed(commands) if isinstance(c, Decide)}  # of several with one key
-        fresh = [
-            c
-            for c in commands
-            if isinstance(c, Decide) and (c.key is None or (c.key not in self._ids and first[c.key] is c))
-        ]
-        self._choose(fresh)
+        decides = [c for c in commands if isinstance(c, Decide)]
+        first = {c.key: c for c in reversed(decides)}  # of several with one key
+        self._choose([c for c in decides if c.key is None or (c.key not in self._ids and first[c.key] is c)])
         results: list[Result] = []
         for command in commands:
             try:
-                results.append(self._one(command))
+                results.append(_RULES[type(command)](self, command))
             except Problem as problem:
                 results.append(problem)
-        self.tx.append(self.events)
-        self.tx.set_outcomes(self._records[i] for i in self._changed)
+        self._write()
         for name, more in self._counted.items():
             self.tx.count(name, more)
             self.position.counters[name] = self.position.counters.get(name, 0) + more
@@ -102,26 +92,12 @@ class Ledger:
         overdue = self.tx.overdue(self.now - self.settings.reward_wait, limit)
         for record in overdue:
             self._default(record)
-        self.tx.append(self.events)
-        self.tx.set_outcomes(self._records[i] for i in self._changed)
+        self._write()
         return len(overdue)
 
-    def _one(self, command: Command) -> Answer:
-        match command:
-            case Decide():
-                return self._decide(command)
-            case Reward():
-                return self._reward(command)
-            case Void():
-                return self._void(command)
-            case Correct():
-                return self._correct(command)
-            case RollBack():
-                return self._roll_back(command)
-            case AddArm():
-                return self._add_arm(command)
-            case RetireArm():
-                return self._retire_arm(command)
+    def _write(self) -> None:
+        self.tx.append(self.events)
+        self.tx.set_outcomes(self._records[i] for i in self._changed)
 
     def _keep(self, record: Record) -> None:
         self._records[record.id] = record
@@ -136,13 +112,11 @@ class Ledger:
 
     def _settle(self, record: Record, kind: str, body: Body, **after: Any) -> Record:
         """An event about a decision, and what it makes of it."""
-        event = self._add(kind, body, record.id)
-        state = step(record.state, event)
+        state = step(record.state, self._add(kind, body, record.id))
         assert state is not None
-        record = record._replace(state=state, **after)
-        self._records[record.id] = record
+        self._records[record.id] = record._replace(state=state, **after)
         self._changed.add(record.id)
-        return record
+        return self._records[record.id]
 
     # -- decisions ------------------------------------------------------------------------------
 
@@ -156,11 +130,10 @@ class Ledger:
             except Problem as problem:
                 self._chosen[command] = problem
         first = self.position.number + 1
-        ids = [decision_id(first + i) for i in range(len(fit))]
         self.position.number += len(fit)
-        bodies = choose.choose(fit, ids, self.serving, self.active, self.secret, first - 1)
-        for command, identifier, body in zip(fit, ids, bodies, strict=True):
-            self._chosen[command] = body if isinstance(body, Problem) else (identifier, body)
+        bodies = choose.choose(fit, first, self.serving, self.active, self.secret)
+        for number, (command, body) in enumerate(zip(fit, bodies, strict=True), first):
+            self._chosen[command] = body if isinstance(body, Problem) else (decision_id(number), body)
 
     def check(self, command: Decide) -> None:
         """Raise a `Problem` if the request does not fit arms and contexts; the first one settles their length."""
@@ -180,11 +153,8 @@ class Ledger:
         context = command.context
         rows = context if isinstance(context[0], list) else [context]
         if len(rows) not in (1, candidates):
-            raise Problem(
-                409,
-                "context_shape",
-                f"context has {len(rows)} rows for {candidates} candidates; send one row for each",
-            )
+            text = f"context has {len(rows)} rows for {candidates} candidates; send one row for each"
+            raise Problem(409, "context_shape", text)
         n = position.features or len(rows[0])
         if any(len(row) != n for row in rows):
             wanted = "rows of equal length" if position.features is None else f"{n} numbers"
@@ -214,19 +184,16 @@ class Ledger:
             raise unknown_decision()
         return record
 
-    def _count(self, name: str) -> None:
-        self._counted[name] = self._counted.get(name, 0) + 1
-
     def _reward(self, command: Reward) -> Answer:
         identifier = command.id if command.id is not None else self._ids.get(command.key or "")
         if identifier not in self._records:
-            self._count("dangling")
+            self._counted["dangling"] += 1
         record = self._find(identifier)
         if record.state in ("rewarded", "late"):
             if record.reward != command.value:
-                self._count("conflicting")
+                self._counted["conflicting"] += 1
                 raise Problem(409, "reward_conflict", "this decision already has another reward")
-            self._count("duplicate")
+            self._counted["duplicate"] += 1
             return _outcome(record)
         if record.state in ("void", "withdrawn"):
             raise Problem(409, record.state, f"this decision is {record.state}; it takes no reward")
@@ -234,13 +201,12 @@ class Ledger:
         delay, value = self.now - record.at, command.value
         if record.state == "open" and self.settings.reward_wait and delay > self.settings.reward_wait:
             record = self._default(record)
-        row = choose.learned_row(record.body)
         body = {"reward": value, "delay": delay}
-        if record.state == "open":
-            return _outcome(self._settle(record, "reward", {**body, **row}, reward=value, learned=value))
-        if record.learned is None:  # the default taught nothing, so that this can
-            return _outcome(self._settle(record, "late", {**body, **row}, reward=value, learned=value))
-        return _outcome(self._settle(record, "late", body, reward=value))
+        kind = "reward" if record.state == "open" else "late"
+        if record.learned is not None:  # the default has taught something
+            return _outcome(self._settle(record, kind, body, reward=value))
+        body |= choose.learned_row(record.body)
+        return _outcome(self._settle(record, kind, body, reward=value, learned=value))
 
     def _default(self, record: Record) -> Record:
         reward = self.settings.default_reward
@@ -249,14 +215,14 @@ class Ledger:
 
     def _void(self, command: Void) -> Answer:
         record = self._find(command.id)
-        if record.state not in ("open", "void"):
+        if record.state == "void":
+            return _outcome(record)
+        if record.state != "open":
             raise Problem(409, "not_open", f"this decision is {record.state} and can no longer be void")
-        if record.state == "open":
-            record = self._settle(record, "void", {"reason": command.reason})
-        return _outcome(record)
+        return _outcome(self._settle(record, "void", {"reason": command.reason}))
 
     def _check_reward(self, value: float) -> None:
-        low, high = choose.reward_range(self.serving.policy) or (-LARGEST, LARGEST)
+        low, high = self.serving.policy.reward_range or (-LARGEST, LARGEST)
         if not (math.isfinite(value) and low <= value <= high):
             raise Problem(409, "reward_range", f"a reward of this service is between {low:g} and {high:g}")
 
@@ -269,25 +235,19 @@ class Ledger:
         if command.value is not None:
             self._check_reward(command.value)
         state = "withdrawn" if command.value is None else "rewarded"
-        if (record.state, record.reward) != (state, command.value):
-            body: Body = {
-                "reward": command.value,
-                "was": record.learned,
-                "state": record.state,
-                "since": record.seq,
-            }
-            body |= {"arm": record.body["arm"], "by": command.by}
-            if record.state == "defaulted" and record.learned is None:  # it is learned here, not elsewhere
-                body |= choose.learned_row(record.body)
-            record = self._settle(record, "corrected", body, reward=command.value, learned=command.value)
-        return _outcome(record)
+        if (record.state, record.reward) == (state, command.value):
+            return _outcome(record)
+        body: Body = {"reward": command.value, "was": record.learned, "state": record.state, "since": record.seq}
+        body |= {"arm": record.body["arm"], "by": command.by}
+        if record.state == "defaulted" and record.learned is None:  # its one row is in this event
+            body |= choose.learned_row(record.body)
+        return _outcome(self._settle(record, "corrected", body, reward=command.value, learned=command.value))
 
     def _roll_back(self, command: RollBack) -> Answer:
-        if not self.position.archived <= command.to < self.position.seq:
+        first, last = self.position.archived, self.position.seq
+        if not first <= command.to < last:
             raise Problem(
-                409,
-                "no_such_event",
-                f"the log has events {self.position.archived + 1} to {self.position.seq}; name an earlier one of them",
+                409, "no_such_event", f"the log has events {first + 1} to {last}; name an earlier one of them"
             )
         return {"to": command.to, "seq": self._add("rolled_back", {"to": command.to, "by": command.by}).seq}
 
@@ -298,42 +258,45 @@ class Ledger:
         if active.get(arm):
             raise Problem(409, "arm_exists", "there is an active arm of this name; choose another")
         if arm in active:
-            if not choose.can_return(self.serving, arm):
-                raise Problem(409, "arm_gone", "this arm was retired before the policy was fitted; choose another name")
-            active[arm] = True
-            return {
-                "arm": arm,
-                "retired": False,
-                "seq": self._add("arm_returned", {"arm": arm, "by": command.by}).seq,
-            }
+            return self._set_arm("arm_returned", {"arm": arm, "by": command.by})
         try:
             check_arms([*active, arm])
         except InvalidInputError:
             raise Problem(409, "arm_exists", "there is an arm that looks the same in a path") from None
-        body: Body = {"arm": arm, "by": command.by, "descriptor": command.descriptor}
-        body |= {"similarity": command.similarity, "neighbours": command.neighbours}
+        details = {name: getattr(command, name) for name in ("descriptor", "similarity", "neighbours")}
+        body: Body = {"arm": arm, "by": command.by, **details}
         try:
             self.try_arm(body)
         except KinbanditsError:
-            raise Problem(
-                409,
-                "arm_refused",
-                "the similarity of this policy cannot take this arm: send the descriptor, similarity or neighbours "
-                "it needs, of the right length",
-            ) from None
-        active[arm] = True
-        return {"arm": arm, "retired": False, "seq": self._add("arm_added", body).seq}
+            text = "send the descriptor, similarity or neighbours that the policy's similarity needs for a new arm"
+            raise Problem(409, "arm_refused", f"{text}, of the right length") from None
+        return self._set_arm("arm_added", body)
 
     def _retire_arm(self, command: RetireArm) -> Answer:
         active = self.position.active
         if command.arm not in active:
             raise Problem(404, "unknown_arm", "there is no arm of this name")
-        if active[command.arm]:
-            if sum(active.values()) == 1:
-                raise Problem(409, "last_arm", "this is the last active arm; add another before retiring it")
-            active[command.arm] = False
-            self._add("arm_retired", {"arm": command.arm, "by": command.by})
-        return {"arm": command.arm, "retired": True, "seq": self.position.seq}
+        if not active[command.arm]:
+            return {"arm": command.arm, "retired": True, "seq": self.position.seq}
+        if sum(active.values()) == 1:
+            raise Problem(409, "last_arm", "this is the last active arm; add another before retiring it")
+        return self._set_arm("arm_retired", {"arm": command.arm, "by": command.by})
+
+    def _set_arm(self, kind: str, body: Body) -> Answer:
+        retired = kind == "arm_retired"
+        self.position.active[body["arm"]] = not retired
+        return {"arm": body["arm"], "retired": retired, "seq": self._add(kind, body).seq}
+
+
+_RULES: dict[type, Callable[[Ledger, Any], Answer]] = {
+    Decide: Ledger._decide,
+    Reward: Ledger._reward,
+    Void: Ledger._void,
+    Correct: Ledger._correct,
+    RollBack: Ledger._roll_back,
+    AddArm: Ledger._add_arm,
+    RetireArm: Ledger._retire_arm,
+}
 
 
 def _answer(identifier: str, body: Body) -> Answer:

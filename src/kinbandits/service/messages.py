@@ -1,7 +1,6 @@
 """What is sent and answered, as models: FastAPI makes validation and the OpenAPI document of them.
 
-Strict: no NaN, no infinities, no numbers in strings, no unknown fields. Texts of problems never repeat what
-was sent.
+Strict: no NaN, no infinities, no numbers in strings, no unknown fields. Problems never repeat what was sent.
 """
 
 from __future__ import annotations
@@ -27,6 +26,8 @@ Vector = Annotated[list[Number], Field(min_length=1, max_length=MOST_FEATURES)]
 Arm = (
     Annotated[str, Field(pattern=ARM)] | Annotated[int, Field(ge=-LARGEST_ARM, le=LARGEST_ARM), BeforeValidator(_whole)]
 )
+Contexts = Annotated[list[Vector], Field(min_length=1, max_length=10_000)]
+Arms = Annotated[list[Arm], Field(max_length=10_000)]
 Named = Annotated[dict[str, Number | Annotated[str, Field(max_length=200)]], Field(min_length=1, max_length=1000)]
 Key = Annotated[str, Field(pattern=r"^[!-~]{1,200}$")]
 State = Literal["open", "rewarded", "defaulted", "late", "void", "withdrawn"]
@@ -39,30 +40,16 @@ class Strict(BaseModel):
 
 
 class DecisionBody(Strict):
-    """Choose an arm for a context."""
+    """Choose an arm for a context: ``context`` is one for all candidates, or a list of one for each."""
 
-    context: (
-        Vector
-        | Annotated[list[Vector], Field(min_length=1, max_length=10_000)]
-        | Named
-        | Annotated[list[Named], Field(min_length=1, max_length=10_000)]
-    ) = Field(
-        description="What describes the situation: one list of numbers for all candidates, or one list for each; "
-        "or an object, or one for each, where the service has named features.",
-        examples=[[0.3, 0.8]],
+    context: Vector | Contexts | Named | Annotated[list[Named], Field(min_length=1, max_length=10_000)] = Field(
+        description="A list of numbers, or an object where the service has named features.", examples=[[0.3, 0.8]]
     )
-    arms: Annotated[list[Arm], Field(min_length=1, max_length=10_000)] | None = Field(
-        default=None, description="The candidates; all active arms if left out."
+    arms: Annotated[Arms, Field(min_length=1)] | None = Field(
+        None, description="Candidates; left out, all active arms."
     )
-    task: Arm | None = Field(
-        default=None,
-        description="In place of arms, where context has a row for each candidate: the arm they are for. "
-        "The answer's index says which was chosen.",
-    )
-    key: Key | None = Field(
-        default=None,
-        description="Idempotency key: the same key and request give the same decision again, until it is archived.",
-    )
+    task: Arm | None = Field(None, description="In place of arms: the one arm that all rows of context are for.")
+    key: Key | None = Field(None, description="The same key and request give the same decision, until it is archived.")
 
 
 class DecisionsBody(Strict):
@@ -113,9 +100,7 @@ class ArmBody(Strict):
     arm: Arm = Field(examples=["music"])
     descriptor: Vector | None = Field(default=None, description="For a similarity known by descriptors.")
     similarity: Vector | None = Field(default=None, description="For a similarity matrix: to each arm, in order.")
-    neighbours: Annotated[list[Arm], Field(max_length=10_000)] | None = Field(
-        default=None, description="For a graph: the arms it is linked to."
-    )
+    neighbours: Arms | None = Field(default=None, description="For a graph: the arms it is linked to.")
 
 
 class Decision(BaseModel):
@@ -174,17 +159,6 @@ class DecisionList(BaseModel):
     next: str | None = Field(description="Send this as ``before`` for those that come next; null at the end.")
 
 
-class Explanation(BaseModel):
-    """Which arms' rewards the estimate of a decision comes from, by what the model knows now."""
-
-    arm: Arm
-    mean: float
-    contributions: list[tuple[Arm, float]]
-    width: float
-    n_own: int
-    n_all: int
-
-
 class ArmState(BaseModel):
     """An arm after a change."""
 
@@ -200,37 +174,6 @@ class ArmRecord(ArmState):
     mean_reward: float | None
     standard_error: float | None
     last_pull: float | None
-
-
-class PolicyAnswer(BaseModel):
-    """What is served and how far it has learned."""
-
-    policy: str
-    arms: list[Arm]
-    retired: list[Arm]
-    epsilon: float
-    features: int | None
-    observations: int
-    not_learned: int = Field(description="Rows that the model did not take; the service's own log names them.")
-    events: int = Field(description="Events in the log.")
-    model: int = Field(description="The last event that the serving model has taken in.")
-    states: dict[str, int]
-    counters: dict[str, int] = Field(description="Rewards that were duplicate, conflicting or dangling.")
-    settings: dict[str, Any]
-
-
-class Similarity(BaseModel):
-    """How alike arms are, as the model sees them now."""
-
-    arms: list[Arm]
-    matrix: list[list[float]]
-
-
-class Health(BaseModel):
-    """Alive, or ready."""
-
-    status: str
-    detail: str | None = None
 
 
 class ProblemAnswer(BaseModel):

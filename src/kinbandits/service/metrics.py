@@ -17,22 +17,16 @@ _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class Metrics(Collector):
-    """Requests as they are answered, and the engine as it is when it is asked."""
+    """Requests, counted as they are answered; and the state of the engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.registry = CollectorRegistry()
         names = ["route", "status"]
-        self._requests = Counter(
-            "kinbandits_http_requests", "Requests by route and status.", names, registry=self.registry
-        )
-        self._seconds = Histogram(
-            "kinbandits_http_seconds",
-            "Time to answer, by route.",
-            ["route"],
-            registry=self.registry,
-            buckets=_SECONDS,
-        )
+        text = "Requests by route and status."
+        self._requests = Counter("kinbandits_http_requests", text, names, registry=self.registry)
+        text = "Time to answer, by route."
+        self._seconds = Histogram("kinbandits_http_seconds", text, names[:1], registry=self.registry, buckets=_SECONDS)
         self._recent: deque[float] = deque(maxlen=2000)  # seconds of the last decisions
         self.registry.register(self)
 
@@ -50,39 +44,34 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """What the engine knows."""
-        engine = self._engine
+        engine, learner, writer = self._engine, self._engine.learner, self._engine.writer
         yield GaugeMetricFamily("kinbandits_ready", "Whether requests are taken.", float(engine.ready))
-        serving = getattr(engine, "serving", None)
-        if serving is None:
+        if not hasattr(engine, "serving"):
             return
+        serving = engine.serving
         decisions = GaugeMetricFamily("kinbandits_decisions", "Decisions by state.", labels=["state"])
         for state, n in serving.stats.states.items():
             decisions.add_metric([state], n)
-        yield decisions
         why = CounterMetricFamily("kinbandits_rewards_refused", "Rewards that changed nothing, by why.", labels=["why"])
-        for name, n in (getattr(engine.writer, "position", None) and engine.writer.position.counters.items()) or ():
+        for name, n in writer.position.counters.items() if hasattr(writer, "position") else ():
             why.add_metric([name], n)
-        yield why
-        learner, policy = engine.learner, serving.policy
-        for name, text, value in (
+        yield from (decisions, why)
+        gauges = [
             ("events", "Events in the log.", engine.last_seq),
-            ("model_events", "Events the serving model has taken in.", serving.seq),
-            ("model_observations", "Rows the model has learned.", policy.n_observations),
-            ("rows_refused", "Rows the model would not learn.", serving.stats.refused),
-            (
-                "behind_seconds",
-                "How long the oldest event waits that the serving model does not know.",
-                learner.behind(),
-            ),
+            ("model_events", "Events that the serving model knows.", serving.seq),
+            ("model_observations", "Rows the model has learned.", serving.policy.n_observations),
+            ("rows_refused", "Rows the model could not learn.", serving.stats.refused),
+            ("behind_seconds", "Age of the oldest event that the serving model does not know.", learner.behind()),
             ("publish_seconds", "Last copy of the model.", learner.publish_seconds),
             ("snapshot_seconds", "Last snapshot.", learner.save_seconds),
-            ("waiting_requests", "Commands that wait to be written.", engine.writer.waiting),
-        ):
-            yield GaugeMetricFamily(f"kinbandits_{name}", text, value)
+            ("waiting_requests", "Commands that wait to be written.", writer.waiting),
+        ]
         sizes = engine.store.database.sizes()
         if sizes is not None:
-            yield GaugeMetricFamily("kinbandits_log_bytes", "Size of the log.", sizes[0])
-            yield GaugeMetricFamily("kinbandits_disk_free_bytes", "Free space beside the log.", sizes[1])
+            free = ("disk_free_bytes", "Free space beside the log.", sizes[1])
+            gauges += [("log_bytes", "Size of the log.", sizes[0]), free]
+        for name, text, value in gauges:
+            yield GaugeMetricFamily(f"kinbandits_{name}", text, value)
 
     def text(self) -> bytes:
         """In Prometheus' own format."""

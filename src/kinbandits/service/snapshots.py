@@ -27,7 +27,7 @@ def local_folder(log_id: str) -> Path:
 
 
 def save(folder: Path, policy: kb.KMTLUCB, stats: Stats, **about: Any) -> Path:
-    """Keep policy and stats, with what they depend on; older snapshots are dropped."""
+    """Save policy and stats, with what they depend on; all but the latest snapshots are dropped."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     part, target = folder / f".{stats.seq}.partial", folder / f"{stats.seq:015d}"
     shutil.rmtree(part, ignore_errors=True)
@@ -54,18 +54,15 @@ def found(folder: Path) -> list[Path]:
 
 
 def load(path: Path, **wanted: Any) -> tuple[kb.KMTLUCB, Stats, dict[str, Any]]:
-    """Policy, stats, and what was said about them; a `FormatError` if it is damaged or does not fit ``wanted``."""
+    """Policy and stats, and what was saved about them; a `FormatError` if it is damaged or does not fit ``wanted``."""
     try:
         digest, _, text = (path / "stats.json").read_text(encoding="utf-8").partition("\n")
-        if hashlib.sha256(text.encode()).hexdigest() != digest:
-            raise FormatError("it is damaged")
         about = json.loads(text)
+        policy = hashlib.sha256((path / "policy").read_bytes()).hexdigest()
+        if hashlib.sha256(text.encode()).hexdigest() != digest or policy != about["policy"]:
+            raise ValueError("it is damaged")
         if about["release"] != __version__ or any(about.get(name) != value for name, value in wanted.items()):
-            raise FormatError("it was made by another release, or with other settings")
-        if hashlib.sha256((path / "policy").read_bytes()).hexdigest() != about["policy"]:
-            raise FormatError("it is damaged")
+            raise ValueError("it was made by another release, or with other settings")
         return kb.load(path / "policy"), Stats.from_data(about.pop("stats")), about
-    except FormatError:
-        raise
     except Exception as error:  # whatever a file may hold
-        raise FormatError(f"it cannot be read ({type(error).__name__}: {error})") from error
+        raise FormatError(f"it cannot be used ({type(error).__name__}: {error})") from error

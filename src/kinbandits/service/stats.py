@@ -10,11 +10,11 @@ import copy
 import math
 from typing import Any
 
+from kinbandits.estimators import ratio_interval
 from kinbandits.service.events import ARM_KINDS, STATES, ArmName, Event, row_of, step
 
 FINE, COARSE = (10.0, 360), (600.0, 4320)  # seconds of a bucket, and how many are kept: an hour, 30 days
 _SUMS = ("decisions", "rewards", "r", "w", "w2", "wr", "w2r", "w2r2", "r2")
-_Z = 1.959964
 
 
 class Bucket(dict[str, float]):
@@ -35,29 +35,6 @@ class Bucket(dict[str, float]):
 
 
 Interval = tuple[float, float, float]  # low, value, high
-
-
-def score_interval(
-    w: float, w2: float, wr: float, w2r: float, w2r2: float, largest: float, low: float, high: float
-) -> Interval | None:
-    """(low, value, high) of the weighted mean of rewards between ``low`` and ``high``: that of ``snips`` in `ope`.
-
-    Each end is where it is 1.96 deviations away, as they would be there; a third of a row is added that might have
-    come, with the largest weight there could be.
-    """
-    if not w:
-        return None
-    value, ends = wr / w, []
-    for reward, sign in ((low, -1.0), (high, 1.0)):
-        grown = w + largest / 3.0
-        middle = (wr + largest / 3.0 * reward) / grown
-        squares = w2r2 - 2.0 * middle * w2r + middle**2 * w2 + (largest * (reward - middle)) ** 2 / 3.0
-        variance, room = _Z**2 * max(0.0, squares) / grown**2, (middle - low) * (high - middle)
-        curve = variance / room if room > 0.0 else 0.0
-        slope = curve * (low + high - 2.0 * middle)
-        distance = (slope / 2.0 + sign * math.sqrt(slope**2 / 4.0 + (1.0 + curve) * variance)) / (1.0 + curve)
-        ends.append(middle + distance)
-    return min(max(ends[0], low), value), value, max(min(ends[1], high), value)
 
 
 class Stats:
@@ -168,13 +145,21 @@ class Stats:
     def earned(self, bucket: Bucket) -> Interval | None:
         """(low, mean, high) of the rewards."""
         n, r, r2 = bucket["rewards"], bucket["r"], bucket["r2"]
-        return score_interval(n, n, r, r, r2, 1.0, self.extremes[0], self.extremes[1])
+        return self._interval(n, n, r, r, r2, 1.0)
 
     def uniform(self, bucket: Bucket, epsilon: float) -> Interval | None:
-        """(low, value, high) of what a uniform choice would have earned, of decisions with such a floor."""
+        """(low, value, high) of what a uniform choice would have earned, where ``epsilon`` is the floor."""
         largest = max(self.extremes[2] / self.extremes[3], 1.0 / epsilon if epsilon else 0.0)
         w, w2, wr, w2r, w2r2 = (bucket[k] for k in ("w", "w2", "wr", "w2r", "w2r2"))
-        return score_interval(w, w2, wr, w2r, w2r2, largest, self.extremes[0], self.extremes[1])
+        return self._interval(w, w2, wr, w2r, w2r2, largest)
+
+    def _interval(self, w: float, w2: float, wr: float, w2r: float, w2r2: float, largest: float) -> Interval | None:
+        """Wilson's interval of a weighted mean, as `kinbandits.estimators` has it for ``snips``."""
+        if not w:
+            return None
+        low, high = self.extremes[:2]
+        around = max(0.0, w2r2 - w2r**2 / w2)
+        return ratio_interval(w, wr, (w2, w2r / w2, around), largest, (low, high))
 
     def arm_table(self) -> list[dict[str, Any]]:
         """Per arm: pulls, rewards, mean reward and its standard error, last pull, retired."""
@@ -183,17 +168,9 @@ class Stats:
             pulls, n, total, squares, last = self.arms.get(name) or [0, 0, 0.0, 0.0, 0.0]
             mean = total / n if n else None
             spread = max(0.0, squares / n - (total / n) ** 2) if n else 0.0
-            rows.append(
-                {
-                    "arm": name,
-                    "retired": not active,
-                    "pulls": int(pulls),
-                    "rewards": int(n),
-                    "mean_reward": mean,
-                    "standard_error": math.sqrt(spread / (n - 1)) if n > 1 else None,
-                    "last_pull": last or None,
-                }
-            )
+            error = math.sqrt(spread / (n - 1)) if n > 1 else None
+            row = {"arm": name, "retired": not active, "pulls": int(pulls), "rewards": int(n), "mean_reward": mean}
+            rows.append(row | {"standard_error": error, "last_pull": last or None})
         return rows
 
     def to_data(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import eq, ge, lt
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,40 +19,9 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from kinbandits.errors import FormatError, InvalidInputError
-from kinbandits.service.databases import (
-    Postgres,
-    SQLite,
-    StoreDamagedError,
-    StoreLockedError,
-    StoreLostError,
-    StoreUnavailableError,
-)
+from kinbandits.service import tables as t
+from kinbandits.service.databases import Postgres, SQLite, StoreLockedError, StoreUnavailableError
 from kinbandits.service.events import EDITS, Event, Record, decision_id
-from kinbandits.service.tables import (
-    BEGINNINGS,
-    COUNT,
-    COUNTED,
-    COUNTERS,
-    DECISIONS,
-    EVENTS,
-    FIND,
-    FORMAT,
-    META,
-    PROBE,
-    RECORD,
-    SET_OUTCOME,
-    TABLES,
-)
-
-__all__ = [
-    "Store",
-    "StoreDamagedError",
-    "StoreLockedError",
-    "StoreLostError",
-    "StoreUnavailableError",
-    "Transaction",
-    "open_store",
-]
 
 
 class Store:
@@ -69,22 +39,22 @@ class Store:
             raise
 
     def _open(self) -> None:
-        self._engines.append(reader := self.database.reader())
-        self._reader = reader
+        self._engines.append(self.database.reader())
+        self._reader = self._engines[0]
         if self.database.readonly:
-            with reader.connect() as connection:
+            with self._reader.connect() as connection:
                 if not sa.inspect(connection).has_table("events"):
                     raise InvalidInputError(f"there is no log in {self.name}; `kinbandits serve --store` makes one")
         else:
             self._engines.append(writer := self.database.writer())
             self._writer = writer.connect()
             mark = "?" if writer.dialect.positional else "%s"
-            self._sql = [_insert(EVENTS, 5, mark), _insert(DECISIONS, 7, mark)]
+            self._sql = [_insert(t.EVENTS, 5, mark), _insert(t.DECISIONS, 7, mark)]
             self._make_tables(self._writer)
         version = self.meta("format")
-        if version != str(FORMAT):
+        if version != str(t.FORMAT):
             raise FormatError(
-                f"{self.name} has format {version}; this release reads format {FORMAT}. Upgrade kinbandits to open it"
+                f"{self.name} has format {version}; this release reads format {t.FORMAT}. Upgrade kinbandits to open it"
             )
         self.id = self.meta("id") or ""
         self.secret = bytes.fromhex(self.meta("secret") or "")
@@ -94,20 +64,15 @@ class Store:
             if self.database.is_shared:  # two processes may come at once
                 writer.execute(sa.select(sa.func.pg_advisory_xact_lock(1)))
             names = set(sa.inspect(writer).get_table_names())
-            if names & set(TABLES.tables):
+            if names & set(t.TABLES.tables):
                 if "beginnings" not in names:
                     raise FormatError(f"{self.name} is a log of another release, or not a log; this one cannot open it")
                 return
-            TABLES.create_all(writer)
+            t.TABLES.create_all(writer)
             self.database.guard(writer, True)
-            made = {
-                "format": str(FORMAT),
-                "id": secrets.token_hex(16),
-                "secret": secrets.token_hex(16),
-                "probe": "",
-            }
-            writer.execute(META.insert(), [{"name": name, "value": value} for name, value in made.items()])
-            writer.execute(COUNTERS.insert(), [{"name": name, "value": 0} for name in COUNTED])
+            made = {"format": str(t.FORMAT), "id": secrets.token_hex(16), "secret": secrets.token_hex(16), "probe": ""}
+            writer.execute(t.META.insert(), [{"name": name, "value": value} for name, value in made.items()])
+            writer.execute(t.COUNTERS.insert(), [{"name": name, "value": 0} for name in t.COUNTED])
 
     @contextmanager
     def _translated(self, what: str, writer: sa.Connection | None = None) -> Iterator[None]:
@@ -130,7 +95,7 @@ class Store:
             return self.database.try_lock(self._writer)
 
     def lock(self) -> None:
-        """Become the one that writes, or say who is in the way."""
+        """Become the writer, or raise that another process is."""
         if not self.try_lock():
             raise StoreLockedError(f"{self.name} is in use by another process; stop that service first")
 
@@ -146,10 +111,10 @@ class Store:
     def probe(self) -> None:
         """Write something and flush it, to see whether that can be done."""
         with self.transaction() as tx:
-            tx.set_meta("probe", secrets.token_hex(PROBE // 2))
+            tx.set_meta("probe", secrets.token_hex(t.PROBE // 2))
 
     def close(self) -> None:
-        """Let go of connections and lock."""
+        """Close connections and release the lock."""
         for engine in self._engines:  # readers first: SQLite's last connection tidies up, and must be one that writes
             engine.dispose()
         if self._writer is not None:
@@ -159,14 +124,14 @@ class Store:
 
     # -- reading --------------------------------------------------------------------------------
 
-    def query(self, statement: Any, parameters: Any = None) -> Sequence[Any]:
+    def query(self, statement: Any) -> Sequence[Any]:
         """Rows, from any thread."""
-        with self._translated("read"), self._reader.connect() as connection:
-            return connection.execute(statement, parameters).all()
+        with self.reading() as connection:
+            return connection.execute(statement).all()
 
     def read(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events after ``seq``, in order."""
-        found = self.query(EVENTS.select().where(EVENTS.c.seq > after).order_by(EVENTS.c.seq).limit(limit))
+        found = self.query(t.EVENTS.select().where(t.EVENTS.c.seq > after).order_by(t.EVENTS.c.seq).limit(limit))
         return [_event(row) for row in found]
 
     def read_all(self, after: int = 0, upto: int | None = None) -> Iterator[Event]:
@@ -180,8 +145,8 @@ class Store:
 
     def special(self, *kinds: str) -> list[Event]:
         """Events of rare kinds (arms, edits, beginnings), in order."""
-        where = EVENTS.c.decision.is_(None) | (EVENTS.c.kind == "corrected")
-        found = self.query(EVENTS.select().where(where, EVENTS.c.kind.in_(kinds)).order_by(EVENTS.c.seq))
+        where = t.EVENTS.c.decision.is_(None) | (t.EVENTS.c.kind == "corrected")
+        found = self.query(t.EVENTS.select().where(where, t.EVENTS.c.kind.in_(kinds)).order_by(t.EVENTS.c.seq))
         return [_event(row) for row in found]
 
     def edits(self) -> list[Event]:
@@ -190,30 +155,30 @@ class Store:
 
     def last_seq(self) -> int:
         """The number of the last event; 0 if there is none."""
-        return int(self.query(sa.select(sa.func.coalesce(sa.func.max(EVENTS.c.seq), 0)))[0][0])
+        return int(self.query(sa.select(sa.func.coalesce(sa.func.max(t.EVENTS.c.seq), 0)))[0][0])
 
     def last_at(self) -> float:
         """When the last event was written."""
-        found = self.query(sa.select(EVENTS.c.at).order_by(EVENTS.c.seq.desc()).limit(1))
+        found = self.query(sa.select(t.EVENTS.c.at).order_by(t.EVENTS.c.seq.desc()).limit(1))
         return float(found[0][0]) if found else 0.0
 
-    def last_number(self) -> int:
-        """How many decisions were ever made: the number of the last one."""
-        found = self.query(sa.select(sa.func.max(DECISIONS.c.number)))[0][0]
-        return max([int(found or 0), *(int(e.body["number"]) for e in self.special("archived"))])
+    def archived(self, what: str = "upto") -> int:
+        """The last event (or with "number" the last decision) that has left the log; 0 if none has."""
+        return max([0, *(int(e.body[what]) for e in self.special("archived"))])
 
-    def number_at(self, seq: int) -> int:
-        """How many decisions were made up to event ``seq``."""
-        return int(self.query(sa.select(sa.func.max(DECISIONS.c.number)).where(DECISIONS.c.seq <= seq))[0][0] or 0)
+    def last_number(self, upto: int = 2**62) -> int:
+        """How many decisions were ever made, up to an event: the number of the last one."""
+        found = self.query(sa.select(sa.func.max(t.DECISIONS.c.number)).where(t.DECISIONS.c.seq <= upto))[0][0]
+        return max(int(found or 0), self.archived("number"))
 
     def record(self, identifier: str) -> Record | None:
         """The decision of this id."""
-        found = self.query(RECORD.where(DECISIONS.c.number == int(identifier, 16)))
+        found = self.query(t.RECORD.where(t.DECISIONS.c.number == int(identifier, 16)))
         return _record(found[0]) if found else None
 
     def records(self, after: int = 0, limit: int = 5000) -> list[Record]:
         """Decisions after the ``after``-th, in order."""
-        found = self.query(RECORD.where(DECISIONS.c.number > after).order_by(DECISIONS.c.number).limit(limit))
+        found = self.query(t.RECORD.where(t.DECISIONS.c.number > after).order_by(t.DECISIONS.c.number).limit(limit))
         return [_record(row) for row in found]
 
     def all_records(self, upto: int | None = None) -> Iterator[Record]:
@@ -236,45 +201,35 @@ class Store:
         before: str | None = None,
         limit: int = 100,
     ) -> list[Record]:
-        """Decisions that fit, newest first; ``before`` an id, to go on from an earlier answer."""
-        d = DECISIONS.c
-        asked = [
-            (d.state, "__eq__", state),
-            (d.arm, "__eq__", arm),
-            (d.at, "__ge__", since),
-            (d.at, "__lt__", until),
-        ]
-        asked.append((d.number, "__lt__", None if before is None else int(before, 16)))
-        wanted = [getattr(column, is_)(value) for column, is_, value in asked if value is not None]
-        return [_record(row) for row in self.query(RECORD.where(*wanted).order_by(d.number.desc()).limit(limit))]
+        """Decisions that fit, newest first; ``before`` is an id, to continue an earlier answer."""
+        d, number = t.DECISIONS.c, None if before is None else int(before, 16)
+        limits = ((eq, d.state, state), (eq, d.arm, arm), (ge, d.at, since), (lt, d.at, until), (lt, d.number, number))
+        wanted = [compare(column, value) for compare, column, value in limits if value is not None]
+        return [_record(row) for row in self.query(t.RECORD.where(*wanted).order_by(d.number.desc()).limit(limit))]
 
     def has_keys(self, keys: Iterable[str]) -> set[str]:
         """Which of these idempotency keys have been used."""
-        return {row[0] for row in self.query(sa.select(DECISIONS.c.key).where(DECISIONS.c.key.in_(list(keys))))}
+        return {row[0] for row in self.query(sa.select(t.DECISIONS.c.key).where(t.DECISIONS.c.key.in_(list(keys))))}
 
     def counters(self) -> dict[str, int]:
         """Rewards that changed nothing, by why."""
-        return {name: int(value) for name, value in self.query(COUNTERS.select())}
+        return {name: int(value) for name, value in self.query(t.COUNTERS.select())}
 
     def meta(self, name: str) -> str | None:
         """The text kept under this name."""
-        found = self.query(sa.select(META.c.value).where(META.c.name == name))
+        found = self.query(sa.select(t.META.c.value).where(t.META.c.name == name))
         return str(found[0][0]) if found else None
 
     def beginning(self) -> Any:
         """What the model begins with, if not with nothing: seq, upto, settings, policy, stats."""
-        found = self.query(BEGINNINGS.select().order_by(BEGINNINGS.c.seq.desc()).limit(1))
+        found = self.query(t.BEGINNINGS.select().order_by(t.BEGINNINGS.c.seq.desc()).limit(1))
         return found[0] if found else None
 
-    def check(self) -> list[str]:
-        """What the database itself says is wrong."""
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A connection to read with, from any thread."""
         with self._translated("read"), self._reader.connect() as connection:
-            return self.database.check(connection)
-
-    def backup(self, target: str) -> None:
-        """A copy of an SQLite log."""
-        with self._translated("read"), self._reader.connect() as connection:
-            connection.exec_driver_sql("VACUUM INTO ?", (target,))
+            yield connection
 
 
 class Transaction:
@@ -288,13 +243,13 @@ class Transaction:
         found: list[Record] = []
         for name, wanted in (("number", [int(i, 16) for i in ids]), ("key", list(keys))):
             if wanted:
-                found += map(_record, self._connection.execute(FIND[name], {"wanted": wanted}))
+                found += map(_record, self._connection.execute(t.FIND[name], {"wanted": wanted}))
         return found
 
     def overdue(self, before: float, limit: int) -> list[Record]:
         """Open decisions made before this time, oldest first."""
-        d = DECISIONS.c
-        wanted = RECORD.where(d.state == "open", d.at < before).order_by(d.at, d.number).limit(limit)
+        d = t.DECISIONS.c
+        wanted = t.RECORD.where(d.state == "open", d.at < before).order_by(d.at, d.number).limit(limit)
         return [_record(row) for row in self._connection.execute(wanted)]
 
     def append(self, events: Sequence[Event]) -> None:
@@ -314,27 +269,27 @@ class Transaction:
         """Enter what became of decisions."""
         rows = [{"of": int(r.id, 16), "state": r.state, "reward": r.reward, "learned": r.learned} for r in records]
         if rows:
-            self._connection.execute(SET_OUTCOME, rows)
+            self._connection.execute(t.SET_OUTCOME, rows)
 
     def count(self, name: str, more: int) -> None:
         """Add to a counter of things that are not events."""
-        self._connection.execute(COUNT, {"of": name, "more": more})
+        self._connection.execute(t.COUNT, {"of": name, "more": more})
 
     def set_meta(self, name: str, value: str) -> None:
         """Keep a text under a name that there is."""
-        self._connection.execute(META.update().where(META.c.name == name).values(value=value))
+        self._connection.execute(t.META.update().where(t.META.c.name == name).values(value=value))
 
     def begin_with(self, seq: int, upto: int, settings: str, policy: bytes, stats: str | None) -> None:
         """Keep what the model begins with, in place of what it began with before."""
-        self._connection.execute(BEGINNINGS.delete())
+        self._connection.execute(t.BEGINNINGS.delete())
         row = {"seq": seq, "upto": upto, "settings": settings, "policy": policy, "stats": stats}
-        self._connection.execute(BEGINNINGS.insert(), row)
+        self._connection.execute(t.BEGINNINGS.insert(), row)
 
     def drop_before(self, database: SQLite | Postgres, upto: int) -> None:
         """Delete decisions and their events up to ``upto``; what is rare and small stays."""
         database.guard(self._connection, False)
-        self._connection.execute(EVENTS.delete().where(EVENTS.c.seq <= upto, EVENTS.c.decision.is_not(None)))
-        self._connection.execute(DECISIONS.delete().where(DECISIONS.c.seq <= upto))
+        self._connection.execute(t.EVENTS.delete().where(t.EVENTS.c.seq <= upto, t.EVENTS.c.decision.is_not(None)))
+        self._connection.execute(t.DECISIONS.delete().where(t.DECISIONS.c.seq <= upto))
         database.guard(self._connection, True)
 
 
@@ -359,7 +314,7 @@ def open_store(url: str, *, create: bool = True, readonly: bool = False) -> Stor
     Args:
         url: where.
         create: make it if it is not there.
-        readonly: do not lock it; only read. Fits beside a running service.
+        readonly: do not lock it; only read. Works while a service writes it.
     """
     if url.startswith(("postgresql://", "postgres://")):
         return Store(Postgres(url.replace("postgres://", "postgresql://", 1), readonly=readonly))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 FORMAT = 1
@@ -9,52 +11,37 @@ COUNTED = ("duplicate", "conflicting", "dangling")
 PROBE = 65_536  # characters: a nearly full disk may have room for a few
 
 TABLES = sa.MetaData()
-META = sa.Table("meta", TABLES, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text))
-EVENTS = sa.Table(
-    "events",
-    TABLES,
-    sa.Column("seq", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("decision", sa.Text),
-    sa.Column("at", sa.Double, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-)
-sa.Index("events_of_arms", EVENTS.c.seq, **{  # type: ignore[arg-type]
-    f"{name}_where": sa.text("decision IS NULL OR kind = 'corrected'") for name in ("sqlite", "postgresql")
-})  # fmt: skip
-DECISIONS = sa.Table(
-    "decisions",
-    TABLES,
-    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
-    sa.Column("seq", sa.BigInteger, nullable=False),
-    sa.Column("at", sa.Double, nullable=False),
-    sa.Column("arm", sa.Text, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
-    sa.Column("key", sa.Text, unique=True),
-    sa.Column("request", sa.Text),
-    sa.Column("reward", sa.Double),
-    sa.Column("learned", sa.Double),
-)
+_LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite's own row number must be INTEGER
+
+
+def _table(name: str, /, *may_be_null: str, **columns: Any) -> sa.Table:
+    """A table; its first column is the primary key."""
+    key = next(iter(columns))
+    made = [
+        sa.Column(
+            c, kind, primary_key=c == key, nullable=c in may_be_null, autoincrement=False, unique=c == "key" or None
+        )
+        for c, kind in columns.items()
+    ]
+    return sa.Table(name, TABLES, *made)
+
+
+def _partial_index(name: str, column: Any, where: str) -> None:
+    sa.Index(name, column, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
+
+
+META = _table("meta", "value", name=sa.Text, value=sa.Text)
+EVENTS = _table("events", "decision", seq=_LONG, kind=sa.Text, decision=sa.Text, at=sa.Double, body=sa.Text)
+_partial_index("events_of_arms", EVENTS.c.seq, "decision IS NULL OR kind = 'corrected'")
+_fixed = {"number": _LONG, "seq": sa.BigInteger, "at": sa.Double, "arm": sa.Text, "state": sa.Text}
+_later = {"key": sa.Text, "request": sa.Text, "reward": sa.Double, "learned": sa.Double}
+DECISIONS = _table("decisions", *_later, **_fixed, **_later)
 sa.Index("decisions_of_arms", DECISIONS.c.arm, DECISIONS.c.number)
-sa.Index("open_decisions", DECISIONS.c.at, **{  # type: ignore[arg-type]
-    f"{name}_where": sa.text("state = 'open'") for name in ("sqlite", "postgresql")
-})  # fmt: skip
-COUNTERS = sa.Table(
-    "counters",
-    TABLES,
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("value", sa.BigInteger, nullable=False),
-)
-# A policy that the model begins with: fitted elsewhere (``started``), or what was archived had taught it
-# (``archived``).
-BEGINNINGS = sa.Table(
-    "beginnings",
-    TABLES,
-    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("upto", sa.BigInteger, nullable=False),
-    sa.Column("settings", sa.Text, nullable=False),
-    sa.Column("policy", sa.LargeBinary, nullable=False),
-    sa.Column("stats", sa.Text),
+_partial_index("open_decisions", DECISIONS.c.at, "state = 'open'")
+COUNTERS = _table("counters", name=sa.Text, value=sa.BigInteger)
+# A policy that the model begins with: fitted elsewhere (``started``), or taught by what was archived (``archived``).
+BEGINNINGS = _table(
+    "beginnings", "stats", seq=_LONG, upto=sa.BigInteger, settings=sa.Text, policy=sa.LargeBinary, stats=sa.Text
 )
 RECORD = sa.select(
     *(DECISIONS.c[name] for name in ("number", "seq", "at")),

@@ -1,5 +1,4 @@
-"""The log in files: export and import, the rounds for evaluation, and a shadow, which learns from it and
-decides beside."""
+"""The log in files: export and import; rounds for evaluation; a shadow, which learns from the log as it grows."""
 
 from __future__ import annotations
 
@@ -12,7 +11,6 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ import kinbandits as kb
 from kinbandits._files import replacing
 from kinbandits.errors import InvalidInputError, KinbanditsError, package
 from kinbandits.logs import Log
-from kinbandits.service.choose import learned_row, reward_range, shared_context
+from kinbandits.service.choose import learned_row
 from kinbandits.service.config import LARGEST, MOST_FEATURES, Settings, encode
 from kinbandits.service.events import Edits, Event, Record, decision_id
 from kinbandits.service.learner import Fold
@@ -30,77 +28,54 @@ from kinbandits.service.store import Store
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 _PART = 100_000  # rows of a Parquet file, where there are several
-_COLUMNS = [
-    "id",
-    "at",
-    "state",
-    "arm",
-    "candidates",
-    "index",
-    "context",
-    "propensity",
-    "mean",
-    "width",
-    "reward",
-    "learned",
-]
+_REAL = ("at", "propensity", "mean", "width", "reward", "learned")
+_COLUMNS = ("id", "at", "state", "arm", "candidates", "index", "context", *_REAL[1:])
 
 
 def decisions_with_rewards(store: Store, upto: int | None = None) -> Iterator[tuple[Record, float | None]]:
     """All decisions up to an event, in order, each with the reward that is learned of it, if there is one."""
     edits = Edits(store.edits())
-    back = any(e.kind == "rolled_back" for e in edits.events)
-    undone = (
-        {e.decision for e in store.read_all() if "own_contexts" in e.body and edits.reward(e) is None} if back else ()
-    )
+    undone: set[str | None] = set()
+    if any(e.kind == "rolled_back" for e in edits.events):
+        undone = {e.decision for e in store.read_all() if "own_contexts" in e.body and edits.reward(e) is None}
     for record in store.all_records(upto):
         yield record, None if record.id in undone else record.learned
 
 
-def _rows(store: Store, upto: int | None) -> Iterator[dict[str, Any]]:
-    for record, learned in decisions_with_rewards(store, upto):
-        fields = {**record.body, "id": record.id, "at": record.at, "state": record.state, "reward": record.reward}
-        yield {name: fields.get(name) for name in _COLUMNS} | {"learned": learned}
-
-
 def export_log(store: Store, path: Path, upto: int | None = None) -> int:
-    """Write one row per decision to a .jsonl, .csv or .parquet file, or to a new folder of Parquet files.
+    """Write one row per decision to a .jsonl, .csv or .parquet file, or to a new folder of Parquet files; how many.
 
-    Gives how many there were. In CSV and Parquet, lists are JSON text. Parquet needs pyarrow; its files say of
-    which
-    log they are, so that `kinbandits fit` learns no row twice.
+    In CSV and Parquet, lists are JSON text. Parquet needs pyarrow; its files say of which log they are, so that
+    `kinbandits fit` learns no row twice.
     """
     if path.suffix not in (*FORMATS, ""):
         raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}, or be a new folder")
     if path.is_dir():
-        raise InvalidInputError(f"{path} is there already; name a folder that is not")
+        raise InvalidInputError(f"{path} already exists; name a folder that does not")
     if not path.suffix:
         path.parent.mkdir(parents=True, exist_ok=True)
-    last = store.last_seq() if upto is None else upto
-    counted = _Counted(_rows(store, last))
+    last, n = store.last_seq() if upto is None else upto, 0
+
+    def rows() -> Iterator[dict[str, Any]]:
+        nonlocal n
+        for record, learned in decisions_with_rewards(store, last):
+            n += 1
+            fields = {**record.body, **record._asdict(), "learned": learned}
+            yield {name: fields.get(name) for name in _COLUMNS}
+
     with replacing(path) as part:
         if path.suffix in (".parquet", ""):
-            n = sum(1 for _ in store.all_records(last)) if path.suffix == "" or path.suffix == ".parquet" else 0
-            _parquet(counted, part, {"first": store.id, "head": f"{last}:{store.id}", "rows": n}, path.suffix == "")
-        elif path.suffix == ".jsonl":
-            with part.open("w", encoding="utf-8") as file:
-                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in counted)
+            about = {"first": store.id, "head": f"{last}:{store.id}", "rows": sum(1 for _ in store.all_records(last))}
+            _parquet(rows(), part, about, path.suffix == "")
         else:
             with part.open("w", encoding="utf-8", newline="") as file:
-                writer = csv.DictWriter(file, _COLUMNS)
-                writer.writeheader()
-                writer.writerows({k: _text(v) for k, v in row.items()} for row in counted)
-    return counted.n
-
-
-class _Counted(Iterator[dict[str, Any]]):
-    def __init__(self, rows: Iterator[dict[str, Any]]) -> None:
-        self._rows, self.n = rows, 0
-
-    def __next__(self) -> dict[str, Any]:
-        row = next(self._rows)
-        self.n += 1
-        return row
+                if path.suffix == ".jsonl":
+                    file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows())
+                else:
+                    writer = csv.DictWriter(file, _COLUMNS)
+                    writer.writeheader()
+                    writer.writerows({k: _text(v) for k, v in row.items()} for row in rows())
+    return n
 
 
 def _text(value: Any) -> Any:
@@ -110,8 +85,7 @@ def _text(value: Any) -> Any:
 def _parquet(rows: Iterator[dict[str, Any]], path: Path, about: dict[str, Any], parts: bool) -> None:
     """Arms may be numbers or text, contexts lists or lists of lists: text holds them all."""
     pa, pq = (package(name, "Parquet needs", "pyarrow") for name in ("pyarrow", "pyarrow.parquet"))
-    real = {"at", "propensity", "mean", "width", "reward", "learned"}
-    types = {c: pa.float64() if c in real else pa.int64() if c == "index" else pa.string() for c in _COLUMNS}
+    types = {c: pa.float64() if c in _REAL else pa.int64() if c == "index" else pa.string() for c in _COLUMNS}
     schema = pa.schema(list(types.items()), {b"kinbandits.log": json.dumps(about).encode()})
     if parts:
         path.mkdir()
@@ -156,8 +130,8 @@ def import_log(
     mark = f"import-{digest}-{secrets.token_hex(4) if again else 0}"
     if store.has_keys([f"{mark}-1"]):
         raise InvalidInputError(f"{path} was imported into this log before; --again imports it once more")
-    features, limits = settings.service.n_features, reward_range(policy) or (-LARGEST, LARGEST)
-    number, seq, last_at = store.last_number(), store.last_seq(), store.last_at()
+    n, (low, high) = settings.service.n_features, policy.reward_range or (-LARGEST, LARGEST)
+    number, seq = store.last_number(), store.last_seq()
     events: list[Event] = []
     outcomes: list[Record] = []
     for line, row in enumerate(_read(path), 1):
@@ -166,39 +140,30 @@ def import_log(
             x = _context(row, context, settings)
             p = 1.0 / len(names) if propensity is None else float(row[propensity])
             when = time.time() if at is None else float(row[at])
+            if not 1 <= len(x) <= MOST_FEATURES or (n is not None and len(x) != n):
+                raise ValueError(f"a context has {n or f'1 to {MOST_FEATURES:,}'} numbers, got {len(x)}")
+            if not all(math.isfinite(v) and abs(v) <= LARGEST for v in x):
+                raise ValueError(f"numbers of a context are finite and at most {LARGEST:g}")
+            if not (math.isfinite(value) and low <= value <= high):
+                raise ValueError(f"a reward is between {low:g} and {high:g}, got {value}")
+            if not math.isfinite(when) or not 0.0 < p <= 1.0:
+                raise ValueError("times must be finite, and propensities in (0, 1]")
         except KeyError as error:
             raise InvalidInputError(f"{path}, row {line}: there is no column or arm {error}") from None
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"{path}, row {line}: {error}") from None
-        features = _check(f"{path}, row {line}", x, value, p, when, features, limits)
-        number, last_at = number + 1, max(last_at, when)
+        n, number = len(x), number + 1
         body = {"context": x, "candidates": list(policy.arms), "arm": name, "index": list(policy.arms).index(name)}
         body |= {"propensity": p, "imported": True}
         made = Event(seq + 1, "decision", decision_id(number), when, body, f"{mark}-{line}", mark)
-        events += [
-            made,
-            Event(seq + 2, "reward", made.decision, when, {"reward": value, "delay": 0.0, **learned_row(body)}),
-        ]
+        rewarded = {"reward": value, "delay": 0.0, **learned_row(body)}
+        events += [made, Event(seq + 2, "reward", made.decision, when, rewarded)]
         outcomes.append(Record(decision_id(number), seq + 1, when, body, "rewarded", value, value))
         seq += 2
     with store.transaction() as tx:
         tx.append(events)
         tx.set_outcomes(outcomes)
     return len(outcomes)
-
-
-def _check(
-    where: str, x: list[float], reward: float, p: float, when: float, n: int | None, limits: tuple[float, float]
-) -> int:
-    if not 1 <= len(x) <= MOST_FEATURES or (n is not None and len(x) != n):
-        raise InvalidInputError(f"{where}: a context has {n or f'1 to {MOST_FEATURES:,}'} numbers, got {len(x)}")
-    if not all(math.isfinite(v) and abs(v) <= LARGEST for v in x):
-        raise InvalidInputError(f"{where}: numbers of a context are finite and at most {LARGEST:g}")
-    if not (math.isfinite(reward) and limits[0] <= reward <= limits[1]):
-        raise InvalidInputError(f"{where}: a reward is between {limits[0]:g} and {limits[1]:g}, got {reward}")
-    if not math.isfinite(when) or not 0.0 < p <= 1.0:
-        raise InvalidInputError(f"{where}: times must be finite, and propensities in (0, 1]")
-    return len(x)
 
 
 def _context(row: dict[str, Any], columns: Sequence[str], settings: Settings) -> list[float]:
@@ -213,85 +178,52 @@ def _context(row: dict[str, Any], columns: Sequence[str], settings: Settings) ->
 
 
 def _read(path: Path) -> Iterator[dict[str, Any]]:
-    if path.suffix == ".csv":
-        with path.open(encoding="utf-8", newline="") as file:
-            yield from csv.DictReader(file)
-    elif path.suffix == ".jsonl":
-        with path.open(encoding="utf-8") as file:
-            for i, line in enumerate(file, 1):
-                try:
-                    yield json.loads(line)
-                except ValueError as error:
-                    raise InvalidInputError(f"{path}, line {i} is not JSON: {error}") from None
-    elif path.suffix == ".parquet":
+    if path.suffix == ".parquet":
         yield from package("pyarrow.parquet", "Parquet needs", "pyarrow").read_table(path).to_pylist()
-    else:
+        return
+    if path.suffix not in FORMATS:
         raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}")
+    with path.open(encoding="utf-8", newline="") as file:
+        if path.suffix == ".csv":
+            yield from csv.DictReader(file)
+            return
+        for i, line in enumerate(file, 1):
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise InvalidInputError(f"{path}, line {i} is not JSON: {error}") from None
 
 
-# -- rounds for evaluation --------------------------------------------------------------------------
+# -- evaluation -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Logged:
-    """Rounds for off-policy evaluation, and how many decisions were left out of them, by why."""
-
-    rounds: Log
-    left_out: dict[str, int]
-
-    @property
-    def warnings(self) -> list[str]:
-        """Where leaving out may mislead, in plain words."""
-        missing = self.left_out.get(_NO_DEFAULT, 0) + self.left_out.get("open", 0)
-        if not missing:
-            return []
-        return [
-            f"{missing} decisions have no reward: the values are those of decisions that were rewarded. If no "
-            "answer means a reward of 0, set default_reward = 0.0 in [service]"
-        ]
+def missing_rewards(store: Store) -> str | None:
+    """A warning for `kinbandits evaluate`, if there are decisions that nothing is learned of."""
+    found = Counter((r.state, r.learned is None) for r in store.all_records())
+    defaults = any(state in ("defaulted", "late") for state, _ in found)  # then open ones only wait for theirs
+    missing = found["defaulted", True] + (0 if defaults else found["open", True])
+    if not missing:
+        return None
+    return (
+        f"{missing} decisions have no reward: the values are those of decisions that were rewarded. If no answer means "
+        "a reward of 0, set default_reward = 0.0 in [service]"
+    )
 
 
-_NO_DEFAULT = "defaulted without a reward"
-_WHY = {"open": "open", "defaulted": _NO_DEFAULT}
-
-
-def logged_rounds(store: Store) -> Logged:
-    """The decisions of a log with the rewards that were learned.
-
-    Where decisions are defaulted, good rewards come early and missing ones late. So everything after the oldest
-    open decision is left out: its rewards are not all known yet.
-    """
-    found = list(decisions_with_rewards(store))
-    defaults = any(record.state in ("defaulted", "late") for record, _ in found)
-    young = False
-    used: list[tuple[Record, float]] = []
-    left_out: Counter[str] = Counter()
-    for record, reward in found:
-        young |= defaults and record.state == "open"
-        if record.state == "void":
-            left_out["void"] += 1
-        elif young:
-            left_out["younger than the oldest open decision"] += 1
-        elif reward is not None:
-            used.append((record, reward))
-        else:
-            left_out[_WHY.get(record.state, "withdrawn or rolled back")] += 1
-    return Logged(_rounds([record for record, _ in used], [reward for _, reward in used]), dict(left_out))
-
-
-def _rounds(records: Sequence[Any], rewards: Sequence[float]) -> Log:
-    bodies = [r.body for r in records]
+def _rounds(events: Sequence[Event]) -> Log:
+    bodies = [e.body for e in events]
+    contexts = [b["context"] for b in bodies]
     return Log.of_rounds(
-        contexts=[shared_context(b) for b in bodies],
+        contexts=[c[0] if isinstance(c[0], list) and len(c) == 1 else c for c in contexts],
         candidates=[b["candidates"] for b in bodies],
         chosen=[b["index"] for b in bodies],
-        rewards=list(rewards),
+        rewards=[0.0] * len(events),
         propensities=[b["propensity"] for b in bodies],
     )
 
 
 class Shadow:
-    """A policy that learns from a log and says what it would have done at each decision, before it learns its
+    """A policy that learns from a log and says what it would have chosen at each decision, before it learns its
     reward."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
@@ -300,7 +232,7 @@ class Shadow:
         self._rows: list[tuple[float, ...]] = []  # reward, propensity, target of the chosen, its mean, that of others
 
     def follow(self) -> kb.ope.Evaluation | None:
-        """Take in what is new; what it would have earned a round, and ``logged``, what was. None without rounds."""
+        """Read what is new; what it would have earned a round, and ``logged``, what was. None without rounds."""
         while events := self._store.read(self._fold.stats.seq, 32):
             self._fold.flush()
             self._ask([e for e in events if e.kind == "decision" and e.body["propensity"] > 0.0])
@@ -316,18 +248,16 @@ class Shadow:
         return kb.ope.estimate(r, p, np.zeros(len(r), dtype=int), target, model)
 
     def _ask(self, events: list[Event]) -> None:
-        """The probability with which it would have chosen what was chosen, and its means; one it cannot decide
-        is out."""
+        """How likely it would have chosen what was chosen, and its means; a decision it cannot make is left out."""
         if not events:
             return
-        rounds, policy = _rounds(events, [0.0] * len(events)), self._fold.policy
+        rounds, policy = _rounds(events), self._fold.policy
         try:
             target = rounds.table(policy.probabilities_many)
             means = rounds.table(lambda contexts, names: policy.predict_many(contexts, names).mean)
         except KinbanditsError:
-            half = len(events) // 2
-            for part in (events[:half], events[half:]) if half else ():
-                self._ask(part)
+            for one in events if len(events) > 1 else ():
+                self._ask([one])
             return
         for event, pi, q in zip(events, target, means, strict=True):
             i = event.body["index"]

@@ -1,20 +1,22 @@
-"""Whether a log is whole: verify; copies of it: backup, restore, archive."""
+"""Check a log (verify), copy it (backup, restore), and shorten it (archive)."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from kinbandits._files import replacing
 from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.service.config import Settings
-from kinbandits.service.databases import SQLite
+from kinbandits.service.databases import SQLite, StoreUnavailableError
 from kinbandits.service.events import Event, Record, step
 from kinbandits.service.learner import replay
-from kinbandits.service.store import Store, StoreUnavailableError, open_store
+from kinbandits.service.store import Store, open_store
 from kinbandits.service.transfer import export_log
 
 _MOST = 20  # problems that are listed
@@ -22,19 +24,14 @@ _MOST = 20  # problems that are listed
 
 def verify(store: Store) -> list[str]:
     """What is wrong with a log: damage, gaps, tables that are not what the events say."""
-    problems: list[str] = []
-    for problem in _problems(store):
-        problems.append(problem)
-        if len(problems) >= _MOST:
-            return [*problems, "and more"]
-    return problems
+    problems = list(itertools.islice(_problems(store), _MOST + 1))
+    return problems if len(problems) <= _MOST else [*problems[:_MOST], "and more"]
 
 
 def _problems(store: Store) -> Iterator[str]:
-    yield from store.check()
-    archives = store.special("archived")
-    upto = max([0, *(e.body["upto"] for e in archives)])
-    gone = max([0, *(e.body["number"] for e in archives)])  # numbers of decisions up to this one are archived
+    with store.reading() as connection:
+        yield from store.database.check(connection)
+    upto, gone = store.archived(), store.archived("number")  # numbers of decisions up to this one are archived
     decisions: dict[str, Record] = {}
     last = upto
     for event in store.read_all(upto):
@@ -90,12 +87,9 @@ def restore(source: Path, target: Path, force: bool = False) -> tuple[int, list[
 
     An existing log is never overwritten, nor mixed with files that another log has left behind.
     """
-    store = open_store(str(source), readonly=True)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with closing(open_store(str(source), readonly=True)) as store:
         n, problems = _copy(store, target, force)
-    finally:
-        store.close()
     if problems and not force:
         raise FormatError(f"{source} is not in order: {problems[0]}. Restore it nevertheless with --force")
     return n, problems
@@ -108,17 +102,15 @@ def _copy(store: Store, target: Path, keep: bool = False) -> tuple[int, list[str
     there = [p for p in (target.with_name(target.name + end) for end in ("", "-wal", "-shm")) if p.exists()]
     if there:
         raise InvalidInputError(
-            f"{', '.join(map(str, there))} is there already; move it away first, or choose another name"
+            f"{', '.join(map(str, there))} already exists; move it away first, or choose another name"
         )
     with tempfile.TemporaryDirectory(prefix=".kinbandits-", dir=target.parent) as folder:
         part = Path(folder) / "copy"
-        store.backup(str(part))
+        with store.reading() as connection:
+            connection.exec_driver_sql("VACUUM INTO ?", (str(part),))
         try:
-            copy = open_store(str(part), readonly=True)
-            try:
+            with closing(open_store(str(part), readonly=True)) as copy:
                 problems, n = verify(copy), copy.last_seq()
-            finally:
-                copy.close()
         except (StoreUnavailableError, FormatError) as error:
             raise FormatError(f"{store.name} cannot be copied ({error})") from error
         if not problems or keep:
@@ -131,16 +123,15 @@ def _copy(store: Store, target: Path, keep: bool = False) -> tuple[int, list[str
 def archive(store: Store, path: Path, settings: Settings, before: float) -> tuple[int, int]:
     """Move what is older than ``before`` (seconds since 1970) to a file; how many decisions and events.
 
-    What it has taught the model is kept in the log, as the model's new beginning. Decisions in the file can no
-    longer
-    be rewarded, corrected or explained, and their keys are forgotten.
+    What it has taught the model stays in the log, as the model's new beginning. Decisions in the file can no longer be
+    rewarded, corrected or explained, and their keys are forgotten.
     """
     if path.suffix != ".parquet":
         raise InvalidInputError(f"{path} must end in .parquet")
     if path.exists():
-        raise InvalidInputError(f"{path} is there already; name a new file")
+        raise InvalidInputError(f"{path} already exists; name a new file")
     store.lock()
-    earlier = max([0, *(e.body["upto"] for e in store.special("archived"))])
+    earlier = store.archived()
     upto = earlier
     for event in store.read_all(earlier):
         if event.at >= before:
@@ -154,7 +145,7 @@ def archive(store: Store, path: Path, settings: Settings, before: float) -> tupl
     with tempfile.TemporaryDirectory(prefix="kinbandits-") as folder:
         fold.policy.save(Path(folder) / "policy")
         policy = (Path(folder) / "policy").read_bytes()
-    last, number = store.last_seq(), store.number_at(upto)
+    last, number = store.last_seq(), store.last_number(upto)
     now = max(time.time(), store.last_at())
     body = {"upto": upto, "decisions": n, "number": number, "path": str(path)}
     with store.transaction() as tx:

@@ -2,89 +2,73 @@
 
     transaction: look up decisions, choose, apply the rules, insert;  COMMIT (one flush for all);  answer
 
-What fails before the COMMIT is done again, one command after the other: one that is bad must not hurt others.
-Nothing
-is done again after it. A log that cannot be written is 503 for all, and tried again each second.
+If something fails before the COMMIT, each command is tried alone, so that a bad one does not hurt the others. Nothing
+is tried again after it. While the log cannot be written, all get 503, and the log is tried again each second.
 """
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import logging
 import queue
 import time
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from sqlalchemy.exc import IntegrityError
 
 import kinbandits as kb
 from kinbandits.service.commands import Command, Decide
-from kinbandits.service.events import Body, Event
+from kinbandits.service.databases import StoreDamagedError, StoreLostError, StoreUnavailableError
+from kinbandits.service.events import Body
 from kinbandits.service.learner import change_arms, first_policy
 from kinbandits.service.ledger import Ledger, Position, Result
 from kinbandits.service.messages import Problem, unavailable
-from kinbandits.service.store import StoreDamagedError, StoreLostError, StoreUnavailableError
+from kinbandits.service.store import Transaction
 
 if TYPE_CHECKING:
     from kinbandits.service.engine import Engine
 
 log = logging.getLogger("kinbandits.service")
+T = TypeVar("T")
 
-_MOST_AT_ONCE = 1000  # commands of a transaction, about
-_SWEPT = 1000  # decisions that are defaulted at once, at most
+_MOST_AT_ONCE = 1000  # commands of a transaction, and decisions that are defaulted in one
 _STANDBY = 0.5  # seconds between two tries to become the writer
 
 
-class Job:
-    """Commands that came together, and the future of their results, of an event loop or for another thread."""
+class Job(NamedTuple):
+    """Commands that came together, and the future of their results."""
 
-    __slots__ = ("commands", "future", "loop")
+    commands: Sequence[Command]
+    future: Future[list[Result]]
 
-    def __init__(self, commands: Sequence[Command], loop: asyncio.AbstractEventLoop | None = None) -> None:
-        self.commands, self.loop = commands, loop
-        self.future: Any = Future() if loop is None else loop.create_future()
-
-
-def deliver(answers: Sequence[tuple[Job, list[Result]]]) -> None:
-    """Answer jobs; those of an event loop in one step."""
-    loops: dict[Any, list[tuple[Job, list[Result]]]] = defaultdict(list)
-    for job, results in answers:
-        loops[job.loop].append((job, results))
-    for loop, pairs in loops.items():
-        if loop is None:
-            _set(pairs)
-        elif not loop.is_closed():
-            loop.call_soon_threadsafe(_set, pairs)
-
-
-def _set(pairs: Sequence[tuple[Job, list[Result]]]) -> None:
-    for job, results in pairs:
-        if not job.future.done():  # or the client has gone
-            job.future.set_result(results)
+    def answer(self, results: list[Result]) -> None:
+        """Deliver the results, unless nobody waits for them any more."""
+        if self.future.set_running_or_notify_cancel():
+            self.future.set_result(results)
 
 
 class Writer:
     """The thread."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine, self._store = engine, engine.store
-        self._settings = engine.settings.service
+        self._engine, self._store, self._settings = engine, engine.store, engine.settings.service
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._submitted = self._taken = 0
         self._trial: kb.KMTLUCB | None = None  # has all arms, to see whether the similarity takes another
         self._stopping = self._damaged = False
         self._swept = 0.0
         self._busy_since: float | None = None
+        wait = self._settings.reward_wait
+        self._interval = min(1.0, max(0.05, wait / 4)) if wait else 1.0  # between two sweeps
         self.position: Position
         self.last_error: str | None = None
 
     # -- called by other threads ----------------------------------------------------------------
 
     def put(self, job: Job) -> None:
-        """Hand in a job."""
+        """Add a job to the queue."""
         self._submitted += len(job.commands)
         self._jobs.put(job)
 
@@ -95,12 +79,12 @@ class Writer:
 
     @property
     def busy_seconds(self) -> float:
-        """How long the transaction of now has taken."""
+        """How long the current transaction has taken."""
         since = self._busy_since
         return 0.0 if since is None else time.monotonic() - since
 
     def stop(self) -> None:
-        """End when all that was handed in is answered."""
+        """End when the queue is empty."""
         self._stopping = True
         self._jobs.put(None)
 
@@ -110,7 +94,7 @@ class Writer:
             job = self._jobs.get()
             if job is not None:
                 self._taken += len(job.commands)
-                deliver([(job, [problem] * len(job.commands))])
+                job.answer([problem] * len(job.commands))
 
     # -- the thread -----------------------------------------------------------------------------
 
@@ -124,31 +108,37 @@ class Writer:
                 self._answer(jobs)
             elif self._stopping:
                 return
-            self._sweep()
+            if time.monotonic() >= self._swept + self._interval:
+                self._sweep()
 
     def _become_writer(self) -> bool:
         """Wait until this process may write and its model knows the whole log; False if it ends before."""
-        learner, engine = self._engine.learner, self._engine
-        while not self._stopping and not learner.caught_up.wait(0.1):
-            pass
-        while not self._stopping and not self._store.try_lock():
+        engine, store = self._engine, self._store
+        if not self._wait(lambda: engine.learner.caught_up.wait(0.1), 0.0):
+            return False
+        while not store.try_lock():
             engine.state = "standby: another process writes this log"
+            if self._stopping:
+                return False
             time.sleep(_STANDBY)
-        last = self._store.last_seq()
-        while not self._stopping and engine.serving.seq < last:
-            time.sleep(0.02)
-        if self._stopping:
+        last = store.last_seq()
+        if not self._wait(lambda: engine.serving.seq >= last, 0.02):
             return False
         stats = engine.serving.stats
-        archived = max([0, *(e.body["upto"] for e in self._store.special("archived"))])
         features = self._settings.n_features or stats.features
-        self.position = Position(last, self._store.last_number(), self._store.last_at(), archived, features)
-        self.position.active, self.position.counters = dict(stats.active), self._store.counters()
+        self.position = Position(
+            last, store.last_number(), store.last_at(), store.archived(), features, dict(stats.active), store.counters()
+        )
         engine.accept()
         return True
 
+    def _wait(self, ready: Callable[[], bool], pause: float) -> bool:
+        while not self._stopping and not ready():
+            time.sleep(pause)
+        return not self._stopping
+
     def _gather(self) -> list[Job]:
-        """All that wait, up to a limit."""
+        """All jobs that wait, up to a limit."""
         jobs: list[Job] = []
         size = 0
         try:
@@ -165,22 +155,22 @@ class Writer:
             return jobs
 
     def _answer(self, jobs: Sequence[Job]) -> None:
-        commands = [c for job in jobs for c in job.commands]
         self._busy_since = time.monotonic()
         try:
-            results = iter(self._write(commands))
+            results: Iterator[Result] = iter(self._write([c for job in jobs for c in job.commands]))
         except BaseException:  # this thread ends; nobody is left without an answer
-            deliver([(job, [unavailable() for _ in job.commands]) for job in jobs])
+            results = itertools.repeat(unavailable())
             raise
         finally:
             self._busy_since = None
-        deliver([(job, [next(results) for _ in job.commands]) for job in jobs])
+            for job in jobs:
+                job.answer([next(results) for _ in job.commands])
 
     def _write(self, commands: Sequence[Command]) -> list[Result]:
         """The result of each command, when it is on disk, or why there is none."""
         try:
             self._recover()
-            return self._transact(commands)
+            return self._transact(lambda ledger: ledger.apply(commands))
         except StoreUnavailableError as error:
             self._trouble(error)
             return [self._refusal(c) or unavailable() for c in commands]
@@ -193,28 +183,24 @@ class Writer:
             log.exception("request failed")
             return [Problem(500, "internal", "the request could not be carried out")]
 
-    def _transact(self, commands: Sequence[Command]) -> list[Result]:
+    def _transact(self, work: Callable[[Ledger], T]) -> T:
         """Choose, write, flush. Nothing is remembered unless all of it is on disk."""
         position = self.position.copy()
         with self._store.transaction() as tx:
             ledger = self._ledger(tx, position)
-            results = ledger.apply(commands)
-        self._commit(position, ledger.events)
-        return results
-
-    def _ledger(self, tx: Any, position: Position) -> Ledger:
-        engine = self._engine
-        return Ledger(
-            tx, engine.clock(), position, engine.serving, self._settings, self._store.secret, self._try_arm
-        )  # fmt: skip
-
-    def _commit(self, position: Position, events: Sequence[Event]) -> None:
+            result = work(ledger)
         self.position = position
-        if events:
-            self._engine.learner.hand_over(events)
+        if ledger.events:
+            self._engine.learner.committed(ledger.events)
+        return result
+
+    def _ledger(self, tx: Transaction | None, position: Position) -> Ledger:
+        engine = self._engine
+        now, secret = engine.clock(), self._store.secret
+        return Ledger(tx, now, position, engine.serving, self._settings, secret, self._try_arm)  # type: ignore[arg-type]
 
     def _refusal(self, command: Command) -> Problem | None:
-        """Why it cannot be carried out, whatever the log says. A key may be that of an earlier decision."""
+        """Why it is refused whatever the log says, if it is. A key may be that of an earlier decision."""
         if isinstance(command, Decide) and command.key is None:
             try:
                 self._ledger(None, self.position.copy()).check(command)
@@ -230,7 +216,7 @@ class Writer:
                 change_arms(self._trial, event.kind, event.body)
         change_arms(self._trial, "arm_added", body)
 
-    # -- trouble --------------------------------------------------------------------------------
+    # -- a log that cannot be written -----------------------------------------------------------
 
     def _trouble(self, error: StoreUnavailableError) -> None:
         self._trial = None
@@ -242,7 +228,7 @@ class Writer:
         self._damaged |= isinstance(error, StoreDamagedError)
 
     def _recover(self) -> None:
-        """After the log was away: show that it can be written."""
+        """After an error: show that the log can be written again."""
         if self._damaged:
             raise StoreDamagedError(self.last_error or "the log is damaged")
         if self.last_error is not None:
@@ -250,28 +236,15 @@ class Writer:
             self.last_error = None
             log.info("log available again")
 
-    # -- overdue decisions ----------------------------------------------------------------------
-
-    @property
-    def _interval(self) -> float:
-        wait = self._settings.reward_wait
-        return min(1.0, max(0.05, wait / 4)) if wait else 1.0
-
     def _sweep(self) -> None:
-        """Default the decisions whose wait is over. Also see whether the log is back."""
-        if time.monotonic() < self._swept + self._interval:
-            return
+        """Default the decisions whose wait is over, and see whether the log can be written again."""
         self._swept = time.monotonic()
         try:
             self._recover()
-            if not self._settings.reward_wait:
-                return
-            position = self.position.copy()
-            with self._store.transaction() as tx:
-                ledger = self._ledger(tx, position)
-                n = ledger.sweep(_SWEPT)
-            self._commit(position, ledger.events)
-            if n >= _SWEPT:
-                self._swept = 0.0
+            if (
+                self._settings.reward_wait
+                and self._transact(lambda ledger: ledger.sweep(_MOST_AT_ONCE)) == _MOST_AT_ONCE
+            ):
+                self._swept = 0.0  # there may be more
         except StoreUnavailableError as error:
             self._trouble(error)

@@ -21,7 +21,7 @@ from kinbandits.service.dashboard import charts
 from kinbandits.service.engine import Engine
 from kinbandits.service.messages import ID, Problem
 from kinbandits.service.metrics import CONTENT_TYPE, Metrics
-from kinbandits.service.stats import Bucket, Interval, Stats
+from kinbandits.service.stats import COARSE, Bucket, Interval, Stats
 
 RANGES = {"1h": 3600.0, "24h": 86_400.0, "7d": 604_800.0, "30d": 2_592_000.0}
 _FILES = {"style.css": "text/css", "live.js": "text/javascript"}
@@ -79,35 +79,29 @@ def shown(engine: Engine, metrics: Metrics, query: dict[str, str]) -> dict[str, 
 
 def working(stats: Stats, epsilon: float, range_: str, now: float) -> dict[str, Any]:
     """Reward, and what a uniform choice would have earned, over a range of time."""
-    oldest = min((s[0][0] * width for s, width in ((stats.series["coarse"], 600.0),) if s), default=now)
-    usual = "1h" if now - oldest < RANGES["1h"] else "24h"
+    coarse = stats.series["coarse"]
+    usual = "1h" if not coarse or now - coarse[0][0] * COARSE[0] < RANGES["1h"] else "24h"
     name = range_ if range_ in RANGES else usual
     series = stats.since(RANGES[name], now)
-    whole, earned, uniform = Bucket(), [], []
+    whole, curves = Bucket(), (charts.Line("earned", [], 1), charts.Line("a uniform choice would earn", [], 2))
     for i, (_, bucket) in enumerate(series):
         whole.add(bucket)
         around = Bucket()
         for _, near in series[max(0, i - 2) : i + 3]:
             around.add(near)
-        earned.append(stats.earned(around))
-        uniform.append(stats.uniform(around, epsilon))
-    mean, even = stats.earned(whole), stats.uniform(whole, epsilon)
-    unit, size = (
-        ("minutes", 60.0) if RANGES[name] <= 3600.0 else ("hours", 3600.0) if name == "24h" else ("days", 86_400.0)
-    )
-    curves = [charts.Line("earned", earned, 1), charts.Line("a uniform choice would", uniform, 2)]
-    x = [at / size for at, _ in series]
-    chart = charts.lines(
-        x, curves, title="Reward over time, with 95 % bands", x_label=f"{unit}; 0 is now", y_label="reward"
-    )
+        curves[0].points.append(stats.earned(around))
+        curves[1].points.append(stats.uniform(around, epsilon))
+    mean, uniform = stats.earned(whole), stats.uniform(whole, epsilon)
+    unit, size = {"1h": ("minutes", 60.0), "24h": ("hours", 3600.0)}.get(name, ("days", 86_400.0))
+    x, title = [at / size for at, _ in series], "Reward over time, with 95 % bands"
     return {
         "range": name,
-        "verdict": verdict(mean, even, int(whole["rewards"]), whole["w"]),
+        "verdict": verdict(mean, uniform, int(whole["rewards"]), whole["w"]),
         "mean": mean,
-        "uniform": even,
+        "uniform": uniform,
         "whole": whole,
         "states": stats.states,
-        "chart": Markup(chart),
+        "chart": Markup(charts.lines(x, curves, title=title, x_label=f"{unit}; 0 is now", y_label="reward")),
     }
 
 
@@ -123,12 +117,11 @@ def verdict(mean: Interval | None, uniform: Interval | None, rewards: int, weigh
         return "Too early to tell: there are no rewards in this range."
     numbers = "a decision earns {1:.2g} ({0:.2g} to {2:.2g})".format(*mean)
     numbers += ", a uniform choice would earn {1:.2g} ({0:.2g} to {2:.2g}).".format(*uniform)
-    if rewards < _TOO_FEW or weight < 0.5 * rewards:  # the log has hardly any even choices yet
-        return f"Too early to tell: {numbers}"
-    if mean[0] > uniform[2]:
-        return f"Yes: {numbers}"
-    if mean[2] < uniform[0]:
-        return f"No: {numbers}"
+    if rewards >= _TOO_FEW and weight >= 0.5 * rewards:  # else the log has hardly any uniform choices yet
+        if mean[0] > uniform[2]:
+            return f"Yes: {numbers}"
+        if mean[2] < uniform[0]:
+            return f"No: {numbers}"
     return f"Too early to tell: {numbers}"
 
 
@@ -142,24 +135,21 @@ def _arms(stats: Stats, find: str, sort: str) -> list[dict[str, Any]]:
 
 
 def _explained(engine: Engine, identifier: str) -> dict[str, Any]:
-    """One decision, taken apart."""
-    if not identifier:
-        return {"explained": None, "contributions": [], "record": None}
+    """Why one decision was made."""
     record = engine.store.record(identifier) if re.fullmatch(ID[1:-1], identifier) else None
     found = None if record is None else choose.explain(serving(engine), record)
-    contributions = found["contributions"][:10] if found else []
+    contributions = [(arm, v) for arm, v in found["contributions"] if v][:10] if found else []
     largest = max([1e-12, *(abs(v) for _, v in contributions)])
-    return {
-        "explained": found,
-        "record": record,
-        "contributions": [(arm, v, abs(v) / largest) for arm, v in contributions],
-    }
+    shares = [(arm, v, abs(v) / largest) for arm, v in contributions]
+    return {"explained": found, "record": record, "contributions": shares}
 
 
 def _engine(engine: Engine) -> list[tuple[str, str]]:
     model = serving(engine)
     rows = [
-        *choose.describe(model.policy),
+        ("Policy", repr(model.policy).partition("  #")[0]),
+        ("Rows learned", f"{model.policy.n_observations:,}"),
+        ("Model", str(model.policy.model)),
         ("Exploration floor", f"epsilon {model.policy.epsilon:g}"),
         ("Events in the log", f"{engine.last_seq:,}"),
         ("Not yet learned", f"{max(0, engine.last_seq - model.seq):,} events"),
@@ -169,16 +159,14 @@ def _engine(engine: Engine) -> list[tuple[str, str]]:
         ("Log", engine.store.name),
     ]
     sizes = engine.store.database.sizes()
-    return (
-        [*rows, ("Size, and free space", "{:,.1f} MB, {:,.0f} MB".format(*(s / 1e6 for s in sizes)))] if sizes else rows
-    )
+    if sizes is not None:
+        rows.append(("Size, and free space", "{:,.1f} MB, {:,.0f} MB".format(*(s / 1e6 for s in sizes))))
+    return rows
 
 
 def _ago(then: float | None, now: float) -> str:
     if then is None:
         return "never"
     seconds = max(0.0, now - then)
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
+    size, unit = next(((s, u) for s, u in ((86_400, "d"), (3600, "h"), (60, "min")) if seconds >= s), (1, "s"))
+    return f"{seconds / size:.0f} {unit} ago"

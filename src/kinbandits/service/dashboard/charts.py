@@ -18,7 +18,7 @@ class Line:
     """A curve of (low, value, high); ``colour`` is 1 or 2."""
 
     name: str
-    points: Sequence[Interval | None]
+    points: list[Interval | None]
     colour: int
 
 
@@ -32,8 +32,8 @@ def number(value: float) -> str:
 
 
 def short(value: float | None) -> str:
-    """Four digits, or a dash."""
-    return "–" if value is None else f"{value:.4g}"
+    """Three digits, or a dash."""
+    return "–" if value is None else f"{value:.3g}"
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
