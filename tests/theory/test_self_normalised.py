@@ -176,16 +176,6 @@ def test_a_problem_with_any_similarity():
     assert same.norm == pytest.approx(plain.norm)
 
 
-# -- neighbours ---------------------------------------------------------------------------------------
-
-
-def test_cgp_ucb_with_a_prior():
-    bound = theory.cgp_ucb_prior_bound(500, 7, 0.05, 0.5, log_g=12.0)
-    beta = 2 * math.log(7 * 500**2 * math.pi**2 / (6 * 0.05))
-    assert bound == pytest.approx(math.sqrt(8 / math.log(1 + 1 / 0.5) * 500 * beta * 6.0) + 2)
-    assert bound < theory.cgp_ucb_bound(500, 0.05, 0.5, 1.0, log_g=12.0)
-
-
 def test_delta_of_the_stages_and_of_the_guarantee():
     T = 200
     policy = kb.SupKMTLUCB(3, horizon=T, context_kernel=kb.RBF(), delta=theory.stage_delta(T, 0.1))

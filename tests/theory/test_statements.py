@@ -251,6 +251,3 @@ def test_theorem_4_the_lower_bound_falls_as_mu_grows(n, c, share, n_arms, ridge,
 def test_the_printed_form_is_not_monotone():
     low, high = (theory.width_lower_bound(1, 0.1, 1 + mu * 4, 0.1, 1.0, form="printed") for mu in (0.0, 1.0))
     assert low < high
-
-
-# -- what is beside ours --------------------------------------------------------------------------
