@@ -244,10 +244,9 @@ def growth_section(along: dict[str, Vector]) -> Section:
         ax.legend(loc="lower right")
     text = f"""
         A run of KMTL-UCB (proved radius) with {along["t"][-1]:.0f} rounds, its kernel matrix examined after t
-        rounds. log g grows like a logarithm of t. Theorem 2 stands far above it, because a smooth kernel has many eigenvalues that
-        are positive but tiny, which the rank counts in full and the effective rank
-        ({along["effective rank (Definition 1)"][-1]:.0f} at the end) does not. The sum of squared widths stays below
-        2 m log g; m = max(1, 1/λ) is most of the gap."""
+        rounds. log g grows like a logarithm of t. Theorem 2 stands far above it: a smooth kernel has many
+        eigenvalues that are positive but tiny, which the rank counts in full and the effective rank does not. The
+        sum of squared widths stays below 2 m log g; m = max(1, 1/λ) is most of the gap."""
     return Section("growth", "Along a real run", one_line(text), figure=figure)
 
 
@@ -345,7 +344,7 @@ def wrong(size: Size, true: float = 0.8, used: Sequence[float] = (0.0, 0.4, 0.6,
     text = f"""
         Five arms of similarity {true:g}, {size.horizon} rounds, {size.seeds} problems, played as if it were another.
         f* has a larger norm under a wrong similarity, without limit as that goes to 1, and the guarantee needs a
-        radius for that norm. Norm inflation and bound are of the first problem; regret is the mean at exploration 0.3."""
+        radius for that norm. Norm inflation and bound: first problem; regret: mean at exploration 0.3."""
     table = np.column_stack([used, found[0, :, :2], found[..., 3].mean(axis=0)])
     rows = [(f"{mu:g}", f"{factor:.2f}", f"{bound:,.0f}", f"{lost:.1f}") for mu, factor, bound, lost in table]
     columns = ("similarity used", "norm inflation", "bound", "regret of KMTL-UCB")

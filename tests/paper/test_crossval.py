@@ -105,9 +105,9 @@ def test_what_is_done_is_kept_and_used(tmp_path, monkeypatch):
 
     rows, shares, calls, real = example_rows(), [], [], crossval._squared_errors
     monkeypatch.setattr(crossval, "_squared_errors", lambda *a: calls.append(a[3]) or real(*a))
-    options = {"grid": SMALL, "folder": tmp_path / "digits-estimated", "jobs": 1}
-    whole = cross_validate("estimated", rows, **options, told=shares.append)
-    assert shares == [0.5, 1.0, 1.0]
+    options = {"grid": SMALL, "files": tmp_path / "digits-estimated", "jobs": 1}
+    whole = cross_validate("estimated", rows, **options, done=shares.append)
+    assert shares == [0.5, 1.0]
     next(tmp_path.glob("*-1.npz")).unlink()  # as after a kill
     again = cross_validate("estimated", rows, **options)
     assert calls == [0.05, 1.0, 1.0]
