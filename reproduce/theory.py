@@ -27,6 +27,7 @@ from kinbandits.rules import Confidence
 from kinbandits.similarity import Independent, Mixed, Similarity
 from kinbandits.simulate import simulate
 from kinbandits.trace import Trace
+from reproduce.tables import write_tables
 
 DELTA, RIDGE = 0.1, 0.1
 MUS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -380,6 +381,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     command = f"python -m reproduce.theory --horizon {given.horizon} --seeds {given.seeds}"
     found = sections(Size(given.horizon, given.seeds, given.jobs))
+    write_tables(found, Path(given.out))
     print(write_page(Path(given.out), "The theory, checked", lead, found, command=command))
 
 

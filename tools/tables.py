@@ -12,7 +12,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = [ROOT / "README.md", ROOT / "docs" / "comparison.md", ROOT / "docs" / "beyond-the-paper.md"]
+SHOWN = ROOT / "docs" / "paper" / "tables"  # tables of `make paper`, as they are shown
+NAMES = "beyond-the-paper", "comparison", "idea", "reproduce", "theory"
+PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in NAMES)]
 MARKS = re.compile(r"(<!-- numbers: ([a-z-]+) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
 OURS = "kinbandits default"
 LINEAR = "contextualbandits", "MABWiser", "coba", "river", "bayesianbandits"
@@ -69,6 +71,10 @@ def tables() -> dict[str, str]:
     for group in ("kin", "described", "tasks"):
         if any(r["group"] == group for r in rows("kin")):
             found[group] = kin(group)
+    for path in SHOWN.glob("*.csv"):
+        with path.open(encoding="utf-8", newline="") as stream:
+            columns, *lines = csv.reader(stream)
+        found[path.stem] = _table(columns, lines)
     return found
 
 
