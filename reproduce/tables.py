@@ -1,6 +1,6 @@
 """Tables for the pages of the documentation, as they are shown: CSV files of text, written beside the reports.
 
-    python -m reproduce.tables --run runs/paper [--cv runs/paper-cv]
+    python -m reproduce.tables [--run runs/paper] [--cv runs/paper-cv]
 
 `make paper` copies them to docs/paper/tables, and tools/tables.py writes them into the pages.
 """
@@ -70,10 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Write the tables of the paper's experiments, and of those with settings by cross-validation."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--run", default="runs/paper")
-    parser.add_argument("--cv", default=None)
+    parser.add_argument("--cv", default="runs/paper-cv")
     given = parser.parse_args(arguments)
     write_tables(tables(Results.load(given.run)), Path(given.run))
-    if given.cv is not None:
+    if Path(given.cv).exists():
         names = {"chosen": "cv-settings", "reference": "cv-regret"}
         found = [s for s in sections(Results.load(given.cv)) if s.name in names]
         write_tables([replace(s, name=names[s.name]) for s in found], Path(given.run))
