@@ -68,14 +68,16 @@ bench: $(STAMP)  ## speed against named baselines, as ratios
 
 paper: $(STAMP)  ## the whole paper on the reference streams; tables and figures go to docs/paper (stop and go on as you like)
 	$(BIN)/kinbandits paper --streams docs/paper/streams.npz --out runs/paper
-	$(BIN)/python -m reproduce.controls --streams docs/paper/streams.npz --out runs/paper
-	$(BIN)/python -m reproduce.theory --out runs/theory
+	mkdir -p runs/controls && cp -r runs/paper/cells runs/paper/times runs/controls
+	$(BIN)/python -m reproduce.controls --streams docs/paper/streams.npz --out runs/controls
+	$(BIN)/python -m reproduce.theory --out runs/theory/report
 	$(BIN)/python -m reproduce.tables
-	cp runs/paper/results.csv docs/paper
-	for part in runs/paper/report runs/paper/controls runs/theory; do \
-	  place=docs/paper/$$(basename $$part); mkdir -p $$place/figures docs/paper/tables; \
-	  cp $$part/*.html $$part/*.csv $$place && cp $$part/figures/*.png $$place/figures; done
-	cp runs/paper/tables/*.csv runs/paper/controls/tables/*.csv runs/theory/tables/*.csv docs/paper/tables
+	cp runs/paper/results.csv docs/paper && mkdir -p docs/paper/tables
+	for part in paper controls theory; do \
+	  place=docs/paper/$$(echo $$part | sed s/paper/report/); mkdir -p $$place/figures; \
+	  cp runs/$$part/report/*.html runs/$$part/report/*.csv $$place; \
+	  cp runs/$$part/report/figures/*.png $$place/figures; \
+	  cp runs/$$part/report/tables/*.csv docs/paper/tables; done
 	$(BIN)/python tools/tables.py
 
 paper-cv: $(STAMP)  ## the paper with settings chosen by cross-validation, for hours; then make paper writes its tables too

@@ -5,7 +5,7 @@
 With a narrow embedding kernel the pairs of a row with itself are most of the distance between two arms, and
 k_Z(a, b) is close to exp(-(1/n_a + 1/n_b) / (2 length_scale^2)), which does not look at contexts: "counts only". All
 methods but the default have the kernel, ridge and weights that were published for KMTL-UCB-Est, and play all rounds
-of the same streams. Run it in the directory of `kinbandits paper`: cells in common are computed once.
+of the same streams. Cells of `kinbandits paper` that are copied into OUT/cells are not computed again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from reproduce.tables import write_tables
 
 COUNTS, LEARNED, DEFAULT, ALONE = "counts only", "learned from rewards", "default", "default, independent arms"
 MULTIPLIERS = (MULTIPLIER, 1.0)
-NAME = "controls"
 
 
 def at(method: str, multiplier: float) -> str:
@@ -198,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Counts alone, and similarity learned from rewards.")
     parser.add_argument("--data", default=",".join(DATA))
     parser.add_argument("--streams", default=None)
-    parser.add_argument("--out", default="runs/paper")
+    parser.add_argument("--out", default="runs/controls")
     for name, default in (("seeds", None), ("jobs", -1), ("horizon", None)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--only-page", action="store_true", help="of what is finished")
@@ -206,11 +205,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = {"seeds": given.seeds, "streams": given.streams, "horizon": given.horizon}
     experiment = controls_experiment(given.data.split(","), **options)
     if given.only_page:
-        CellStore(given.out, NAME).open(experiment)
+        CellStore(given.out).open(experiment)
     else:
-        run_experiment(experiment, given.out, jobs=given.jobs, stream=sys.stderr, name=NAME)
-    place, lead = Path(given.out) / "controls", "Every method meets the same streams: runs with a seed are pairs."
-    found = list(sections(Results.load(given.out, NAME)))
+        run_experiment(experiment, given.out, jobs=given.jobs, stream=sys.stderr)
+    place, lead = Path(given.out) / "report", "Every method meets the same streams: runs with a seed are pairs."
+    found = list(sections(Results.load(given.out)))
     write_tables(found, place)
     print(write_page(place, "Control experiments", lead, found, command="python -m reproduce.controls"))
 

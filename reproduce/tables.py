@@ -72,11 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--run", default="runs/paper")
     parser.add_argument("--cv", default="runs/paper-cv")
     given = parser.parse_args(arguments)
-    write_tables(tables(Results.load(given.run)), Path(given.run))
+    place = Path(given.run) / "report"
+    write_tables(tables(Results.load(given.run)), place)
     if Path(given.cv).exists():
         names = {"chosen": "cv-settings", "reference": "cv-regret"}
         found = [s for s in sections(Results.load(given.cv)) if s.name in names]
-        write_tables([replace(s, name=names[s.name]) for s in found], Path(given.run))
+        write_tables([replace(s, name=names[s.name]) for s in found], place)
 
 
 if __name__ == "__main__":

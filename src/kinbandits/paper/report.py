@@ -57,10 +57,9 @@ def write_paper_report(
     out: str | PathLike[str] | None = None,
     *,
     command: str = "",
-    formats: Sequence[str] = (),
 ) -> Report:
     """As `kinbandits.report.write_report`, with the sections below where they apply."""
-    return write_report(directory, out, command=command, formats=formats, extra=sections)
+    return write_report(directory, out, command=command, extra=sections)
 
 
 def sections(results: Results) -> Iterator[Section]:
@@ -106,8 +105,9 @@ def _claims(claims: Sequence[Claim]) -> Section:
 
 def _reference(results: Results) -> Section:
     records: list[dict[str, Any]] = []
+    groups = {group.name: group for group in results.groups}
     for (where, method), listed in REFERENCE.items():
-        group = results.group(where)
+        group = groups.get(where)
         if group is None or method not in group.methods:
             continue
         finals, theirs = group.finals(method), np.array(listed.split(), dtype=float)
