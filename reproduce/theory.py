@@ -242,7 +242,7 @@ def growth_section(along: dict[str, Vector]) -> Section:
             ax.plot(along["t"], along[name], color=colour, linestyle=style, label=name)
         scale: dict[str, Any] = {"ylim": (0, None)} if unit == "rank" else {"yscale": "log"}
         ax.set(title=title, ylabel=unit, xscale="log", xlabel="rounds t", **scale)
-        ax.legend(loc="lower right")
+        ax.legend(loc="lower right" if unit == "nats" else "center right")
     text = f"""
         A run of KMTL-UCB (proved radius) with {along["t"][-1]:.0f} rounds, its kernel matrix examined after t
         rounds. log g grows like a logarithm of t. Theorem 2 stands far above it: a smooth kernel has many
