@@ -9,12 +9,7 @@ from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import RBF
 from kinbandits.logs import Log
-from kinbandits.paper.crossval import (
-    Grid,
-    cross_validate,
-    deal_rows,
-    shifted_solutions,
-)
+from kinbandits.paper.crossval import Grid, cross_validate, deal_rows, shifted_solutions
 from kinbandits.paper.crossval import _folds as folds_of
 from kinbandits.regression import Product, Query, Settings, make
 from kinbandits.similarity import Estimated, Independent, Known, Pooled

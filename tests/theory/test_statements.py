@@ -1,4 +1,5 @@
 """The paper's statements about kernel matrices and widths, as laws on random instances."""
+
 import math
 
 import numpy as np
