@@ -40,7 +40,7 @@ def similarity_of(method, point, descriptors):
     return Estimated(arm.length_scale, RBF.from_precision(point["embedding_precision"]))
 
 
-def oracle_errors(method, rows, grid, weighting, descriptors=None):
+def oracle_errors(method, rows, grid, descriptors=None):
     """Every setting fitted and judged by itself, with the naive engine."""
     fold = folds_of(rows.played, 5, 0)
     errors = []
@@ -52,7 +52,7 @@ def oracle_errors(method, rows, grid, weighting, descriptors=None):
             train, test = fold != held, np.flatnonzero(fold == held)
             history = History.of(N, rows.played[train], rows.contexts[train], rows.rewards[train])
             product = Product(similarity.in_force(N), term.context_kernel)
-            engine = make("naive", Settings(N, (product,), point["ridge"], weighting, "explore"), history)
+            engine = make("naive", Settings(N, (product,), point["ridge"], "per_arm", "explore"), history)
             for i in test:
                 query = Query(rows.played[i : i + 1], rows.contexts[None, i : i + 1])
                 squared[rows.played[i]] += (engine.predict(query).mean[0, 0] - rows.rewards[i]) ** 2
@@ -60,13 +60,12 @@ def oracle_errors(method, rows, grid, weighting, descriptors=None):
     return np.array(errors)
 
 
-@pytest.mark.parametrize("weighting", ["per_arm", "uniform"])
 @pytest.mark.parametrize("method", ["independent", "pooled", "known", "estimated"])
-def test_every_point_of_the_grid_equals_the_dense_oracle(method, weighting):
+def test_every_point_of_the_grid_equals_the_dense_oracle(method):
     rows = example_rows()
     descriptors = [0.0, 0.4, 1.0] if method == "known" else None
-    found = cross_validate(method, rows, grid=SMALL, weighting=weighting, descriptors=descriptors)
-    expected = oracle_errors(method, rows, SMALL, weighting, descriptors)
+    found = cross_validate(method, rows, grid=SMALL, descriptors=descriptors)
+    expected = oracle_errors(method, rows, SMALL, descriptors)
     np.testing.assert_allclose(found.errors.ravel(), expected, rtol=1e-9)
     assert found.best == points(SMALL, method)[int(np.argmin(expected))]
 
@@ -76,7 +75,7 @@ def test_an_arm_without_training_rows_has_mean_zero():
     rows = Log.of(arms.tolist(), example_rows(21).contexts, np.ones(21), arms=range(N))
     grid = Grid(context=[1.0], ridge=[0.1])
     found = cross_validate("pooled", rows, grid=grid)
-    np.testing.assert_allclose(found.errors.ravel(), oracle_errors("pooled", rows, grid, "per_arm"), rtol=1e-9)
+    np.testing.assert_allclose(found.errors.ravel(), oracle_errors("pooled", rows, grid), rtol=1e-9)
     assert found.errors.item() > 1 / 3  # arm 2 alone has error 1
 
 

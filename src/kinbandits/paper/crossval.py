@@ -4,7 +4,7 @@ Labelled examples that the game never sees are dealt to the arms at random, with
 setting is judged by its squared error on held-out rows (five folds), averaged over the rows of an arm, then arms.
 
 Notation (one fold with n rows to learn from and m held out)
-    K_X      (n, n)  context kernel            w       (n,)  row weights: n_a ("per_arm") or 1 ("uniform")
+    K_X      (n, n)  context kernel            w       (n,)  n_a, the rows of the arm: weights are 1/n_a
     K_Z      (N, N)  similarity                s       (n,)  w^-1/2
     S        (n, n)  s_i s_j K_Z[a_i, a_j] K_X[i, j] = V diag(e) V'
 
@@ -35,7 +35,6 @@ from kinbandits.paper.presets import GRID
 from kinbandits.similarity import Independent, Known, Pooled, embedding_distances
 
 Method = Literal["independent", "pooled", "known", "estimated"]
-Weighting = Literal["per_arm", "uniform"]
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,6 @@ def cross_validate(
     *,
     grid: Grid | None = None,
     descriptors: ArrayLike | None = None,
-    weighting: Weighting = "per_arm",
     folds: int = 5,
     seed: int = 0,
     jobs: int | None = None,
@@ -119,7 +117,6 @@ def cross_validate(
         method: ``"independent"``, ``"pooled"``, ``"estimated"``, or ``"known"``: an RBF over ``descriptors``.
         log: what to learn from; for labelled examples, `deal_rows`.
         grid: the values tried (default: the paper's).
-        weighting: of the rows, as in `KMTLUCB`.
         folds, seed: how many, and of what; rows of each arm are spread over all of them.
         jobs: processes; left out, what ``joblib.parallel_config`` says, else one.
         files: finished parts are kept in FILES-0.npz, ..., and read from there when called again.
@@ -142,13 +139,11 @@ def cross_validate(
         raise InvalidInputError(f"folds must be between 2 and the number of rows ({len(log)}), got {folds}")
     fold = _folds(log.played, folds, seed)
     similarities = [list(_similarities(method, log[fold != held], grid, descriptors)) for held in range(folds)]
-    key = repr((method, axes, weighting, folds, seed, log.stamp))
-    work = (
-        delayed(_kept)(
-            None if files is None else Path(f"{files}-{i}.npz"), key, log, fold, similarities, x, grid.ridge, weighting
-        )
-        for i, x in enumerate(grid.context)
-    )
+    key = repr((method, axes, "per_arm", folds, seed, log.stamp))
+    kept = [None if files is None else Path(f"{files}-{i}.npz") for i in range(len(grid.context))]
+    work = [
+        delayed(_kept)(p, key, log, fold, similarities, x, grid.ridge) for p, x in zip(kept, grid.context, strict=True)
+    ]
     table = []  # (context, N, similarities * ridges)
     for squared in Parallel(n_jobs=jobs, return_as="generator")(work):
         table.append(squared)
@@ -205,7 +200,6 @@ def _squared_errors(
     similarities: list[list[Matrix]],
     precision: float,
     ridges: Sequence[float],
-    weighting: Weighting,
 ) -> Matrix:
     """For one precision of k_X: squared errors of held-out rows summed by arm, (N, similarities * ridges)."""
     n_arms, total = len(log.arms), []
@@ -215,7 +209,7 @@ def _squared_errors(
             train, test = np.flatnonzero(fold != held), np.flatnonzero(fold == held)
             arms, held_arms = log.played[train], log.played[test]
             counts = np.bincount(arms, minlength=n_arms)
-            s = 1.0 / np.sqrt(counts[arms]) if weighting == "per_arm" else np.ones(len(train))
+            s = 1.0 / np.sqrt(counts[arms])
             S, k = s[:, None] * K_X[np.ix_(train, train)] * s, K_X[np.ix_(test, train)]
             columns = []
             for K_Z in of_fold:
