@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-demo
 
-.PHONY: demo test test-all test-slow test-kernels test-oldest test-pythons test-package test-extras lint types imports bench bench-service paper compare soak soak-service browser docs tables clean help
+.PHONY: demo test test-all test-slow test-kernels test-oldest test-pythons test-package test-extras lint types imports bench bench-service paper paper-cv compare soak soak-service browser docs tables clean help
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -67,15 +67,21 @@ bench: $(STAMP)  ## speed against named baselines, as ratios
 	$(BIN)/python benchmarks/engine.py
 
 paper: $(STAMP)  ## the whole paper on the reference streams; tables and figures go to docs/paper (stop and go on as you like)
-	$(BIN)/kinbandits paper --streams docs/paper/streams.npz --out runs/paper-reference
+	$(BIN)/kinbandits paper --streams docs/paper/streams.npz --out runs/paper
+	mkdir -p runs/controls && cp -r runs/paper/cells runs/paper/times runs/controls
 	$(BIN)/python -m reproduce.controls --streams docs/paper/streams.npz --out runs/controls
-	$(BIN)/python -m reproduce.theory --out runs/theory
-	mkdir -p docs/paper/report/figures docs/paper/theory/figures
-	cp runs/paper-reference/results.csv docs/paper
-	cp runs/paper-reference/report/*.html runs/paper-reference/report/*.csv runs/controls/report/*.csv docs/paper/report
-	cp runs/paper-reference/report/figures/*.png runs/controls/report/figures/*.png docs/paper/report/figures
-	cp runs/theory/*.html runs/theory/*.csv docs/paper/theory && cp runs/theory/figures/*.png docs/paper/theory/figures
+	$(BIN)/python -m reproduce.theory --out runs/theory/report
+	$(BIN)/python -m reproduce.tables
+	cp runs/paper/results.csv docs/paper && mkdir -p docs/paper/tables
+	for part in paper controls theory; do \
+	  place=docs/paper/$$(echo $$part | sed s/paper/report/); mkdir -p $$place/figures; \
+	  cp runs/$$part/report/*.html runs/$$part/report/*.csv $$place; \
+	  cp runs/$$part/report/figures/*.png $$place/figures; \
+	  cp runs/$$part/report/tables/*.csv docs/paper/tables; done
 	$(BIN)/python tools/tables.py
+
+paper-cv: $(STAMP)  ## the paper with settings chosen by cross-validation, for hours; then make paper writes its tables too
+	$(BIN)/kinbandits paper --settings cv --streams docs/paper/streams.npz --out runs/paper-cv
 
 compare: $(STAMP)  ## other libraries on the same streams; benchmarks/results/comparison.csv (stop and go on as you like)
 	@$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[compare-build]' \

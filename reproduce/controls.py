@@ -1,11 +1,11 @@
-"""What the estimated similarity is made of, at full length: counts or contexts, and at other exploration.
+"""What stands beside the paper's estimate: counts alone, independent arms, and similarity learned from rewards.
 
-    python -m reproduce.controls [--data digits,segment] [--streams docs/paper/streams.npz] [--seeds 10] [--jobs -1]
+    python -m reproduce.controls [--data digits,segment] [--streams docs/paper/streams.npz] [--jobs -1]
 
 With a narrow embedding kernel the pairs of a row with itself are most of the distance between two arms, and
-k_Z(a, b) is close to exp(-(1/n_a + 1/n_b) / (2 length_scale^2)), which does not look at contexts. Here
-the estimate, counts alone and independent arms are played on the same streams, all
-rounds of every data set, and compared in pairs; the page and its CSV files go to OUT/report.
+k_Z(a, b) is close to exp(-(1/n_a + 1/n_b) / (2 length_scale^2)), which does not look at contexts: "counts only". All
+methods but the default have the kernel, ridge and weights that were published for KMTL-UCB-Est, and play all rounds
+of the same streams. Cells of `kinbandits paper` that are copied into OUT/cells are not computed again.
 """
 
 from __future__ import annotations
@@ -13,252 +13,207 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from os import PathLike
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kinbandits.experiments import Experiment, experiment_of, run_experiment
-from kinbandits.paper.claims import MARGIN, tost
-from kinbandits.paper.presets import MULTIPLIER, PAPER, Precisions, method_table
-from kinbandits.paper.protocol import _TITLES, DATA, EST, IND, KNOWN, NAMES, _environment, check_names
+from kinbandits.experiments import CellStore, Experiment, run_experiment
+from kinbandits.paper.claims import MARGIN, inter_task, tost
+from kinbandits.paper.presets import EST, IND, KNOWN, MULTIPLIER, PAPER, method_table
+from kinbandits.paper.protocol import DATA, check_names, experiment_on
 from kinbandits.plotting import OKABE_ITO, canvas, plot_style
 from kinbandits.report import Section, show_number, show_p, show_paired, write_page
-from kinbandits.results import Paired, Results, RunGroup, half_width, paired
+from kinbandits.results import Paired, Results, RunGroup, half_width, holm, paired
+from reproduce.tables import write_tables
 
-COUNTS = "counts only"
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """What is played on a data set at other exploration: multipliers of each method."""
-
-    plays: dict[str, tuple[float, ...]]
+COUNTS, LEARNED, DEFAULT, ALONE = "counts only", "learned from rewards", "default", "default, independent arms"
+MULTIPLIERS = (MULTIPLIER, 1.0)
 
 
-_SMALL: dict[str, tuple[float, ...]] = dict.fromkeys((EST, COUNTS, IND), (0.1, 0.3, 1.0))
-_TWO: dict[str, tuple[float, ...]] = dict.fromkeys((EST, COUNTS, IND), (0.1, 1.0))
-SWEEPS = dict.fromkeys(DATA, Sweep(_TWO)) | dict.fromkeys(("digits", "segment"), Sweep(_SMALL))
-SWEEPS |= {"synthetic": Sweep({KNOWN: (0.1, 1.0)} | _TWO)}
-
-
-def sweep_experiment(
-    data: Sequence[str] | None = None,
-    *,
-    seeds: int = 10,
-    streams: str | PathLike[str] | None = None,
-    horizon: int | None = None,
-) -> Experiment:
-    """The estimate, its controls and independent arms at several exploration multipliers (`SWEEPS`).
-
-    All have the kernel, ridge and weights that were published for KMTL-UCB-Est; `COUNTS` has the similarity
-    of counts alone, "Kernel-UCB-Ind" has independent arms.
-    """
-    environments, methods = [], []
-    for name in check_names(data):
-        environments.append(_environment(name, streams, horizon))
-        methods += [
-            {"name": sweep_name(m, x), "environments": [_TITLES[name]], **_at(name, m, x)}
-            for m, multipliers in SWEEPS[name].plays.items()
-            for x in multipliers
-        ]
-    return experiment_of(
-        {"name": "The paper, controls", "seeds": seeds, "environments": environments, "methods": methods}
-    )
-
-
-def sweep_name(method: str, multiplier: float) -> str:
-    """What a method is called at a multiplier."""
+def at(method: str, multiplier: float) -> str:
+    """What a method is called at an exploration multiplier."""
     return f"{method}, {multiplier:g}"
 
 
-def _at(name: str, method: str, multiplier: float) -> dict[str, Any]:
-    p = PAPER[name]
-    same = Precisions(p.context, p.embedding, p.arm, p.ridge, None, p.known)  # Ind at Est's settings
-    table = method_table(KNOWN if method == KNOWN else EST if method in (COUNTS,) else method, same)
+def controls_experiment(data: Sequence[str] | None = None, **options: Any) -> Experiment:
+    """Every method on every data set; ``options`` as in `experiment_on`."""
+    tables: dict[str, dict[str, Any]] = {}
+    for name in check_names(data):
+        methods = (KNOWN, EST, COUNTS, IND, LEARNED) if name == "synthetic" else (EST, COUNTS, IND, LEARNED)
+        tables[name] = {at(m, x): _table(name, m, x) for x in MULTIPLIERS for m in methods}
+        tables[name] |= {DEFAULT: {}, ALONE: {"similarity": {"type": "Independent"}}}
+    return experiment_on("The paper, controls", tables, **options)
+
+
+def _table(name: str, method: str, multiplier: float) -> dict[str, Any]:
+    same = replace(PAPER[name], independent=None)  # Ind at Est's settings
+    table = method_table(method if method in (KNOWN, IND) else EST, same)
     if method == COUNTS:  # k' is 1 for a row with itself, 0 for any two rows: distances are 1/n_a + 1/n_b
-        table["similarity"] = table["similarity"] | {"embedding_kernel": {"type": "RBF", "precision": 1e12}}
-    return table | {"exploration": multiplier * math.sqrt(p.ridge)}
+        table["similarity"] |= {"embedding_kernel": {"type": "RBF", "precision": 1e12}}
+    if method == LEARNED:
+        table["similarity"] = {"type": "Learned"}
+    return table | {"exploration": multiplier * math.sqrt(same.ridge)}
 
 
-_LOOKS = {
-    KNOWN: (OKABE_ITO[0], "-", "o"),
-    EST: (OKABE_ITO[1], "--", "s"),
-    COUNTS: (OKABE_ITO[6], ":", "^"),
-    IND: (OKABE_ITO[2], "-", "D"),
-}
+def finished(results: Results) -> list[RunGroup]:
+    """The groups without methods that have fewer runs than others: while the experiment is running."""
+    groups = []
+    for group in results.groups:
+        runs = {m: sum(r.method == m for r in group.runs) for m in group.methods}
+        groups.append(RunGroup(group.name, tuple(r for r in group.runs if runs[r.method] == max(runs.values()))))
+    return groups
 
 
-@dataclass(frozen=True)
-class SweepPoint:
-    """A method on a data set at one multiplier: final regret of each run."""
-
-    where: str
-    method: str
-    multiplier: float
-    rounds: int
-    finals: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(self.finals))
-
-    @property
-    def half(self) -> float:
-        """Half the 95 % interval of the mean."""
-        return float(half_width(np.array(self.finals)))
+def pairs(groups: Sequence[RunGroup], wanted: Sequence[tuple[str, str]]) -> list[tuple[RunGroup, Paired]]:
+    """These pairs of methods on every data set that has both, p values adjusted over all of them."""
+    found = [(g, paired(g, a, b)) for g in groups for a, b in wanted if {a, b} <= set(g.methods)]
+    adjusted = holm([p.t_test for _, p in found])
+    return [(g, replace(p, adjusted=q)) for (g, p), q in zip(found, adjusted, strict=True)]
 
 
-def sweep_points(sweep: Results) -> list[SweepPoint]:
-    """All of them, on the runs that all methods and multipliers of a data set have."""
-    return [
-        SweepPoint(group.name, method, multiplier, group.rounds, tuple(group.finals(name).tolist()))
-        for group in sweep.groups
-        for method, multipliers in SWEEPS[NAMES[group.name]].plays.items()
-        for multiplier in multipliers
-        if (name := sweep_name(method, multiplier)) in group.methods
-    ]
+COLUMNS = "Data", "First", "Second", "Means", "Difference, 95 %", "better / equal / worse", "Holm's p", "p of equality"
 
 
-def sweep_figure(points: Sequence[SweepPoint]) -> Any:
-    """Final regret against the exploration multiplier, a panel per data set, with 95 % intervals of the mean."""
-    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+def pairs_section(name: str, title: str, text: str, found: list[tuple[RunGroup, Paired]]) -> Section:
+    """A table of pairs. "p of equality" is that of TOST with a margin of 5 % of the second method's mean."""
+    rows, records = [], []
+    for group, p in found:
+        first, second = group.finals(p.first), group.finals(p.second)
+        equal = tost(first - second, MARGIN * float(second.mean()))
+        difference, interval, counts = show_paired(p)
+        means = f"{show_number(first.mean())} and {show_number(second.mean())}"
+        shown = f"{difference} ({interval})" if p.low != p.high else difference
+        rows.append((p.environment, p.first, p.second, means, shown, counts, show_p(p.adjusted), show_p(equal)))
+        records.append(vars(p) | {"first_mean": first.mean(), "second_mean": second.mean(), "equal": equal})
+    return Section(name, title, text, COLUMNS, rows, (3, 4, 5, 6, 7), records=records)
 
-    places = list(dict.fromkeys(p.where for p in points))
-    columns = min(4, len(places))
-    rows = math.ceil(len(places) / columns)
+
+def sections(results: Results) -> Iterator[Section]:
+    """The page: regrets, the estimate against its controls, similarity learned from rewards."""
+    groups = finished(results)
+    shown = {EST: EST, COUNTS: COUNTS, IND: IND, LEARNED: LEARNED, KNOWN: KNOWN}
+    rows = [
+        (g.name, f"{g.rounds:,}", str(len(g.seeds)), f"{x:g}", *(_regret(g, at(m, x)) for m in shown))
+        for g in groups for x in MULTIPLIERS if at(EST, x) in g.methods or at(COUNTS, x) in g.methods
+    ]  # fmt: skip
+    for g in groups:
+        if DEFAULT in g.methods:
+            own = _regret(g, ALONE), _regret(g, DEFAULT)
+            rows.append((g.name, f"{g.rounds:,}", str(len(g.seeds)), "default", "–", "–", *own, "–"))
+    records = [
+        {"where": g.name, "method": m, "rounds": g.rounds, "finals": g.finals(m).tolist()}
+        for g in groups for m in g.methods
+    ]  # fmt: skip
+    text = (
+        "Mean ± half its 95 % interval. Multiplier of √(k − q): 0.1 in the paper. In the lines of the default, which "
+        "learns kernel, ridge and scale too, independent arms are the default without sharing."
+    )
+    columns = ("Data", "Rounds", "Runs", "Multiplier", *shown)
+    right = tuple(range(1, len(columns)))
+    yield Section("points", "Final regret", text, columns, rows, right, (), records, controls_figure(groups))
+
+    against = pairs(groups, [(at(EST, x), at(m, x)) for x in MULTIPLIERS for m in (COUNTS, IND)])
+    lines = [(line,) for line in findings(against)]
+    yield Section("findings", "What the controls say", columns=("finding",), rows=lines)
+    yield pairs_section("counts", "Is it sharing?", "", against)
+    wanted = [(at(LEARNED, x), at(m, x)) for x in MULTIPLIERS for m in (EST, COUNTS, IND)]
+    wanted += [(DEFAULT, at(LEARNED, 1.0)), (DEFAULT, at(EST, MULTIPLIER)), (DEFAULT, ALONE)]
+    text = "Similarity fitted to the rewards in place of the estimate, all else as published; and the default."
+    yield pairs_section("learned", "Similarity learned from rewards", text, pairs(groups, wanted))
+    learning = [at(LEARNED, x) for x in MULTIPLIERS] + [DEFAULT]
+    shared = [(g.name, m, inter_task(g, m)) for g in groups for m in learning if m in g.methods]
+    rows = [(where, m, f"{v.mean():.2f}", f"{np.sum(v != 0)} of {len(v)}") for where, m, v in shared]
+    columns = ("Data", "Method", "Mean k_Z of two arms at the end", "Runs that share")
+    records = [{"where": where, "method": m, "similarity": v.tolist()} for where, m, v in shared]
+    yield Section("sharing", "Where it shares", "", columns, rows, (2, 3), records=records)
+
+
+def _regret(group: RunGroup, method: str) -> str:
+    if method not in group.methods:
+        return "–"
+    finals = group.finals(method)
+    return f"{show_number(finals.mean())} ± {show_number(float(half_width(finals)))}"
+
+
+def findings(against: list[tuple[RunGroup, Paired]]) -> Iterator[str]:
+    """What the controls say, in sentences; a test decides each, so that few runs decide nothing."""
+    counts = [(g, p) for g, p in against if p.second == at(COUNTS, MULTIPLIER)]
+    equal = [p for g, p in counts if _equal(g, p)]
+    other = [p for _, p in counts if p not in equal]
+    yield (
+        f"At the paper's multiplier {MULTIPLIER} the estimate and counts alone are equal within 5 % (two "
+        f"one-sided tests, p below 0.05) on {len(equal)} of {len(counts)} problems: {_named(equal)}; not shown on "
+        f"{_named(other)}."
+    )
+    for x in MULTIPLIERS:
+        independent = [p for _, p in against if p.second == at(IND, x)]
+        if not independent:
+            continue
+        less, more = ([p for p in independent if sign * p.low < 0 and sign * p.high < 0] for sign in (1, -1))
+        yield (
+            f"Against independent arms with the same settings and multiplier {x:g} the estimate has less regret (95 % "
+            f"interval below 0) on {_named(less)}, and more on {_named(more)}, of {len(independent)} problems."
+        )
+
+
+def _equal(group: RunGroup, pair: Paired) -> bool:
+    first, second = group.finals(pair.first), group.finals(pair.second)
+    return tost(first - second, MARGIN * float(second.mean())) < 0.05
+
+
+def _named(found: Sequence[Paired]) -> str:
+    return ", ".join(p.environment for p in found) or "none"
+
+
+def controls_figure(groups: Sequence[RunGroup]) -> Any:
+    """Regret of each method minus that of independent arms, as a share of it, with the 95 % interval of the pairs."""
+    looks = {EST: "s", COUNTS: "^", LEARNED: "o", KNOWN: "D", DEFAULT: "*"}
     with plot_style():
-        figure, axes = canvas(columns, rows, max(7.4, 2.9 * columns), 2.6 * rows + 0.5)
-        for ax in axes.ravel()[len(places) :]:
-            ax.set_axis_off()
-        handles: dict[str, Any] = {}
-        for ax, where in zip(axes.ravel(), places, strict=False):
-            here = [p for p in points if p.where == where]
-            for i, method in enumerate(dict.fromkeys(p.method for p in here)):
-                line = [p for p in here if p.method == method]
-                x = np.array([p.multiplier for p in line]) * 1.04 ** (i - 1.5)  # a little apart
-                half = [p.half for p in line]
-                yerr = None if np.isnan(half).any() else half
-                colour, dash, mark = _LOOKS[method]
-                look = {"color": colour, "linestyle": dash, "marker": mark, "markersize": 4, "linewidth": 1.3}
-                handles[method] = ax.errorbar(x, [p.mean for p in line], yerr=yerr, capsize=2, **look)
-            title = f"{where} (T = {here[0].rounds:,}, {len(here[0].finals)} runs)"
-            ax.set(title=title, xscale="log", yscale="log")
-            ticks = sorted({p.multiplier for p in here})
-            ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
-            ax.set_xticks([], minor=True)
-            ax.set_xlim(0.08, 1.25)
-            ax.set_xlabel("exploration multiplier")
-            ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            ax.yaxis.set_major_formatter(ScalarFormatter())
-            ax.yaxis.set_minor_formatter(NullFormatter())
-        for ax in axes[:, 0]:
-            ax.set_ylabel("final regret")
+        played = [x for x in MULTIPLIERS if any(at(IND, x) in g.methods for g in groups)]
+        figure, axes = canvas(len(played), 1, 4.8 * len(played), 0.55 * len(groups) + 1.4)
+        for ax, x in zip(axes[0], played, strict=True):
+            for i, (method, mark) in enumerate(looks.items()):
+                name, points = DEFAULT if method == DEFAULT else at(method, x), []
+                for row, group in enumerate(groups):
+                    if {name, at(IND, x)} <= set(group.methods):
+                        pair, mean = paired(group, name, at(IND, x)), group.finals(at(IND, x)).mean()
+                        half = np.nan_to_num(pair.high - pair.difference)
+                        points.append((100 * pair.difference / mean, row + 0.14 * (i - 2), 100 * half / mean))
+                if points:
+                    value, place, half = np.array(points).T
+                    look: dict[str, Any] = {"color": OKABE_ITO[i], "markersize": 5, "capsize": 2, "linewidth": 1.2}
+                    ax.errorbar(value, place, xerr=half, fmt=mark, label=method, **look)
+            ax.axvline(0.0, color="0.5", linewidth=0.8)
+            ax.set(title=f"multiplier {x:g}", xlabel=f"regret against {IND}, %", ylim=(len(groups) - 0.5, -0.5))
+            ax.set_yticks(range(len(groups)), [g.name for g in groups])
+        handles = {label: h for ax in axes[0] for h, label in zip(*ax.get_legend_handles_labels(), strict=True)}
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, frameon=False)
         return figure
 
 
-@dataclass(frozen=True)
-class Control:
-    """Two methods at one multiplier on the same runs. ``equal`` is the p value of TOST with a margin of 5 %."""
-
-    first: str
-    second: str
-    multiplier: float
-    first_mean: float
-    second_mean: float
-    paired: Paired
-    equal: float
-
-    @property
-    def where(self) -> str:
-        return self.paired.environment
-
-    def record(self) -> dict[str, Any]:
-        own = {k: v for k, v in self.__dict__.items() if k != "paired"}
-        paired = {n: getattr(self.paired, n) for n in ("difference", "low", "high", "wins", "ties", "losses")}
-        return {"where": self.where, **own, "runs": self.paired.seeds, **paired}
-
-
-def controls(sweep: Results) -> list[Control]:
-    """The estimate against counts alone and against independent arms, at every multiplier."""
-    return [
-        _control(group, EST, other, multiplier)
-        for group in sweep.groups
-        for other in (COUNTS, IND)
-        for multiplier in SWEEPS[NAMES[group.name]].plays[EST]
-        if {sweep_name(EST, multiplier), sweep_name(other, multiplier)} <= set(group.methods)
-    ]
-
-
-def _control(group: RunGroup, first: str, second: str, multiplier: float) -> Control:
-    names = sweep_name(first, multiplier), sweep_name(second, multiplier)
-    one, two = (group.finals(name) for name in names)
-    equal = tost(one - two, MARGIN * float(two.mean()))
-    return Control(first, second, multiplier, float(one.mean()), float(two.mean()), paired(group, *names), equal)
-
-
-def same_as_counts(found: list[Control]) -> list[str]:
-    """The data sets on which the estimate and counts alone are equal within 5 % at the published multiplier."""
-    return [c.where for c in found if c.second == COUNTS and c.multiplier == MULTIPLIER and c.equal < 0.05]
-
-
-def write_controls(directory: Path, command: str = "") -> Path:
-    """The page on the finished runs."""
-    results = Results.load(directory)
-    points, found = sweep_points(results), controls(results)
-    rows = [
-        (
-            c.where, f"{c.multiplier:g}", c.second, str(c.paired.seeds), show_number(c.first_mean),
-            show_number(c.second_mean), *show_paired(c.paired), show_p(c.equal),
-        )
-        for c in found
-    ]  # fmt: skip
-    columns = ("Data", "Multiplier", f"{EST} against", "Runs", EST, "the other", "Difference", "95 % interval",
-               "better / equal / worse", "p of equality")  # fmt: skip
-    same, sets = same_as_counts(found), {c.where for c in found if c.second == COUNTS}
-    text = (
-        f"At the paper's multiplier {MULTIPLIER} the estimate and counts alone are equal within {MARGIN:.0%} (two "
-        f"one-sided tests, p below 0.05) on {len(same)} of {len(sets)} problems ({', '.join(same) or 'none'})."
-    )
-    shown = [
-        (p.where, p.method, f"{p.multiplier:g}", f"{p.rounds:,}", show_number(p.mean), show_number(p.half),
-         str(len(p.finals)))
-        for p in points
-    ]  # fmt: skip
-    sections = [
-        Section(
-            "sweep", "Counts alone, and independent arms", text, columns, rows, (1, 3, 4, 5, 6, 7, 8, 9),
-            records=[c.record() for c in found], figure=sweep_figure(points),
-        ),
-        Section(
-            "sweep-points", "In numbers", "Final regret; ± is half the 95 % interval of the mean.",
-            ("Data", "Method", "Multiplier", "Rounds", "Mean", "±", "Runs"), shown, (2, 3, 4, 5, 6),
-            records=[{**p.__dict__, "mean": p.mean, "half": p.half} for p in points],
-        ),
-    ]  # fmt: skip
-    return write_page(
-        directory / "report", "Control experiments", "All on the same streams.", sections, command=command
-    )
-
-
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Play what is not finished, and write the page."""
-    parser = argparse.ArgumentParser(description="Counts alone in place of the estimate, at full length.")
+    parser = argparse.ArgumentParser(description="Counts alone, and similarity learned from rewards.")
     parser.add_argument("--data", default=",".join(DATA))
     parser.add_argument("--streams", default=None)
     parser.add_argument("--out", default="runs/controls")
-    for name, default in (("seeds", 10), ("jobs", -1), ("horizon", 0)):
+    for name, default in (("seeds", None), ("jobs", -1), ("horizon", None)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    given = parser.parse_args()
-    experiment = sweep_experiment(
-        given.data.split(","), seeds=given.seeds, streams=given.streams, horizon=given.horizon or None
-    )
-    run_experiment(experiment, given.out, jobs=given.jobs, stream=sys.stderr)
-    print(write_controls(Path(given.out), "python -m reproduce.controls"))
+    parser.add_argument("--only-page", action="store_true", help="of what is finished")
+    given = parser.parse_args(arguments)
+    options = {"seeds": given.seeds, "streams": given.streams, "horizon": given.horizon}
+    experiment = controls_experiment(given.data.split(","), **options)
+    if given.only_page:
+        CellStore(given.out).open(experiment)
+    else:
+        run_experiment(experiment, given.out, jobs=given.jobs, stream=sys.stderr)
+    place, lead = Path(given.out) / "report", "Every method meets the same streams: runs with a seed are pairs."
+    found = list(sections(Results.load(given.out)))
+    write_tables(found, place)
+    print(write_page(place, "Control experiments", lead, found, command="python -m reproduce.controls"))
 
 
 if __name__ == "__main__":

@@ -41,13 +41,7 @@ def rounds_of(trace: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     if trace["environment"] == "synthetic-news":
         users = np.array(trace["users"])
         c, s = np.cos(trace["angles"]), np.sin(trace["angles"])
-        rotated = np.stack(
-            [
-                users[:, :1] * c - users[:, 1:] * s,
-                users[:, :1] * s + users[:, 1:] * c,
-            ],
-            axis=2,
-        )
+        rotated = np.stack([users[:, :1] * c - users[:, 1:] * s, users[:, :1] * s + users[:, 1:] * c], axis=2)
         rewards = 1.0 - (users[:, :1] - np.arange(N) / 5 + 0.5) ** 2
         return rotated, rewards
     X, y = data_set(trace["data"])
@@ -119,25 +113,8 @@ def test_golden_trace(path: Path, engine: str) -> None:
 def test_the_authors_own_program_on_digits(method: str) -> None:
     """Same 1,000 arms on the first of their streams; regret 364 (estimated) and 375 (independent)."""
     X, y = data_set("digits")
-    grid = np.logspace(-3, 2, 10)  # their precisions and ridges are points of this grid
-    similarity = {
-        "estimated": kb.Estimated(
-            length_scale=kb.RBF.from_precision(grid[9]).length_scale,  # type: ignore[arg-type]
-            embedding_kernel=kb.RBF.from_precision(grid[2]),
-        ),
-        "independent": kb.Independent(),
-    }[method]
-    ridge = float(grid[0])
-    policy = kb.KMTLUCB(
-        10,
-        context_kernel=kb.RBF.from_precision(grid[0]),
-        similarity=similarity,
-        ridge=ridge,
-        exploration=0.1 * np.sqrt(ridge),  # their score is mean + 0.1 sqrt(k - q)
-        weighting="per_arm",
-        tie_break="first",
-        rewards=None,
-    )
+    name = {"estimated": "KMTL-UCB-Est", "independent": "Kernel-UCB-Ind"}[method]
+    policy = kb.KMTLUCB(10, **kb.presets.paper("digits", name))
     with np.load(GOLDEN / "authors-digits.npz") as file:
         start, test, wanted = file["start_rows"][0], file["test_rows"][0], file[f"arms_{method}"][0]
     policy.observe(np.arange(10), X[start], (y[start] == np.arange(10)).astype(float))

@@ -11,7 +11,7 @@ import pytest
 import kinbandits as kb
 from kinbandits.environments import Streams, SyntheticNews
 from kinbandits.errors import InvalidInputError
-from kinbandits.paper.presets import METHODS, PAPER, grid, paper
+from kinbandits.paper.presets import GRID, METHODS, PAPER, paper
 
 STREAMS = str(Path(__file__).parent / "golden" / "digits-streams.npz")
 
@@ -31,7 +31,7 @@ PRINTED = {
 def test_the_printed_values_to_their_last_digit(data):
     p = PAPER[data]
     for exact, printed in zip((p.context, p.embedding, p.arm, p.ridge), PRINTED[data], strict=True):
-        assert exact in grid()
+        assert exact in GRID
         assert f"{exact:.6g}" == f"{printed:.6g}"
 
 
@@ -83,15 +83,3 @@ def test_regret_on_the_reference_streams_of_digits(method, seed):
     environment = Streams("digits", STREAMS, seed=seed)
     policy = kb.KMTLUCB(environment.arms, **paper("digits", method))
     assert kb.simulate(policy, environment).final_regret == pytest.approx(REGRET[method][seed], abs=4)
-
-
-def test_what_all_experiments_share():
-    policy = kb.KMTLUCB(5, **paper(ridge=0.04) | {"weighting": "uniform", "similarity": kb.Pooled()})
-    assert (policy.ridge, policy.weighting, policy.similarity) == (0.04, "uniform", kb.Pooled())
-    assert policy.exploration.exploration == pytest.approx(0.02)
-    assert policy.tie_break == "first"
-    plain = kb.KMTLUCB(5, **paper())
-    assert (plain.ridge, plain.weighting, plain.cold_start) == (0.001, "per_arm", "explore")
-    assert isinstance(plain.similarity, kb.Estimated)
-    plain.observe([0, 1, 0], [[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
-    assert plain.choose([0.5]).arm in range(5)

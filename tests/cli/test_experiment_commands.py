@@ -112,7 +112,8 @@ def test_cross_validated_settings_by_command(call, tmp_path, monkeypatch, undraw
     words = ["paper", "--settings", "cv", "--data", "digits", "--seeds", 1, "--jobs", 1, "--out", "cv"]
     code, _, err = call(*words)
     assert code == 0, err
-    assert "digits     estimated    ridge                 0.001        published 0.001" in err
+    chosen = (tmp_path / "cv" / "report" / "chosen.csv").read_text()
+    assert "Digits,KMTL-UCB-Est,ridge,0.001,0.001\n" in chosen
     assert len(list((tmp_path / "cv" / "settings").glob("digits-*.npz"))) == 4
 
 

@@ -77,29 +77,18 @@ def test_equally_well_is_tested_as_equality(differences, verdict):
 
 
 def test_the_best_and_the_worst_of_all():
-    rng = np.random.default_rng(0)
-    noise = rng.normal(size=(4, 10))
-    tables = dict(
-        zip(("known", "est", "ind", "pool"), TEN + noise + np.array([[-9.0], [0.0], [0.1], [40.0]]), strict=True)
-    )
+    gaps = np.array([[-9.0], [0.0], [0.1], [40.0]])
+    values = TEN + np.random.default_rng(0).normal(size=(4, 10)) + gaps
+    tables = dict(zip(("known", "est", "ind", "pool"), values, strict=True))
+    best = "Synthetic news", f"{KNOWN} with known similarity beats the other methods"
+    worst = "Synthetic news", f"{POOL} is the worst"
     found = verdicts(group("Synthetic news", **tables))
-    assert found["Synthetic news", f"{KNOWN} with known similarity beats the other methods"] == (
-        10,
-        10,
-        "reproduced",
-    )
-    assert found["Synthetic news", f"{POOL} is the worst"] == (10, 10, "reproduced")
+    assert (found[best], found[worst]) == ((10, 10, "reproduced"),) * 2
     tables["known"][:4] = 200.0  # 6 of 10 is not all, whatever the mean
     tables["pool"][:1] = 0.0  # in the mean it still is the worst, and no count is claimed
-    found = verdicts(group("Synthetic news", **tables))
-    assert found["Synthetic news", f"{KNOWN} with known similarity beats the other methods"] == (
-        6,
-        10,
-        "not reproduced",
-    )
+    assert verdicts(group("Synthetic news", **tables))[best] == (6, 10, "not reproduced")
     tables["pool"] = TEN - 50.0
-    found = verdicts(group("Synthetic news", **tables))
-    assert found["Synthetic news", f"{POOL} is the worst"][2] == "contradicted"
+    assert verdicts(group("Synthetic news", **tables))[worst][2] == "contradicted"
 
 
 def test_p_values_are_those_of_the_tests_adjusted_by_holm():
@@ -139,12 +128,9 @@ def test_fewer_runs_than_the_papers_decide_nothing(runs):
 
 def similar(name, values):
     """Runs of the estimate that end with this mean similarity of two arms."""
-
-    def trace(value):
-        columns = {"t": [0], "reward": [0.0], "regret": [1.0]}
-        return Trace.of(columns, {"arms": ["a", "b"], "policy": "p", "similarity": [[1.0, value], [value, 1.0]]})
-
-    return RunGroup(name, tuple(Run(name, EST, seed, trace(v)) for seed, v in enumerate(values)))
+    columns = {"t": [0], "reward": [0.0], "regret": [1.0]}
+    traces = [Trace.of(columns, {"arms": ["a", "b"], "similarity": [[1.0, v], [v, 1.0]]}) for v in values]
+    return RunGroup(name, tuple(Run(name, EST, seed, trace) for seed, trace in enumerate(traces)))
 
 
 @pytest.mark.parametrize(

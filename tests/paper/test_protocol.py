@@ -1,4 +1,4 @@
-"""The paper's experiments: what is run, the settings, and the estimate of time."""
+"""The paper's experiments: what is run, and the settings."""
 
 import pytest
 
@@ -15,16 +15,9 @@ def test_all_of_the_paper_is_ten_runs_each_and_fifty_on_the_synthetic_problem():
     cells = experiment.cells()
     assert len(cells) == 50 * 4 + 10 * (3 + 5 * 2)
     assert len(p.paper_experiment(seeds=10).cells()) == 10 * (4 + 3 + 5 * 2)
-    horizons = {c.environment.name: c.environment.make(0).horizon for c in cells if c.environment.name != "x"}
-    assert horizons == {
-        "Synthetic news": 1000,
-        "Digits": 1230,
-        "Segment": 1000,
-        "Letter": 4000,
-        "Pendigits": 4000,
-        "USPS": 4000,
-        "MNIST": 4000,
-    }
+    horizons = {c.environment.name: c.environment.make(0).horizon for c in cells}
+    long = dict.fromkeys(("Letter", "Pendigits", "USPS", "MNIST"), 4000)
+    assert horizons == {"Synthetic news": 1000, "Digits": 1230, "Segment": 1000} | long
 
 
 def test_paper_settings_are_the_published_ones():
@@ -48,9 +41,6 @@ def test_cross_validated_settings_are_found_kept_and_used(tmp_path):
         best = chosen[name][p._KINDS[cell.method.name]].best
         assert policy.ridge == best["ridge"]
         assert policy.context_kernel == kb.RBF.from_precision(best["context_precision"])
-    beside = {row[:3]: row[3:] for row in p.chosen_beside_published(chosen)}
-    best = chosen["digits"]["estimated"].best["ridge"]
-    assert beside["digits", "estimated", "ridge"] == (best, kb.presets.PAPER["digits"].ridge)
 
 
 @pytest.mark.parametrize(

@@ -147,19 +147,6 @@ def test_norm_inflation_of_equicorrelated_arms():
         theory.norm_inflation(np.eye(2), np.eye(3))
 
 
-def blocks(rng):
-    """Arms that are functions theta_a of a linear kernel: V = ridge A (x) I + the rows of each arm, as blocks."""
-    N, d, n = rng.integers(2, 6), rng.integers(1, 4), rng.integers(1, 40)
-    mu, ridge = rng.uniform(0, 0.97), 10 ** rng.uniform(-2, 1)
-    arms, X = rng.integers(0, N, n), rng.normal(size=(n, d))
-    A = np.kron(np.linalg.inv(equicorrelated(mu, N)), np.eye(d))
-    Z = np.zeros((n, N, d))
-    Z[np.arange(n), arms] = X
-    Z = Z.reshape(n, N * d)
-    theta = rng.normal(size=d) * rng.uniform(0, 3) + rng.normal(size=(N, d))
-    return N, d, mu, ridge, arms, X, A, Z, ridge * A + Z.T @ Z, theta
-
-
 def test_a_problem_with_any_similarity():
     K = np.array([[1.0, 0.8, 0.0], [0.8, 1.0, 0.1], [0.0, 0.1, 1.0]])
     problem = RKHSProblem(seed=1, arm_kernel=K, horizon=20)
@@ -174,16 +161,6 @@ def test_a_problem_with_any_similarity():
     for one, two in zip(same.rounds(), plain.rounds(), strict=True):
         np.testing.assert_allclose(one.means, two.means)
     assert same.norm == pytest.approx(plain.norm)
-
-
-# -- neighbours ---------------------------------------------------------------------------------------
-
-
-def test_cgp_ucb_with_a_prior():
-    bound = theory.cgp_ucb_prior_bound(500, 7, 0.05, 0.5, log_g=12.0)
-    beta = 2 * math.log(7 * 500**2 * math.pi**2 / (6 * 0.05))
-    assert bound == pytest.approx(math.sqrt(8 / math.log(1 + 1 / 0.5) * 500 * beta * 6.0) + 2)
-    assert bound < theory.cgp_ucb_bound(500, 0.05, 0.5, 1.0, log_g=12.0)
 
 
 def test_delta_of_the_stages_and_of_the_guarantee():

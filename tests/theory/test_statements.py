@@ -1,8 +1,4 @@
-"""The paper's statements about kernel matrices and widths, as laws on random instances.
-
-How loose the bounds are is reported by `kinbandits theory` and, on the instances here, with
-``pytest -s tests/theory/test_statements.py -k loose``.
-"""
+"""The paper's statements about kernel matrices and widths, as laws on random instances."""
 
 import math
 
@@ -178,28 +174,6 @@ def test_effective_rank_is_the_smallest_that_satisfies_its_definition(values, ri
     assert theory.effective_rank(values[::-1], ridge, horizon) == r
 
 
-def test_how_loose_theorem_2_and_corollary_1_are():
-    """Reported, not only asserted: the ratio of bound to log g on ordinary runs."""
-    rng = np.random.default_rng(0)
-    lines = []
-    for mu in (0.0, 0.5, 1.0):
-        X, arms = rng.uniform(-1, 1, (201, 3)), rng.integers(0, 5, 201)
-        K_Z = theory.equicorrelated(mu, 5)
-        K = joint(X @ X.T, K_Z, arms)
-        value, c = theory.log_g(K, 1.0), float(np.diag(K).max())
-        r = theory.effective_rank(np.linalg.eigvalsh(K), 1.0, 200)
-        ranks = np.linalg.matrix_rank(K_Z), 3
-        bounds = {
-            "Theorem 2": theory.rank_bound(*ranks, 200, c, 1.0),
-            "Theorem 2, derived": theory.rank_bound(*ranks, 200, c, 1.0, form="derived"),
-            "Corollary 1": theory.effective_rank_bound(r, 200, c, 1.0),
-        }
-        lines += [f"mu {mu}: log g {value:6.2f}, {k} {v:7.2f} ({v / value:.2f} times)" for k, v in bounds.items()]
-        assert all(value <= v for v in bounds.values())
-        assert bounds["Theorem 2, derived"] < 2.5 * value
-    print("\n" + "\n".join(lines))  # shown with -s
-
-
 # -- Lemma 6 and Theorem 4 ------------------------------------------------------------------------
 
 
@@ -251,6 +225,3 @@ def test_theorem_4_the_lower_bound_falls_as_mu_grows(n, c, share, n_arms, ridge,
 def test_the_printed_form_is_not_monotone():
     low, high = (theory.width_lower_bound(1, 0.1, 1 + mu * 4, 0.1, 1.0, form="printed") for mu in (0.0, 1.0))
     assert low < high
-
-
-# -- what is beside ours --------------------------------------------------------------------------

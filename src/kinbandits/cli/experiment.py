@@ -124,8 +124,6 @@ def paper(
     if settings == "cv":
         folder = directory / "settings"
         chosen = protocol.choose_settings(names, streams=streams, jobs=jobs, folder=folder, stream=sys.stderr)
-        for name, method, setting, found, published in protocol.chosen_beside_published(chosen):
-            print(f"{name:<10} {method:<12} {setting:<21} {found:<12.6g} published {published:.6g}", file=sys.stderr)
     count = seeds or (3 if quick else None)
     experiment = protocol.paper_experiment(names, seeds=count, settings=settings, streams=streams, chosen=chosen)
     _run(experiment, directory, jobs)

@@ -24,13 +24,14 @@ import numpy as np
 from scipy import stats
 
 from kinbandits._types import Vector
-from kinbandits.paper.protocol import EST, IND, IND_EQUAL, KNOWN, POOL
+from kinbandits.paper.presets import EST, IND, IND_EQUAL, KNOWN, POOL
 from kinbandits.results import Paired, Results, RunGroup, half_width, holm, paired
 
 RUNS = 10
 """Runs of the paper: fewer decide nothing."""
 MARGIN = 0.05
 """How far apart "equally well" may be, as a share of the second method's mean."""
+SIMILAR, OTHERS = ("Digits", "Segment", "MNIST"), ("Letter", "Pendigits", "USPS")
 
 
 @dataclass(frozen=True)
@@ -39,78 +40,52 @@ class Claim:
 
     where: str  # data set
     says: str  # the claim
-    source: str  # "paper" for what the paper states, "ours" for a check that we add
     claimed: str  # in how many runs the paper says that it holds, in its words
     holds: int  # in how many runs it holds here
     runs: int  # of how many
     verdict: str  # a key of `kinbandits.report.VERDICTS`
-    difference: float  # mean paired difference (NaN where there are several)
-    low: float  # of its 95 % interval
-    high: float
-    p: float  # of the claim's own test
-    adjusted: float  # by Holm's method over all claims
     details: str  # means
+    p: float = math.nan  # of the claim's own test
+    adjusted: float = math.nan  # by Holm's method over all claims
+    difference: float = math.nan  # mean paired difference (NaN where there are several)
+    low: float = math.nan  # of its 95 % interval
+    high: float = math.nan
+    source: str = "paper"  # or "ours", for a check that we add
 
 
 def check_claims(results: Results) -> list[Claim]:
     """All claims about the data sets that were run."""
-    found = [c if c.runs >= RUNS else replace(c, verdict="not enough runs") for c in _claims(results)]
-    adjusted = holm([c.p for c in found])
-    return [replace(c, adjusted=p) for c, p in zip(found, adjusted, strict=True)]
+    claims = [c if c.runs >= RUNS else replace(c, verdict="not enough runs") for c in _claims(results)]
+    return [replace(c, adjusted=p) for c, p in zip(claims, holm([c.p for c in claims]), strict=True)]
 
 
 def _claims(results: Results) -> Iterator[Claim]:
     groups = {group.name: group for group in results.groups}
 
-    def having(name: str, *methods: str) -> Iterator[RunGroup]:
-        if name in groups and set(methods) <= set(groups[name].methods):
-            yield groups[name]
+    def having(methods: tuple[str, ...], *names: str) -> list[RunGroup]:
+        return [groups[n] for n in names if n in groups and set(methods) <= set(groups[n].methods)]
 
     best = f"{EST} is better than {IND}"
-    for name, misses in (("Digits", 0), ("Segment", 0), ("MNIST", 1)):
-        for group in having(name, EST, IND):
-            yield _better(group, IND, best, misses)
-    for group in having("Segment", EST, IND_EQUAL):
+    for group in having((EST, IND), *SIMILAR):
+        yield _better(group, IND, best, 1 if group.name == "MNIST" else 0)
+    for group in having((EST, IND_EQUAL), "Segment"):
         yield _better(group, IND_EQUAL, f"{best} at equal settings (the published ones differ)", None)
-    for name in ("Letter", "Pendigits", "USPS"):
-        for group in having(name, EST, IND):
-            yield _equal(group)
-    for group in having("Synthetic news", KNOWN):
-        yield from _extreme(group, KNOWN, f"{KNOWN} with known similarity beats the other methods", 1, 0)
-    for group in having("Synthetic news", POOL):
-        yield from _extreme(group, POOL, f"{POOL} is the worst", -1, None)
-    for group in having("Synthetic news", EST, IND):
+    for group in having((EST, IND), *OTHERS):
         yield _equal(group)
-    if all(name in groups and EST in groups[name].methods for name in (*SIMILAR, *OTHERS)):
-        yield _similar([groups[name] for name in (*SIMILAR, *OTHERS)])
+    for group in having((KNOWN, EST), "Synthetic news"):
+        yield _extreme(group, KNOWN, f"{KNOWN} with known similarity beats the other methods", 1, 0)
+    for group in having((POOL, EST), "Synthetic news"):
+        yield _extreme(group, POOL, f"{POOL} is the worst", -1, None)
+    for group in having((EST, IND), "Synthetic news"):
+        yield _equal(group)
+    if len(six := having((EST,), *SIMILAR, *OTHERS)) == 6:
+        yield _similar(six)
 
 
-SIMILAR = ("Digits", "Segment", "MNIST")
-OTHERS = ("Letter", "Pendigits", "USPS")
-
-
-def inter_task(group: RunGroup) -> Vector:
+def inter_task(group: RunGroup, method: str = EST) -> Vector:
     """Mean similarity of two different arms after the last round, of each run."""
-    matrices = np.array([run.trace.metadata["similarity"] for run in group.of(EST)], dtype=np.float64)
+    matrices = np.array([run.trace.metadata["similarity"] for run in group.of(method)], dtype=np.float64)
     return np.asarray(matrices[:, ~np.eye(matrices.shape[1], dtype=bool)].mean(axis=1))
-
-
-def _similar(sets: list[RunGroup]) -> Claim:
-    values = [inter_task(group) for group in sets]
-    means, halves = [float(v.mean()) for v in values], [float(half_width(v)) for v in values]
-    lows, highs = ([m + sign * h for m, h in zip(means, halves, strict=True)] for sign in (-1.0, 1.0))
-    n, runs = len(SIMILAR), min(map(len, values))
-    least = np.array([v[:runs] for v in values])
-    holds = int((least[:n].min(axis=0) > least[n:].max(axis=0)).sum())
-    verdict = "reproduced" if min(lows[:n]) > max(highs[n:]) else "undecided"
-    verdict = "contradicted" if max(lows[n:]) > min(highs[:n]) else verdict
-    shown = ", ".join(f"{g.name} {m:.2f} ± {h:.2f}" for g, m, h in zip(sets, means, halves, strict=True))
-    says = "there is significant inter-task similarity (more than on the other three)"
-    nan = math.nan
-    return Claim(
-        ", ".join(SIMILAR), says, "paper", _words(None), holds, runs, verdict, nan, nan, nan, nan, nan,
-        f"mean k_Z of two arms at the end: {shown}",
-    )  # fmt: skip
 
 
 def tost(differences: Vector, margin: float) -> float:
@@ -123,9 +98,26 @@ def tost(differences: Vector, margin: float) -> float:
         return math.nan
     if np.ptp(differences) == 0.0:
         return 0.0 if abs(float(differences[0])) < margin else 1.0
-    low = stats.ttest_1samp(differences, -margin, alternative="greater").pvalue
-    high = stats.ttest_1samp(differences, margin, alternative="less").pvalue
-    return float(max(low, high))
+    above = stats.ttest_1samp(differences, -margin, alternative="greater").pvalue
+    return float(max(above, stats.ttest_1samp(differences, margin, alternative="less").pvalue))
+
+
+def _similar(sets: list[RunGroup]) -> Claim:
+    values = [inter_task(group) for group in sets]
+    means, halves = np.array([v.mean() for v in values]), np.array([half_width(v) for v in values])
+    lows, highs, n, runs = means - halves, means + halves, len(SIMILAR), min(map(len, values))
+    each = np.array([v[:runs] for v in values])
+    verdict = "reproduced" if lows[:n].min() > highs[n:].max() else "undecided"
+    return Claim(
+        where=", ".join(SIMILAR),
+        says="there is significant inter-task similarity (more than on the other three)",
+        claimed=_words(None),
+        holds=int((each[:n].min(axis=0) > each[n:].max(axis=0)).sum()),
+        runs=runs,
+        verdict="contradicted" if lows[n:].max() > highs[:n].min() else verdict,
+        details="mean k_Z of two arms at the end: "
+        + ", ".join(f"{g.name} {m:.2f} ± {h:.2f}" for g, m, h in zip(sets, means, halves, strict=True)),
+    )
 
 
 def _verdict(holds: int, runs: int, misses: int | None, low: float, high: float) -> str:
@@ -153,38 +145,34 @@ def _p(pair: Paired) -> float:
 def _better(group: RunGroup, other: str, says: str, misses: int | None) -> Claim:
     pair = paired(group, EST, other)
     low, high = sorted((group.better * pair.low, group.better * pair.high))  # of what is gained
+    verdict, means = _verdict(pair.wins, pair.seeds, misses, low, high), _means(group, EST, other)
     return Claim(
-        group.name, says, "ours" if misses is None else "paper", _words(misses), pair.wins, pair.seeds,
-        _verdict(pair.wins, pair.seeds, misses, low, high), pair.difference, pair.low, pair.high, _p(pair),
-        math.nan, _means(group, EST, other),
+        group.name, says, _words(misses), pair.wins, pair.seeds, verdict, means, _p(pair), math.nan, pair.difference,
+        pair.low, pair.high, "ours" if misses is None else "paper",
     )  # fmt: skip
 
 
 def _equal(group: RunGroup) -> Claim:
     pair, differences = paired(group, EST, IND), group.finals(EST) - group.finals(IND)
     margin = MARGIN * float(np.abs(group.finals(IND)).mean())
-    p = tost(differences, margin)
+    p, within = tost(differences, margin), int((np.abs(differences) <= margin).sum())
     apart = "contradicted" if pair.low > margin or pair.high < -margin else "undecided"
     return Claim(
-        group.name, f"{EST} and {IND} perform equally well", "paper", _words(None),
-        int((np.abs(differences) <= margin).sum()), pair.seeds, "reproduced" if p < 0.05 else apart,
-        pair.difference, pair.low, pair.high, p, math.nan,
+        group.name, f"{EST} and {IND} perform equally well", _words(None), within, pair.seeds,
+        "reproduced" if p < 0.05 else apart,
         f"{_means(group, EST, IND)}; margin {margin:.1f}; runs counted are those within it",
+        p, math.nan, pair.difference, pair.low, pair.high,
     )  # fmt: skip
 
 
-def _extreme(group: RunGroup, method: str, says: str, sign: int, misses: int | None) -> Iterator[Claim]:
+def _extreme(group: RunGroup, method: str, says: str, sign: int, misses: int | None) -> Claim:
     """``sign`` is 1 for the best of all methods, -1 for the worst."""
     others = [m for m in group.methods if m != method]
-    if not others:
-        return
     side, finals = sign * group.better, group.finals(method)
     holds = int((side * (finals - np.array([group.finals(m) for m in others])) > 0).all(axis=0).sum())
     pairs = [paired(group, method, m) for m in others]
     low = min(min(side * pair.low, side * pair.high) for pair in pairs)
     high = min(max(side * pair.low, side * pair.high) for pair in pairs)
-    yield Claim(
-        group.name, says, "paper", _words(misses), holds, len(finals),
-        _verdict(holds, len(finals), misses, low, high), math.nan, math.nan, math.nan, max(map(_p, pairs)),
-        math.nan, _means(group, *group.methods),
-    )  # fmt: skip
+    verdict = _verdict(holds, len(finals), misses, low, high)
+    means = _means(group, *group.methods)
+    return Claim(group.name, says, _words(misses), holds, len(finals), verdict, means, max(map(_p, pairs)))

@@ -4,7 +4,7 @@ Labelled examples that the game never sees are dealt to the arms at random, with
 setting is judged by its squared error on held-out rows (five folds), averaged over the rows of an arm, then arms.
 
 Notation (one fold with n rows to learn from and m held out)
-    K_X      (n, n)  context kernel            w       (n,)  row weights: n_a ("per_arm") or 1 ("uniform")
+    K_X      (n, n)  context kernel            w       (n,)  n_a, the rows of the arm: weights are 1/n_a
     K_Z      (N, N)  similarity                s       (n,)  w^-1/2
     S        (n, n)  s_i s_j K_Z[a_i, a_j] K_X[i, j] = V diag(e) V'
 
@@ -15,8 +15,7 @@ eigendecomposition of S serves all ridges: (S + ridge I)^-1 b = V ((V' b) / (e +
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from os import PathLike
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -27,16 +26,15 @@ from threadpoolctl import threadpool_limits
 
 from kinbandits._files import replacing
 from kinbandits._types import Indices, Matrix, Vector
-from kinbandits._value import positive
+from kinbandits._value import one_of, positive
 from kinbandits.errors import InvalidInputError
 from kinbandits.history import History
 from kinbandits.kernels import RBF
 from kinbandits.logs import Log
-from kinbandits.paper.presets import grid as paper_grid
-from kinbandits.similarity import Independent, Known, Pooled, Similarity, embedding_distances
+from kinbandits.paper.presets import GRID
+from kinbandits.similarity import Independent, Known, Pooled, embedding_distances
 
 Method = Literal["independent", "pooled", "known", "estimated"]
-PAPER_GRID: tuple[float, ...] = tuple(paper_grid().tolist())
 
 
 @dataclass(frozen=True)
@@ -47,48 +45,45 @@ class Grid:
     {'context_precision': 10, 'ridge': 10}
     """
 
-    context: Sequence[float] = PAPER_GRID
-    embedding: Sequence[float] = PAPER_GRID
-    similarity: Sequence[float] = PAPER_GRID
-    ridge: Sequence[float] = PAPER_GRID
+    context: Sequence[float] = GRID
+    embedding: Sequence[float] = GRID
+    similarity: Sequence[float] = GRID
+    ridge: Sequence[float] = GRID
 
     def __post_init__(self) -> None:
-        for name in ("context", "embedding", "similarity", "ridge"):
-            values = tuple(positive(f"grid {name}", v) for v in getattr(self, name))
-            if not values:
+        for name, values in vars(self).items():
+            if not len(values):
                 raise InvalidInputError(f"grid {name} is empty; give at least one value")
-            object.__setattr__(self, name, values)
+            object.__setattr__(self, name, tuple(positive(f"grid {name}", v) for v in values))
 
     def axes(self, method: Method) -> dict[str, tuple[float, ...]]:
         """The axes that matter to a method, in order."""
-        if method not in get_args(Method):
-            known = '"independent", "pooled", "known" or "estimated"'
-            raise InvalidInputError(f"method must be {known}, got {method!r}")
-        axes: dict[str, Sequence[float]] = {"context_precision": self.context}
+        one_of("method", method, *get_args(Method))
+        axes = {"context_precision": self.context}
         if method == "estimated":
             axes["embedding_precision"] = self.embedding
         if method in ("estimated", "known"):
             axes["similarity_precision"] = self.similarity
         return {name: tuple(values) for name, values in (axes | {"ridge": self.ridge}).items()}
 
+    def cost(self, method: Method, rows: int) -> float:
+        """How much work it is: decompositions times rows cubed."""
+        *axes, _ = self.axes(method).values()
+        return float(np.prod([len(values) for values in axes])) * float(rows) ** 3
+
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """What cross-validation found: ``errors`` has one axis for each of ``axes``, the values tried."""
+    """What cross-validation chose; ``errors`` has one axis for each of ``axes``, the values tried."""
 
-    method: Method
     axes: dict[str, tuple[float, ...]]
     errors: Matrix
-    best: dict[str, float] = field(init=False)
-
-    def __post_init__(self) -> None:
-        at = np.unravel_index(int(np.argmin(self.errors)), self.errors.shape)
-        best = {name: values[i] for (name, values), i in zip(self.axes.items(), at, strict=True)}
-        object.__setattr__(self, "best", best)
 
     @property
-    def error(self) -> float:
-        return float(self.errors.min())
+    def best(self) -> dict[str, float]:
+        """The setting of least error."""
+        at = np.unravel_index(int(np.argmin(self.errors)), self.errors.shape)
+        return {name: values[i] for (name, values), i in zip(self.axes.items(), at, strict=True)}
 
 
 def deal_rows(contexts: ArrayLike, labels: ArrayLike, n_arms: int, seed: int = 0) -> Log:
@@ -98,18 +93,10 @@ def deal_rows(contexts: ArrayLike, labels: ArrayLike, n_arms: int, seed: int = 0
     >>> np.bincount(log.played).tolist()
     [2, 2, 2]
     """
-    X, y = np.asarray(contexts, dtype=np.float64), np.asarray(labels)
-    if X.ndim != 2 or len(X) != len(y):
-        raise InvalidInputError(f"contexts must be 2-D with a label each, got {X.shape} and {y.shape}")
+    y = np.asarray(labels)
     arms = np.empty(len(y), dtype=np.intp)
     arms[np.random.default_rng(seed).permutation(len(y))] = np.arange(len(y)) % n_arms
-    return Log.of(arms.tolist(), X, (y == arms).astype(np.float64), arms=range(n_arms))
-
-
-def cost(method: Method, log: Log, grid: Grid | None = None) -> float:
-    """How much work it is: decompositions times rows cubed."""
-    *axes, _ = (grid or Grid()).axes(method).values()
-    return float(np.prod([len(values) for values in axes])) * float(len(log)) ** 3
+    return Log.of(arms.tolist(), contexts, (y == arms).astype(np.float64), arms=range(n_arms))
 
 
 def cross_validate(
@@ -118,12 +105,11 @@ def cross_validate(
     *,
     grid: Grid | None = None,
     descriptors: ArrayLike | None = None,
-    weighting: Literal["per_arm", "uniform"] = "per_arm",
     folds: int = 5,
     seed: int = 0,
     jobs: int | None = None,
-    folder: str | PathLike[str] | None = None,
-    told: Callable[[float], None] = lambda share: None,
+    files: Path | None = None,
+    done: Callable[[float], None] = lambda share: None,
 ) -> CrossValidation:
     """The error of every setting on the grid, by ``folds``-fold cross-validation.
 
@@ -131,11 +117,10 @@ def cross_validate(
         method: ``"independent"``, ``"pooled"``, ``"estimated"``, or ``"known"``: an RBF over ``descriptors``.
         log: what to learn from; for labelled examples, `deal_rows`.
         grid: the values tried (default: the paper's).
-        weighting: of the rows, as in `KMTLUCB`.
         folds, seed: how many, and of what; rows of each arm are spread over all of them.
         jobs: processes; left out, what ``joblib.parallel_config`` says, else one.
-        folder: where what is done is kept, and read from when called again.
-        told: is called with the share that is done.
+        files: finished parts are kept in FILES-0.npz, ..., and read from there when called again.
+        done: is called with the share that is done.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(40, 2))
@@ -154,40 +139,33 @@ def cross_validate(
         raise InvalidInputError(f"folds must be between 2 and the number of rows ({len(log)}), got {folds}")
     fold = _folds(log.played, folds, seed)
     similarities = [list(_similarities(method, log[fold != held], grid, descriptors)) for held in range(folds)]
-    place = None if folder is None else Path(folder)
-    key = repr((method, axes, weighting, folds, seed, log.stamp))
-    squared = _kept(place, key, len(grid.context))
-    left = [i for i in range(len(grid.context)) if i not in squared]
-    tasks = (delayed(_squared_errors)(log, fold, similarities, grid.context[i], grid.ridge, weighting) for i in left)
-    for i, found in zip(left, Parallel(n_jobs=jobs, return_as="generator")(tasks), strict=True):
-        squared[i] = found
-        _keep(place, key, i, found)
-        told(len(squared) / len(grid.context))
-    told(1.0)
+    key = repr((method, axes, "per_arm", folds, seed, log.stamp))
+    kept = [None if files is None else Path(f"{files}-{i}.npz") for i in range(len(grid.context))]
+    work = [
+        delayed(_kept)(p, key, log, fold, similarities, x, grid.ridge) for p, x in zip(kept, grid.context, strict=True)
+    ]
+    table = []  # (context, N, similarities * ridges)
+    for squared in Parallel(n_jobs=jobs, return_as="generator")(work):
+        table.append(squared)
+        done(len(table) / len(grid.context))
     counts = np.bincount(log.played, minlength=len(log.arms))
     played = counts > 0
-    table = np.stack([squared[i] for i in range(len(grid.context))])  # (context, N, similarities * ridges)
-    errors = (table[:, played] / counts[played, None]).mean(axis=1)
-    return CrossValidation(method, axes, errors.reshape([len(v) for v in axes.values()]))
+    errors = (np.stack(table)[:, played] / counts[played, None]).mean(axis=1)
+    return CrossValidation(axes, errors.reshape([len(v) for v in axes.values()]))
 
 
-def _kept(place: Path | None, key: str, n: int) -> dict[int, Matrix]:
-    """What was done before, of the same job."""
-    found: dict[int, Matrix] = {}
-    for i in range(n if place is not None else 0):
-        path = Path(f"{place}-{i}.npz")
-        if path.exists():
-            with np.load(path, allow_pickle=False) as arrays:
-                if str(arrays["key"]) == key:
-                    found[i] = arrays["squared"]
-    return found
-
-
-def _keep(place: Path | None, key: str, i: int, squared: Matrix) -> None:
-    if place is not None:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(f"{place}-{i}.npz") as part, part.open("wb") as stream:
+def _kept(path: Path | None, key: str, *job: object) -> Matrix:
+    """`_squared_errors` of a job, from its file if it was done before."""
+    if path is not None and path.exists():
+        with np.load(path, allow_pickle=False) as arrays:
+            if str(arrays["key"]) == key:
+                return np.asarray(arrays["squared"])
+    squared = _squared_errors(*job)  # type: ignore[arg-type]
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as part, part.open("wb") as stream:
             np.savez(stream, squared=squared, key=np.array(key))
+    return squared
 
 
 def _folds(arms: Indices, folds: int, seed: int) -> Indices:
@@ -199,64 +177,50 @@ def _folds(arms: Indices, folds: int, seed: int) -> Indices:
     return fold
 
 
+def _similarities(method: Method, train: Log, grid: Grid, descriptors: ArrayLike | None) -> Iterator[Matrix]:
+    """The similarity matrices of the grid after the rows of one fold, in the grid's order."""
+    n_arms, arms, X = len(train.arms), train.played, train.contexts
+    if method == "known":
+        for precision in grid.similarity:
+            yield Known(RBF.from_precision(precision), descriptors).matrix(History(n_arms))
+    elif method != "estimated":
+        yield (Independent() if method == "independent" else Pooled()).matrix(History(n_arms))
+    else:
+        squared = cdist(X, X, "sqeuclidean")
+        onehot = (arms[:, None] == np.arange(n_arms)).astype(np.float64)
+        for embedding in grid.embedding:
+            G = onehot.T @ np.exp(-embedding * squared) @ onehot
+            distances = embedding_distances(G, np.bincount(arms, minlength=n_arms))
+            yield from (np.exp(-precision * distances) for precision in grid.similarity)
+
+
 def _squared_errors(
     log: Log,
     fold: Indices,
     similarities: list[list[Matrix]],
     precision: float,
     ridges: Sequence[float],
-    weighting: str,
 ) -> Matrix:
     """For one precision of k_X: squared errors of held-out rows summed by arm, (N, similarities * ridges)."""
+    n_arms, total = len(log.arms), []
     with threadpool_limits(1):
         K_X = RBF.from_precision(precision)(log.contexts, log.contexts)
-        found = []
         for held, of_fold in enumerate(similarities):
-            problem = _Fold(K_X, log, np.flatnonzero(fold != held), np.flatnonzero(fold == held), weighting)
-            found.append(np.concatenate([problem.squared_errors(K_Z, ridges) for K_Z in of_fold], axis=1))
-    return np.asarray(np.sum(found, axis=0))
-
-
-def _similarities(method: Method, train: Log, grid: Grid, descriptors: ArrayLike | None) -> Iterator[Matrix]:
-    """The similarity matrices of the grid after the rows of one fold, in the grid's order."""
-    n_arms = len(train.arms)
-    if method != "estimated":
-        fixed: list[Similarity] = [Independent() if method == "independent" else Pooled()]
-        if method == "known":
-            fixed = [Known(RBF.from_precision(precision), descriptors) for precision in grid.similarity]
-        yield from (similarity.matrix(History(n_arms)) for similarity in fixed)
-        return
-    arms, X = train.played, train.contexts
-    squared = cdist(X, X, "sqeuclidean")
-    onehot = (arms[:, None] == np.arange(n_arms)).astype(np.float64)
-    for embedding in grid.embedding:
-        G = onehot.T @ np.exp(-embedding * squared) @ onehot
-        distances = embedding_distances(G, np.bincount(arms, minlength=n_arms))
-        for precision in grid.similarity:
-            yield np.exp(-precision * distances)
-
-
-class _Fold:
-    """One fold and one context kernel: what all similarities and ridges share."""
-
-    def __init__(self, K_X: Matrix, log: Log, train: Indices, test: Indices, weighting: str) -> None:
-        self.arms, self.held_arms = log.played[train], log.played[test]
-        counts = np.bincount(self.arms, minlength=len(log.arms))
-        self.s = 1.0 / np.sqrt(counts[self.arms]) if weighting == "per_arm" else np.ones(len(train))
-        self.S = self.s[:, None] * K_X[np.ix_(train, train)] * self.s
-        self.k = K_X[np.ix_(test, train)]
-        self.b = self.s * log.rewards[train]
-        self.targets = log.rewards[test]
-        self.cold = counts[self.held_arms] == 0
-
-    def squared_errors(self, K_Z: Matrix, ridges: Sequence[float]) -> Matrix:
-        """Squared errors on the held-out rows summed by arm, for each ridge, (N, ridges)."""
-        alpha = self.s[:, None] * shifted_solutions(K_Z[self.arms][:, self.arms] * self.S, self.b, ridges)
-        means = (K_Z[self.held_arms][:, self.arms] * self.k) @ alpha
-        means[self.cold] = 0.0  # an arm never played has mean 0
-        by_arm = np.zeros((len(K_Z), len(ridges)))
-        np.add.at(by_arm, self.held_arms, (means - self.targets[:, None]) ** 2)
-        return by_arm
+            train, test = np.flatnonzero(fold != held), np.flatnonzero(fold == held)
+            arms, held_arms = log.played[train], log.played[test]
+            counts = np.bincount(arms, minlength=n_arms)
+            s = 1.0 / np.sqrt(counts[arms])
+            S, k = s[:, None] * K_X[np.ix_(train, train)] * s, K_X[np.ix_(test, train)]
+            columns = []
+            for K_Z in of_fold:
+                alpha = s[:, None] * shifted_solutions(K_Z[arms][:, arms] * S, s * log.rewards[train], ridges)
+                means = (K_Z[held_arms][:, arms] * k) @ alpha
+                means[counts[held_arms] == 0] = 0.0  # an arm never played has mean 0
+                by_arm = np.zeros((n_arms, len(ridges)))
+                np.add.at(by_arm, held_arms, (means - log.rewards[test, None]) ** 2)
+                columns.append(by_arm)
+            total.append(np.concatenate(columns, axis=1))
+    return np.asarray(np.sum(total, axis=0))
 
 
 def shifted_solutions(S: Matrix, b: Vector, shifts: Sequence[float]) -> Matrix:
