@@ -320,9 +320,8 @@ class JointPeer(Peer):
     def knobs(cls, problem: Problem) -> dict[str, Sequence[Any]]:
         """``kin`` and ``degree`` to be tried."""
         if problem.described:
-            return {"degree": (2, 3, 1)}
-        related = problem.group == "hidden" or problem.own
-        return {"kin": (0.5, 0.9) if related else (0.0, 0.5), "degree": (1, 2) if related else (1,)}
+            return {"degree": (2, 3)}
+        return {"kin": (0.5, 0.9), "degree": (1, 2) if problem.own else (1,)}
 
     @classmethod
     def why_not(cls, problem: Problem, setup: Setup) -> str | None:

@@ -13,7 +13,7 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,7 +28,20 @@ from compare.problems import PROBLEMS, Problem
 from compare.written import WRITTEN
 from kinbandits._files import atomic_write
 
-__all__ = ["METHODS", "OURS", "PEERS", "Cells", "Game", "play", "scored"]
+__all__ = [
+    "METHODS",
+    "OURS",
+    "PEERS",
+    "Cells",
+    "Game",
+    "costs",
+    "play",
+    "run",
+    "scored",
+    "seeds_of",
+    "title",
+    "why_not",
+]
 
 TUNING = (100, 101)
 """Seeds on which settings are chosen. The second is played by the best `FINALISTS` of the first only."""
@@ -187,6 +200,18 @@ class Cells:
             atomic_write(self.directory / f"{game.id}.json", json.dumps(found).encode())
         return found
 
+    def date(self, game: Game) -> str:
+        """When it was finished."""
+        return time.strftime("%Y-%m-%d", time.gmtime((self.directory / f"{game.id}.json").stat().st_mtime))
+
+    def cost(self, game: Game, rounds: int | None = None) -> dict[str, float] | None:
+        """CPU and memory, measured over so many rounds if they are not known; None if that is not asked."""
+        path = self.directory / f"cost-{game.id}.json"
+        if rounds is not None and not path.exists():
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                atomic_write(path, json.dumps(pool.apply(_cost, (game, rounds))).encode())
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
     def regrets(self, problem: str, method: str, settings: dict[str, Any], seeds: Any) -> list[float]:
         """Of these seeds, NaN where it is not finished."""
         found = (self.get(Game(problem, method, seed, settings)) for seed in seeds)
@@ -216,7 +241,7 @@ class Cells:
         return None if np.isnan(means).any() else tried[best[int(np.argmin(means))]]
 
 
-def scored(problems: list[str], methods: list[str], seeds: int) -> Iterator[tuple[str, str]]:
+def scored(problems: list[str], methods: list[str]) -> Iterator[tuple[str, str]]:
     """Problems and methods that are to be run."""
     for method in methods:
         for problem in problems:
@@ -226,7 +251,7 @@ def scored(problems: list[str], methods: list[str], seeds: int) -> Iterator[tupl
 
 def run(cells: Cells, problems: list[str], methods: list[str], seeds: int) -> None:
     """Play what is not there yet."""
-    for problem, method in scored(problems, methods, seeds):
+    for problem, method in scored(problems, methods):
         settings = cells.chosen(problem, method, now=True)
         assert settings is not None
         n = min(seeds, seeds_of(problem, method))
@@ -243,10 +268,12 @@ def run(cells: Cells, problems: list[str], methods: list[str], seeds: int) -> No
 # -- cost ---------------------------------------------------------------------------------------
 
 
-def cost(game: Game, rounds: int) -> dict[str, float]:
-    """CPU and memory of a game, in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_cost, (game, rounds))
+def costs(cells: Cells, problems: Iterable[str], rounds: int) -> None:
+    """CPU and memory of every method, each in a process of its own, one after the other."""
+    for problem, method in scored(list(problems), list(METHODS)):
+        settings = cells.chosen(problem, method)
+        if settings is not None:
+            cells.cost(Game(problem, method, 0, settings), rounds)
 
 
 def _cost(game: Game, rounds: int) -> dict[str, float]:

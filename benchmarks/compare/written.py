@@ -71,7 +71,7 @@ class LinUCBHybrid(JointPeer):
 
     @classmethod
     def why_not(cls, problem: Problem, setup: Setup) -> str | None:
-        related = problem.group in ("hidden", "user")
+        related = problem.group in ("hidden", "user") and problem.name != "drift"
         return super().why_not(problem, setup) if related else "for arms that are related"
 
     @classmethod
@@ -151,8 +151,7 @@ class EKUCB(Peer):
             knobs = {"arm_length_scale": (0.3, 0.6), "length_scale": (1.0,)}
         elif problem.group == "hidden" or problem.own:
             knobs = {"kin": (0.9, 0.5, 0.0), "length_scale": (1.0,)}
-        pairs = ((0.1, 0.1), (0.3, 0.3)) if problem.binary else ((0.01, 0.1), (0.1, 0.3))
-        for ridge, beta in ((0.01, 0.1),) if problem.group == "labels" else pairs:
+        for ridge, beta in ((0.1, 0.1), (0.3, 0.3)) if problem.binary and problem.group != "labels" else ((0.01, 0.1),):
             for settings in grid(problem, ridge=(ridge,), exploration=(beta,), **knobs):
                 if problem.group != "labels" or settings["scaling"] == "centred":
                     yield settings
@@ -164,7 +163,7 @@ class EKUCB(Peer):
 
     @classmethod
     def seeds(cls, problem: Problem, setup: Setup) -> int:
-        return 5 if problem.name in ("letter", "usps", "mnist") else 10
+        return 5 if problem.group == "labels" else 10
 
     def _kernel(self, arms: Indices, Z: Matrix, rows: Any) -> Matrix:
         """k of points (arm, z) with rows of the history."""
