@@ -291,7 +291,7 @@ class BayesianBandits(Peer):
             self._join(choice.arms.tolist())
         z = choice.Z[[choice.index]]
         if self._decay is not None:
-            self._agent.decay(z, decay_rate=self._decay)
+            self._agent.decay(decay_rate=self._decay)
         self._agent.select_for_update(int(choice.arms[choice.index])).update(z, np.array([reward]))
 
 

@@ -88,7 +88,6 @@ OURS = {
         lambda e: _rule(memory=kb.Window(500))(e),
         lambda p: p.name == "drift",
     ),
-    "uniform": Ours("Uniform", "arms at random", lambda e: kb.baselines.Uniform(e.arms, seed=e.seed)),
 }
 METHODS = (*OURS, *PEERS)
 
