@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import math
 import subprocess
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -45,12 +44,8 @@ class Row(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The default's regret over this one's."""
-        return self.same / self.regret
-
-    @property
-    def rival(self) -> bool:
-        return self.family != "ours"
+        """The default's regret over this one's; 0 where they have no seed in common."""
+        return 0.0 if math.isnan(self.same) else self.same / self.regret
 
 
 def rows(cells: Cells, seeds: int = 10) -> Iterator[Row]:
@@ -123,83 +118,55 @@ def read() -> list[Row]:
 # -- the page -----------------------------------------------------------------------------------
 
 
-def best_rival(of_problem: Sequence[Row]) -> Row:
-    """The one that beats the default by the most, or else is nearest, on the seeds that both played."""
-    return max((r for r in of_problem if r.rival), key=lambda r: r.ratio)
-
-
 def page(found: Sequence[Row]) -> str:
     """docs/comparison.md."""
     problems = {r.problem: [s for s in found if s.problem == r.problem] for r in found}
-    both = {p: (_of(rs, "kinbandits default"), best_rival(rs)) for p, rs in problems.items()}
-    best = [p for p, (_, rival) in both.items() if rival.ratio <= 1.0]
-    lost = [p for p, (_, rival) in both.items() if rival.ratio > LOST]
-    reasons = "\n".join(f"- **{p}.** {_beaten(both[p][1])} {REASONS.get(p, '')}".rstrip() for p in lost)
-    few = sorted({f"{r.method} on {r.problem} ({r.seeds})" for r in found if r.seeds < 10})
-    versions = ", ".join(dict.fromkeys(f"{p.package} {_versions(found)[p.title]}" for p in PEERS.values()
-                                       if p.package != "numpy" and p.title in _versions(found)))  # fmt: skip
-    ours = both[next(iter(both))][0]
+    ours = {name: next(r for r in of if r.method == DEFAULT) for name, of in problems.items()}
+    best = {name: max((r for r in of if r.family != "ours"), key=lambda r: r.ratio) for name, of in problems.items()}
+    lost = [name for name, rival in best.items() if rival.ratio > LOST]
+    few = {f"{r.method} on {r.problem} ({r.seeds})" for r in found if r.seeds < 10}
+    versions = {f"{p.package} {r.version}" for p in PEERS.values() for r in found if r.method == p.title}
     return TEXT.format(
-        best=len(best),
-        n=len(both),
-        lost=len(lost),
-        lost_names=", ".join(lost) if lost else "none",
-        main=_main(both, problems),
+        least=sum(rival.ratio <= 1.0 for rival in best.values()),
+        n=len(problems),
+        lost=", ".join(lost) or "none",
+        n_lost=len(lost),
+        main=_main(ours, best, problems),
+        reasons="\n".join(f"- **{name}.** {_beaten(best[name])} {REASONS.get(name, '')}".rstrip() for name in lost),
         every=_every(problems),
-        reasons=reasons or "None.",
         cost=_cost(found),
-        few="; ".join(few) + "." if few else "none.",
-        versions=versions,
-        commit=ours.version,
+        few="; ".join(sorted(few)) or "none",
+        versions=", ".join(sorted(versions)),
+        commit=next(iter(ours.values())).version,
         date=max(r.date for r in found),
     )
 
 
-def _of(of_problem: Sequence[Row], method: str) -> Row:
-    return next(r for r in of_problem if r.method == method)
-
-
-def _versions(found: Sequence[Row]) -> dict[str, str]:
-    return {r.method: r.version for r in found}
-
-
 def _beaten(rival: Row) -> str:
     return (
-        f"{rival.method} has {_number(rival.regret)}, the default {_number(rival.same)} on the same "
-        f"{rival.seeds} seeds (lower in {rival.wins})."
+        f"{rival.method} has {_number(rival.regret)}, the default {_number(rival.same)} "
+        f"(lower in {rival.wins} of {rival.seeds} seeds)."
     )
 
 
-def _main(both: dict[str, tuple[Row, Row]], problems: dict[str, list[Row]]) -> str:
+def _main(ours: dict[str, Row], best: dict[str, Row], problems: dict[str, list[Row]]) -> str:
     lines = []
-    for name, (ours, rival) in both.items():
-        known = next((r for r in problems[name] if r.method in ("kinbandits, similarity known", WINDOW)), None)
-        seeds = "" if rival.seeds == ours.seeds else f" ({rival.seeds} seeds, default {_number(rival.same)})"
-        cells = [_plus_minus(ours), _plus_minus(rival)]
-        cells[rival.ratio > 1.0] = f"**{cells[rival.ratio > 1.0]}**"
-        lines.append(
-            [
-                name,
-                f"{ours.rounds:,}",
-                cells[0],
-                f"{cells[1]} {rival.method}{seeds}",
-                f"{rival.ratio:.2f}",
-                f"{rival.wins} of {min(ours.seeds, rival.seeds)}",
-                _number(known.regret) + (" (window)" if known.method == WINDOW else "") if known else "",
-            ]
-        )
-    return _table(("problem", "rounds", "default", "best rival", "ratio", "seeds won", "told more"), lines)
-
-
-WINDOW = "kinbandits, window"
+    for name, rival in best.items():
+        told = [_number(r.regret) for r in problems[name] if r.method in TOLD]
+        shown = [_plus_minus(ours[name]), _plus_minus(rival)]
+        shown[rival.ratio > 1.0] = f"**{shown[rival.ratio > 1.0]}**"
+        wins = f"{rival.wins} of {rival.seeds}"
+        lines.append([name, shown[0], f"{shown[1]} {rival.method}", f"{rival.ratio:.2f}", wins, *(told[:1] or [""])])
+    return _table(("problem", "default", "best rival", "ratio", "default lower", "told more"), lines)
 
 
 def _every(problems: dict[str, list[Row]]) -> str:
-    methods = [title(m) for m in METHODS if m not in ("ours-known", "ours-window")]
-    methods = [m for m in methods if any(r.method == m for rs in problems.values() for r in rs)]
+    """Mean regret of every method on every problem."""
+    played = {r.method for of in problems.values() for r in of}
+    methods = [m for m in map(title, METHODS) if m in played and m not in TOLD]
     lines = []
-    for name, of_problem in problems.items():
-        at = {r.method: _number(r.regret) for r in of_problem}
+    for name, of in problems.items():
+        at = {r.method: _number(r.regret) for r in of}
         lines.append([name, *(at.get(m, "") for m in methods)])
     return _table(("problem", *(m.removeprefix("kinbandits ") for m in methods)), lines)
 
@@ -207,8 +174,8 @@ def _every(problems: dict[str, list[Row]]) -> str:
 def _cost(found: Sequence[Row]) -> str:
     names = [PROBLEMS[name].title for name in COSTED]
     at = {(r.method, r.problem): f"{r.cpu_ms} ms, {float(r.mb):.0f} MB" for r in found if r.cpu_ms}
-    lines = [[m, *(at.get((m, n), "") for n in names)] for m in dict.fromkeys(m for m, _ in at)]
-    return _table(("method", *names), lines)
+    methods = dict.fromkeys(method for method, _ in at)
+    return _table(("method", *names), ([m, *(at.get((m, n), "") for n in names)] for m in methods))
 
 
 def _number(value: float) -> str:
@@ -224,9 +191,7 @@ def _table(columns: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *lines))
 
 
-def today() -> str:
-    return time.strftime("%Y-%m-%d")
-
+DEFAULT, TOLD = "kinbandits default", ("kinbandits, similarity known", "kinbandits, window")
 
 REASONS: dict[str, str] = {}
 """Why the default is beaten, by problem."""
@@ -234,13 +199,13 @@ REASONS: dict[str, str] = {}
 TEXT = """\
 # Comparison
 
-**Summary.** With nothing set, the default has the least regret on {best} of {n} problems. It is beaten by more than 5 %
-on {lost}: {lost_names}. Rivals have the settings that were best on other seeds; the default has none.
+**Summary.** With nothing set, the default has the least regret on {least} of {n} problems. It is beaten by more than
+5 % on {n_lost}: {lost}. Rivals have the settings that were best on other seeds; the default has none.
 
-Final regret, mean ± standard deviation over 10 seeds. *Best rival* is the one that beats the default by the most, or else the
-nearest; *ratio* is the default's regret over the rival's on the same seeds, so more than 1 is a loss; *seeds won* counts where the
-default is lower. *Told more*: our policy when it is told the true similarity (of the catalogue: the items' descriptors), or keeps a
-window. Bold is the less of the two.
+Final regret, mean ± standard deviation over 10 seeds. *Best rival* is the one that beats the default by the most, or
+else the nearest. *Ratio* is the default's regret over the rival's on the same seeds: more than 1 is a loss. *Default
+lower* counts seeds. *Told more* is our policy with the true similarity (catalogue: with the items' descriptors;
+drifting clicks: with a window). Bold is the less of the two.
 
 {main}
 
@@ -250,33 +215,35 @@ window. Bold is the less of the two.
 
 ## Every method
 
-Mean final regret; empty is not run.
+Mean final regret. Empty: not run, because the rival cannot play the problem, or would take minutes for a game.
 
 {every}
 
 ## Cost
 
-CPU of a decision and its update, and what the process has grown by, over the first 500 rounds (digits: 500); each method in a process of
-its own with one thread, one after the other in one run. Compare within a column.
+CPU of a decision and its update, and what the process has grown by, over the first 500 rounds. Each method has a
+process of its own with one thread, one after the other in one run. Compare within a column.
 
 {cost}
 
 ## How it was measured
 
-- **Same streams**, seed by seed. Label sets are the paper's reference streams; *hidden descriptors* are 20 arms with functions drawn from a
-  Gaussian process over descriptors that nobody sees, more alike the nearer the number is to 1; *clicks* are 0 or 1 with log odds linear in six
-  features, at the rate of a random arm; *tasks* give one of 10 related tasks and 20 candidates with contexts of their own; the *catalogue* has
-  200 described items with clicks, of which 100 come half-way; *drifting clicks* turn until nothing is left of the first functions.
-- **Regret** is realised on label sets and expected elsewhere.
-- **Rivals get what helps them**: features scaled by rows that are never played, an intercept, and the best of a small grid of settings, chosen on
-  seeds 100 and 101, which are not scored. Ours gets none of that: it is `kb.KMTLUCB(arms)`.
-- **By family.** Linear: Lin-UCB (the algorithm of coba, contextualbandits and MABWiser under that name; the tests see the same arms),
-  river, MABWiser's LinTS, coba. Shared between arms: Lin-UCB hybrid and bayesianbandits' cross-arm agent, with descriptors where they are
-  shown. Vowpal Wabbit with squarecb, regcb and greedy, squared and logistic loss. EK-UCB and NeuralUCB are written in NumPy from their papers
-  (`benchmarks/compare/written.py`), as no library has them.
-- **Not run**: a rival on a problem that it cannot play, or whose game takes minutes. Fewer seeds than 10: {few}
-- Kernel rivals know the arms' descriptors in the catalogue; the default does not.
-- Versions: {versions}. Ours: commit {commit}. Last game {date}. Settings of every row are in `benchmarks/results/comparison.csv`.
+- **Same streams**, seed by seed. Label sets are the paper's reference streams, at most 2,000 rounds. *Hidden
+  descriptors* are 20 arms with functions drawn from a Gaussian process over descriptors that nobody sees; arms are
+  unrelated at 0 and nearly one at 0.9. *Clicks* are 0 or 1, with log odds linear in six features, at the rate of a
+  random arm. *Tasks* give one of 10 related tasks, with 20 candidates that bring their own contexts. The *catalogue*
+  has 200 described items with clicks, of which 100 come half-way. *Drifting clicks* turn until nothing is left of the
+  first functions, in 2,000 rounds.
+- **Regret** is realised on label sets, and expected elsewhere.
+- **Rivals get what helps them**: features scaled by rows that are never played, an intercept, descriptors where there
+  are any, and the best settings of a small grid, chosen on seeds 100 and 101, which are not scored. The default gets
+  none of that.
+- **Rivals.** Lin-UCB is the algorithm that coba, contextualbandits and MABWiser have under this name; the tests see
+  coba's arms. It and Lin-UCB hybrid, EK-UCB and NeuralUCB are written from their papers
+  (`benchmarks/compare/written.py`). bayesianbandits learns each arm alone, and across arms by its Lipschitz agent.
+- **Fewer seeds than 10**, compared with ours on the same seeds: {few}.
+- **Versions**: {versions}. Ours: commit {commit}. The last game was played on {date}.
+- Every row with its settings is in `benchmarks/results/comparison.csv`.
 
 ## Run it again
 
@@ -284,5 +251,6 @@ its own with one thread, one after the other in one run. Compare within a column
 make compare
 ```
 
-It takes hours, may be stopped, and goes on where it was. It writes this page and the CSV file.
+It takes hours, may be stopped, and goes on where it was. It writes this page and the CSV file. Rivals that are not
+installed are left out.
 """

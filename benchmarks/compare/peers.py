@@ -154,9 +154,7 @@ class River(Peer):
 
 
 class MABWiser(Peer):
-    """LinTS (its LinUCB is `written.LinUCB`, at more cost). It does not choose before its first row; arms join when they
-    are first on offer.
-    """
+    """LinTS. It does not choose before its first row; arms join when they are first on offer."""
 
     title, package = "MABWiser LinTS", "mabwiser"
 
@@ -192,35 +190,6 @@ class MABWiser(Peer):
             self._mab.fit(*row)
         else:
             self._mab.partial_fit(*row)
-
-
-class ContextualBandits(Peer):
-    """LinUCB in double precision. It must be compiled, so it is in no extra; it is played where it is installed."""
-
-    title, package = "contextualbandits LinUCB", "contextualbandits"
-
-    def __init__(self, setup: Setup, *, alpha: float, ridge: float, **others: Any) -> None:
-        super().__init__(setup, **others)
-        from contextualbandits.online import LinUCB
-
-        self._model = LinUCB(
-            self.n_arms, alpha=alpha, lambda_=ridge, fit_intercept=False, use_float=False, random_state=self.seed + 1
-        )
-
-    @classmethod
-    def settings(cls, problem: Problem) -> Iterator[dict[str, Any]]:
-        yield from grid(problem, alpha=(0.3, 0.1, 1.0), ridge=(0.2, 1.0))
-
-    @classmethod
-    def why_not(cls, problem: Problem, setup: Setup) -> str | None:
-        return super().why_not(problem, setup) or ("it takes no choice among some arms" if problem.described else None)
-
-    def _choose(self, arms: Indices, Z: Matrix) -> tuple[int, float]:
-        return int(self._model.predict(Z[:1])[0]), 1.0
-
-    def _learn(self, choice: Choice, reward: float) -> None:
-        i = choice.index
-        self._model.partial_fit(choice.Z[[i]], choice.arms[[i]], np.array([reward]))
 
 
 class BayesianBandits(Peer):
@@ -498,7 +467,6 @@ LIBRARIES: dict[str, type[Peer]] = {
     "river": River,
     "mabwiser": MABWiser,
     "coba": Coba,
-    "contextualbandits": ContextualBandits,
     "bayesianbandits": BayesianBandits,
     "bayesianbandits-hybrid": BayesianHybrid,
     "vowpalwabbit": VowpalWabbit,

@@ -1,7 +1,7 @@
 """The problems: 15 from the paper and its neighbourhood, and three that a user would bring.
 
-Label sets are played on the reference streams, ten of them (seeds 0 to 9); for choosing settings (seeds from 100 on) the
-same data are drawn anew. Regret is realised on label sets and expected on all others.
+Label sets are played on the ten reference streams (seeds 0 to 9); for choosing settings (seeds from 100 on) the same
+data are drawn anew. Regret is realised on label sets and expected on all others.
 """
 
 from __future__ import annotations

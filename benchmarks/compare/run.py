@@ -217,7 +217,7 @@ class Cells:
         return [float("nan") if f is None else f["regret"] for f in found]
 
     def chosen(self, problem: str, method: str, now: bool = False) -> dict[str, Any] | None:
-        """The settings with the least regret on the tuning seeds; None while that is not known (and ``now`` not set)."""
+        """The settings with the least regret on the tuning seeds, played ``now`` if need be; None if not finished."""
         if method in OURS:
             return {}
         first, second = TUNING
@@ -255,12 +255,9 @@ def run(cells: Cells, problems: list[str], methods: list[str], seeds: int) -> No
         assert settings is not None
         n = min(seeds, seeds_of(problem, method))
         results = [cells.played(Game(problem, method, seed, settings)) for seed in range(n)]
-        regret, ms = (np.array([r[key] for r in results]) for key in ("regret", "cpu_ms"))
-        clock = time.strftime("%H:%M:%S")
+        regret = np.array([r["regret"] for r in results])
         print(
-            f"{clock} {problem:14s} {title(method):30s} {regret.mean():8.1f} ({regret.std(ddof=1) / len(regret) ** 0.5:.1f}) "
-            f"{ms.mean():6.2f} ms  {settings}",
-            flush=True,
+            f"{time.strftime('%H:%M')} {problem:14s} {title(method):30s} {regret.mean():8.1f}  {settings}", flush=True
         )
 
 
