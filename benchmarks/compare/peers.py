@@ -11,8 +11,6 @@ Notation (k candidates in a round, N arms, d features)
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import itertools
 import math
 from abc import ABC, abstractmethod
@@ -46,6 +44,12 @@ class Peer(ABC):
     package: ClassVar[str] = "numpy"
     own_contexts: ClassVar[bool] = False
     """Whether each candidate may bring its own context."""
+    related_only: ClassVar[bool] = False
+    most: ClassVar[int] = 10_000
+    """Arms times features; beyond it a game takes minutes, as on the problems in `too_slow`."""
+    too_slow: ClassVar[Sequence[str]] = ()
+    few: ClassVar[dict[str, int]] = {}
+    """On how many seeds it is played at most, by problem, where that is not 10."""
 
     def __init__(self, setup: Setup, scaling: str = "standard") -> None:
         self.setup, self.n_arms, self.seed = setup, len(setup.arms), setup.seed
@@ -69,14 +73,15 @@ class Peer(ABC):
         """What is tried on a problem, the likeliest first."""
 
     @classmethod
-    def why_not(cls, problem: Problem, setup: Setup) -> str | None:
+    def why_not(cls, problem: Problem) -> str | None:
         """Why it is not run on a problem, or None."""
-        return "one context for all arms only" if problem.own and not cls.own_contexts else None
-
-    @classmethod
-    def seeds(cls, problem: Problem, setup: Setup) -> int:
-        """On how many seeds at most it is played: fewer where a game takes a minute."""
-        return 10
+        if problem.own and not cls.own_contexts:
+            return "one context for all arms only"
+        if cls.related_only and not problem.related:
+            return "for arms that are related"
+        setup = problem.setup(0)
+        large = len(setup.arms) * setup.n_features > cls.most and not problem.described
+        return "a game takes minutes" if large or problem.name in cls.too_slow else None
 
     # -- what is played -------------------------------------------------------------------------
 
@@ -108,11 +113,6 @@ class Peer(ABC):
         return int(self.rng.choice(np.flatnonzero(scores >= scores.max() - 1e-12)))
 
 
-def version(peer: type[Peer]) -> str:
-    """Of the library; raises `importlib.metadata.PackageNotFoundError` if it is not installed."""
-    return importlib.metadata.version(peer.package)
-
-
 def grid(problem: Problem, **values: Sequence[Any]) -> Iterator[dict[str, Any]]:
     """All combinations; with both scalings where features are measured in units of their own."""
     scalings = ("centred", "standard") if problem.group == "labels" else ("standard",)
@@ -127,6 +127,7 @@ class River(Peer):
     """LinUCBDisjoint: its width is one standard deviation, and ``noise`` is its precision."""
 
     title, package = "river LinUCB", "river"
+    most = 5000
 
     def __init__(self, setup: Setup, *, prior: float, noise: float, **others: Any) -> None:
         super().__init__(setup, **others)
@@ -138,11 +139,6 @@ class River(Peer):
     def settings(cls, problem: Problem) -> Iterator[dict[str, Any]]:
         for prior, noise in ((1.0, 3.0), (3.0, 10.0), (10.0, 100.0)):
             yield from grid(problem, prior=(prior,), noise=(noise,))
-
-    @classmethod
-    def why_not(cls, problem: Problem, setup: Setup) -> str | None:
-        slow = len(setup.arms) * setup.n_features > 5000
-        return super().why_not(problem, setup) or ("a game takes minutes" if slow else None)
 
     def _choose(self, arms: Indices, Z: Matrix) -> tuple[int, float]:
         arm = self._policy.pull(arms.tolist(), context=dict(enumerate(Z[0].tolist())))
@@ -157,6 +153,7 @@ class MABWiser(Peer):
     """LinTS. It does not choose before its first row; arms join when they are first on offer."""
 
     title, package = "MABWiser LinTS", "mabwiser"
+    most = 1000
 
     def __init__(self, setup: Setup, *, alpha: float, ridge: float, **others: Any) -> None:
         super().__init__(setup, **others)
@@ -170,11 +167,6 @@ class MABWiser(Peer):
     def settings(cls, problem: Problem) -> Iterator[dict[str, Any]]:
         for alpha, ridge in ((0.1, 1.0), (0.3, 0.3)):
             yield from grid(problem, alpha=(alpha,), ridge=(ridge,))
-
-    @classmethod
-    def why_not(cls, problem: Problem, setup: Setup) -> str | None:
-        slow = len(setup.arms) * setup.n_features > 1000
-        return super().why_not(problem, setup) or ("a game takes minutes" if slow else None)
 
     def _choose(self, arms: Indices, Z: Matrix) -> tuple[int, float]:
         if self._mab is None:
@@ -198,6 +190,9 @@ class BayesianBandits(Peer):
     """
 
     title, package, family = "bayesianbandits", "bayesianbandits", "Bayesian"
+    most = 700
+    too_slow = "pendigits", "letter", "catalogue"
+    few: ClassVar[dict[str, int]] = dict.fromkeys(("clicks-50-3", "clicks-50-13", "clicks-50-50"), 3)
 
     def __init__(
         self,
@@ -233,15 +228,6 @@ class BayesianBandits(Peer):
         if problem.name == "drift":
             yield from grid(problem, prior=(2.0,), noise=(5.0,), q=(0.84,), decay=(0.997, 0.99))
 
-    @classmethod
-    def why_not(cls, problem: Problem, setup: Setup) -> str | None:
-        slow = len(setup.arms) * setup.n_features > 700 or problem.name in ("pendigits", "letter", "catalogue")
-        return super().why_not(problem, setup) or ("a game takes minutes" if slow else None)
-
-    @classmethod
-    def seeds(cls, problem: Problem, setup: Setup) -> int:
-        return 3 if len(setup.arms) == 50 else 10
-
     def _join(self, arms: Sequence[int]) -> None:
         """Arms that are on offer for the first time."""
         new = [self._bb.Arm(arm, learner=self._learner()) for arm in arms]
@@ -275,7 +261,7 @@ class JointPeer(Peer):
     """
 
     own_contexts = True
-    LARGEST: ClassVar[int] = 400
+    most = 400
 
     def __init__(self, setup: Setup, *, kin: float = 0.0, degree: int = 1, **others: Any) -> None:
         super().__init__(setup, **others)
@@ -291,11 +277,6 @@ class JointPeer(Peer):
         if problem.described:
             return {"degree": (2, 3)}
         return {"kin": (0.5, 0.9), "degree": (1, 2) if problem.own else (1,)}
-
-    @classmethod
-    def why_not(cls, problem: Problem, setup: Setup) -> str | None:
-        p = len(setup.arms) * (setup.n_features + 1)
-        return None if problem.described or p <= cls.LARGEST else f"its matrix over arms and features has {p:,} rows"
 
     def _phi(self, arms: Indices, Z: Matrix) -> Matrix:
         if self.degree > 1:
@@ -322,6 +303,7 @@ class Coba(JointPeer):
     """LinUCB over features of arm and context. It has no ridge: features are divided by its root."""
 
     title, package = "coba LinUCB", "coba"
+    most = 120
 
     def __init__(self, setup: Setup, *, alpha: float, ridge: float, **others: Any) -> None:
         super().__init__(setup, **others)
@@ -334,11 +316,6 @@ class Coba(JointPeer):
     def settings(cls, problem: Problem) -> Iterator[dict[str, Any]]:
         knobs = {"degree": (2,)} if problem.described else {"kin": (0.5 if problem.own else 0.0,)}
         yield from grid(problem, alpha=(0.3, 0.1, 1.0), ridge=(1.0,), **knobs)
-
-    @classmethod
-    def why_not(cls, problem: Problem, setup: Setup) -> str | None:
-        slow = len(setup.arms) == 50 or problem.group == "labels"
-        return "slow, and `Lin-UCB` chooses the same arms" if slow else super().why_not(problem, setup)
 
     def _actions(self, arms: Indices, Z: Matrix) -> list[tuple[float, ...]]:
         return [tuple(row) for row in (self._phi(arms, Z) / self._root).tolist()]
@@ -357,6 +334,7 @@ class BayesianHybrid(JointPeer):
     """LipschitzContextualAgent: one regression for all arms. Its tokens are places among the candidates."""
 
     title, package, family = "bayesianbandits, cross-arm", "bayesianbandits", "Bayesian"
+    related_only = True
 
     def __init__(
         self, setup: Setup, *, prior: float, noise: float | None, q: float | None, samples: int = 200, **others: Any
@@ -382,11 +360,6 @@ class BayesianHybrid(JointPeer):
         knobs = {name: values[:2] for name, values in cls.knobs(problem).items()}
         prior, noises = (2.0, (5.0, None)) if problem.binary else (1.0, (100.0,))
         yield from grid(problem, prior=(prior,), noise=noises, q=(0.84,), **knobs)
-
-    @classmethod
-    def why_not(cls, problem: Problem, setup: Setup) -> str | None:
-        related = problem.group in ("hidden", "user") and problem.name != "drift"
-        return None if related else "for arms that are related"
 
     def _choose(self, arms: Indices, Z: Matrix) -> tuple[int, float]:
         self._Phi = self._phi(arms, Z)

@@ -58,6 +58,11 @@ class Problem:
     described: bool = False
     binary: bool = True
 
+    @property
+    def related(self) -> bool:
+        """Whether arms may have something in common."""
+        return self.group == "hidden" or self.own or self.described
+
     def setup(self, seed: int) -> Setup:
         """What a peer gets to know before the first round."""
         environment = self.make(seed)

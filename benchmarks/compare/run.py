@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -23,7 +24,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import kinbandits as kb
-from compare.peers import LIBRARIES, Peer, version
+from compare.peers import LIBRARIES, Peer
 from compare.problems import PROBLEMS, Problem
 from compare.written import WRITTEN
 from kinbandits._files import atomic_write
@@ -80,7 +81,7 @@ OURS = {
         "kinbandits, similarity known",
         "`similarity=kb.Known(...)`",
         lambda e: _rule(similarity=_known(e))(e),
-        lambda p: p.group == "hidden" or p.own or p.described,
+        lambda p: p.related,
     ),
     "ours-window": Ours(
         "kinbandits, window",
@@ -100,7 +101,7 @@ def title(method: str) -> str:
 def _version(method: str) -> str:
     """Of a library, or a hash of our sources."""
     if method in PEERS:
-        return version(PEERS[method])
+        return importlib.metadata.version(PEERS[method].package)
     digest = hashlib.sha256()
     for path in sorted(Path(kb.__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
@@ -136,22 +137,23 @@ class Game:
         return PEERS[self.method](PROBLEMS[self.problem].setup(self.seed), **self.settings)
 
 
+def installed(method: str) -> bool:
+    """Whether the library is here."""
+    return method in OURS or importlib.util.find_spec(PEERS[method].package) is not None
+
+
 def why_not(problem: str, method: str) -> str | None:
     """Why a method is not run on a problem; None if it is."""
-    p = PROBLEMS[problem]
     if method in OURS:
-        return None if OURS[method].only(p) else "not asked"
-    try:
-        _version(method)
-    except importlib.metadata.PackageNotFoundError:
+        return None if OURS[method].only(PROBLEMS[problem]) else "not asked"
+    if not installed(method):
         return "not installed"
-    return PEERS[method].why_not(p, p.setup(0))
+    return PEERS[method].why_not(PROBLEMS[problem])
 
 
 def seeds_of(problem: str, method: str) -> int:
     """On how many seeds at most a method is played."""
-    p = PROBLEMS[problem]
-    return 10 if method in OURS else PEERS[method].seeds(p, p.setup(0))
+    return 10 if method in OURS else PEERS[method].few.get(problem, 10)
 
 
 def play(policy: Any, environment: Any, rounds: int | None = None) -> dict[str, float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,10 +26,7 @@ _JITTER = 1e-8  # on the diagonal of k(Z, Z): rows may coincide
 
 
 class LinUCB(Peer):
-    """Lin-UCB with one ridge regression an arm: what coba, contextualbandits and MABWiser have under this name.
-
-    The tests see the same arms as with theirs; here it takes a tenth of the time.
-    """
+    """Lin-UCB with one ridge regression an arm: the LinUCB of coba and of contextualbandits."""
 
     title = "Lin-UCB"
     own_contexts = True
@@ -67,16 +64,12 @@ class LinUCBHybrid(JointPeer):
     """Ridge regression on Phi; mean + alpha * width, with width^2 = phi' A^-1 phi."""
 
     title = "Lin-UCB hybrid"
+    related_only = True
 
     def __init__(self, setup: Setup, *, alpha: float, ridge: float, **others: Any) -> None:
         super().__init__(setup, **others)
         self.alpha, self.ridge = alpha, ridge
         self._inverse, self._moment = np.empty((0, 0)), np.empty(0)
-
-    @classmethod
-    def why_not(cls, problem: Problem, setup: Setup) -> str | None:
-        related = problem.group in ("hidden", "user") and problem.name != "drift"
-        return super().why_not(problem, setup) if related else "for arms that are related"
 
     @classmethod
     def settings(cls, problem: Problem) -> Iterator[dict[str, Any]]:
@@ -124,6 +117,11 @@ class EKUCB(Peer):
 
     title, family = "EK-UCB", "kernel"
     own_contexts = True
+    too_slow = "clicks-50-3", "clicks-50-13", "clicks-50-50", "drift"
+    few: ClassVar[dict[str, int]] = {
+        "letter": 3,
+        **dict.fromkeys(("digits", "segment", "pendigits", "usps", "mnist"), 5),
+    }
 
     def __init__(
         self,
@@ -161,15 +159,6 @@ class EKUCB(Peer):
             for settings in grid(problem, ridge=(ridge,), exploration=(beta,), **knobs):
                 if problem.group != "labels" or settings["scaling"] == "centred":
                     yield settings
-
-    @classmethod
-    def why_not(cls, problem: Problem, setup: Setup) -> str | None:
-        slow = len(setup.arms) == 50 or problem.name == "drift"
-        return "a game takes long, and with fewer arms and no drift it is far from the best" if slow else None
-
-    @classmethod
-    def seeds(cls, problem: Problem, setup: Setup) -> int:
-        return 3 if problem.name == "letter" else 5 if problem.group == "labels" else 10
 
     def _kernel(self, arms: Indices, Z: Matrix, rows: Any) -> Matrix:
         """k of points (arm, z) with rows of the history."""
@@ -274,6 +263,8 @@ class NeuralUCB(Peer):
 
     title, family = "NeuralUCB", "neural"
     own_contexts = True
+    most = 1000
+    too_slow = "pendigits", "letter"
 
     def __init__(
         self,
@@ -302,11 +293,6 @@ class NeuralUCB(Peer):
     def settings(cls, problem: Problem) -> Iterator[dict[str, Any]]:
         for nu in (0.1, 0.03, 0.3):
             yield {"nu": nu, "scaling": "centred"}
-
-    @classmethod
-    def why_not(cls, problem: Problem, setup: Setup) -> str | None:
-        slow = len(setup.arms) * setup.n_features > 1000 or problem.name in ("pendigits", "letter")
-        return "a game takes minutes" if slow else None
 
     def scores(self, arms: Indices, Z: Matrix) -> tuple[Vector, Vector]:
         """f and sigma of every candidate."""
