@@ -119,8 +119,8 @@ def read() -> list[Row]:
 
 def page(found: Sequence[Row]) -> str:
     """docs/comparison.md."""
-    problems = {r.problem: [s for s in found if s.problem == r.problem] for r in found}
-    ours = {name: next(r for r in of if r.method == DEFAULT) for name, of in problems.items()}
+    ours = {r.problem: r for r in found if r.method == DEFAULT}
+    problems = {name: [r for r in found if r.problem == name] for name in ours}
     best = {name: max((r for r in of if r.family != "ours"), key=lambda r: r.ratio) for name, of in problems.items()}
     lost = [name for name, rival in best.items() if rival.ratio > LOST]
     few = {f"{r.method} on {r.problem} ({r.seeds})" for r in found if r.seeds < 10}
