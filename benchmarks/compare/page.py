@@ -24,7 +24,11 @@ LOST = 1.05
 
 
 class Row(NamedTuple):
-    """A method on a problem. ``same`` and ``wins``: the default's mean on the same seeds, and where it is lower."""
+    """A method on a problem.
+
+    ``ratio`` is the default's regret over this one's on the ``pairs`` of seeds that both played, 0 if there are none;
+    ``wins`` counts those where the default is lower.
+    """
 
     problem: str
     rounds: int
@@ -35,17 +39,13 @@ class Row(NamedTuple):
     seeds: int
     regret: float
     sd: float
-    same: float
+    ratio: float
+    pairs: int
     wins: int
     cpu_ms: str
     mb: str
     version: str
     date: str
-
-    @property
-    def ratio(self) -> float:
-        """The default's regret over this one's; 0 where they have no seed in common."""
-        return 0.0 if math.isnan(self.same) else self.same / self.regret
 
 
 def rows(cells: Cells, seeds: int = 10) -> Iterator[Row]:
@@ -77,7 +77,8 @@ def rows(cells: Cells, seeds: int = 10) -> Iterator[Row]:
                 int(here.sum()),
                 round(float(regret[here].mean()), 1),
                 round(float(regret[here].std(ddof=1)), 1) if here.sum() > 1 else math.nan,
-                round(float(default[both].mean()), 1) if both.any() else math.nan,
+                round(float(default[both].mean() / regret[both].mean()), 3) if both.any() else 0.0,
+                int(both.sum()),
                 int((default[both] < regret[both]).sum()),
                 f"{spent['cpu_ms']:.2f}" if spent else "",
                 f"{spent['mb']:.1f}" if spent else "",
@@ -123,18 +124,16 @@ def page(found: Sequence[Row]) -> str:
     problems = {name: [r for r in found if r.problem == name] for name in ours}
     best = {name: max((r for r in of if r.family != "ours"), key=lambda r: r.ratio) for name, of in problems.items()}
     lost = [name for name, rival in best.items() if rival.ratio > LOST]
-    few = {f"{r.method} on {r.problem} ({r.seeds})" for r in found if r.seeds < 10}
     versions = {f"{p.package} {r.version}" for p in PEERS.values() for r in found if r.method == p.title}
     return TEXT.format(
         least=sum(rival.ratio <= 1.0 for rival in best.values()),
         n=len(problems),
-        lost=", ".join(lost) or "none",
+        lost="; ".join(lost) or "none",
         n_lost=len(lost),
         main=_main(ours, best, problems),
         reasons="\n".join(f"- **{name}.** {_beaten(best[name])} {REASONS.get(name, '')}".rstrip() for name in lost),
         every=_every(problems),
         cost=_cost(found),
-        few="; ".join(sorted(few)) or "none",
         versions=", ".join(sorted(versions)),
         commit=next(iter(ours.values())).version,
         date=max(r.date for r in found),
@@ -142,19 +141,16 @@ def page(found: Sequence[Row]) -> str:
 
 
 def _beaten(rival: Row) -> str:
-    return (
-        f"{rival.method} has {_number(rival.regret)}, the default {_number(rival.same)} "
-        f"(lower in {rival.wins} of {rival.seeds} seeds)."
-    )
+    return f"{rival.method} is ahead by {rival.ratio - 1.0:.0%} (the default is lower in {rival.wins} of {rival.pairs} seeds)."
 
 
 def _main(ours: dict[str, Row], best: dict[str, Row], problems: dict[str, list[Row]]) -> str:
     lines = []
     for name, rival in best.items():
-        told = [_number(r.regret) for r in problems[name] if r.method in TOLD]
-        shown = [_plus_minus(ours[name]), _plus_minus(rival)]
+        told = [_mean(r) for r in problems[name] if r.method in TOLD]
+        shown = [_mean(ours[name], True), _mean(rival, True)]
         shown[rival.ratio > 1.0] = f"**{shown[rival.ratio > 1.0]}**"
-        wins = f"{rival.wins} of {rival.seeds}"
+        wins = f"{rival.wins} of {rival.pairs}"
         lines.append([name, shown[0], f"{shown[1]} {rival.method}", f"{rival.ratio:.2f}", wins, *(told[:1] or [""])])
     return _table(("problem", "default", "best rival", "ratio", "default lower", "told more"), lines)
 
@@ -165,7 +161,7 @@ def _every(problems: dict[str, list[Row]]) -> str:
     methods = [m for m in map(title, METHODS) if m in played and m not in TOLD]
     lines = []
     for name, of in problems.items():
-        at = {r.method: _number(r.regret) for r in of}
+        at = {r.method: _mean(r) for r in of}
         lines.append([name, *(at.get(m, "") for m in methods)])
     return _table(("problem", *(m.removeprefix("kinbandits ") for m in methods)), lines)
 
@@ -177,12 +173,10 @@ def _cost(found: Sequence[Row]) -> str:
     return _table(("method", *names), ([m, *(at.get((m, n), "") for n in names)] for m in methods))
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def _plus_minus(row: Row) -> str:
-    return _number(row.regret) + ("" if math.isnan(row.sd) else f" ± {row.sd:.0f}")
+def _mean(row: Row, sd: bool = False) -> str:
+    """With the number of seeds in brackets where it is not 10."""
+    spread = f" ± {row.sd:.0f}" if sd and row.seeds > 1 else ""
+    return f"{row.regret:,.0f}{spread}" + (f" ({row.seeds})" if row.seeds != 10 else "")
 
 
 def _table(columns: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
@@ -204,7 +198,8 @@ TEXT = """\
 Final regret, mean ± standard deviation over 10 seeds. *Best rival* is the one that beats the default by the most, or
 else the nearest. *Ratio* is the default's regret over the rival's on the same seeds: more than 1 is a loss. *Default
 lower* counts seeds. *Told more* is our policy with the true similarity (catalogue: with the items' descriptors;
-drifting clicks: with a window). Bold is the less of the two.
+drifting clicks: with a window). Bold is the less of the two; in brackets the number of
+seeds where it is not 10.
 
 {main}
 
@@ -241,7 +236,6 @@ process of its own with one thread, one after the other in one run. Compare with
   It and Lin-UCB hybrid, EK-UCB and NeuralUCB are written from their papers (`benchmarks/compare/written.py`).
   bayesianbandits learns each arm alone, and across arms by its Lipschitz agent. On Letter, USPS and MNIST, Lin-UCB and
   EK-UCB have the settings that were best on Digits.
-- **Fewer seeds than 10**, compared with ours on the same seeds: {few}.
 - **Versions**: {versions}. Ours: commit {commit}. The last game was played on {date}.
 - Every row with its settings is in `benchmarks/results/comparison.csv`.
 
