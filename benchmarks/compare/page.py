@@ -15,8 +15,6 @@ import kinbandits as kb
 from compare.problems import PROBLEMS
 from compare.run import METHODS, OURS, PEERS, Cells, Game, installed, seeds_of, title
 
-__all__ = ["CSV", "PAGE", "Row", "page", "read", "rows", "write"]
-
 CSV, PAGE = Path("benchmarks/results/comparison.csv"), Path("docs/comparison.md")
 COSTED = ("clicks-12-13", "hidden-0.5", "digits")
 LOST = 1.05
@@ -141,7 +139,8 @@ def page(found: Sequence[Row]) -> str:
 
 
 def _beaten(rival: Row) -> str:
-    return f"{rival.method} is ahead by {rival.ratio - 1.0:.0%} (the default is lower in {rival.wins} of {rival.pairs} seeds)."
+    won = f"the default is lower in {rival.wins} of {rival.pairs} seeds"
+    return f"{rival.method} has {1.0 - 1.0 / rival.ratio:.0%} less ({won})."
 
 
 def _main(ours: dict[str, Row], best: dict[str, Row], problems: dict[str, list[Row]]) -> str:

@@ -23,8 +23,6 @@ import numpy as np
 from compare.problems import Problem, Setup
 from kinbandits._types import Indices, Matrix, Vector
 
-__all__ = ["LIBRARIES", "Choice", "JointPeer", "Peer"]
-
 
 @dataclass(frozen=True, eq=False)
 class Choice:
@@ -184,10 +182,15 @@ class MABWiser(Peer):
             self._mab.partial_fit(*row)
 
 
+def _regression(prior: float, noise: float | None) -> Any:
+    """Normal with noise of this precision, or logistic."""
+    import bayesianbandits as bb
+
+    return bb.BayesianGLM(alpha=prior, link="logit") if noise is None else bb.NormalRegressor(alpha=prior, beta=noise)
+
+
 class BayesianBandits(Peer):
-    """One regression an arm: normal with noise of this precision, or logistic; ``q`` is UCB's quantile, or None for
-    Thompson sampling; ``decay`` forgets before each row.
-    """
+    """One regression an arm; ``q`` is UCB's quantile, None is Thompson sampling; ``decay`` forgets before each row."""
 
     title, package, family = "bayesianbandits", "bayesianbandits", "Bayesian"
     most = 700
@@ -209,11 +212,7 @@ class BayesianBandits(Peer):
         import bayesianbandits as bb
 
         self._bb, self._decay = bb, decay
-        self._learner = (
-            (lambda: bb.BayesianGLM(alpha=prior, link="logit"))
-            if noise is None
-            else (lambda: bb.NormalRegressor(alpha=prior, beta=noise))
-        )
+        self._learner = lambda: _regression(prior, noise)
         self._policy = bb.ThompsonSampling() if q is None else bb.UpperConfidenceBound(q, samples)
         self._agent: Any = None
 
@@ -343,15 +342,12 @@ class BayesianHybrid(JointPeer):
         import bayesianbandits as bb
 
         self._bb, self._Phi = bb, np.empty((0, 0))
-        learner = (
-            bb.BayesianGLM(alpha=prior, link="logit") if noise is None else bb.NormalRegressor(alpha=prior, beta=noise)
-        )
         policy = bb.ThompsonSampling() if q is None else bb.UpperConfidenceBound(q, samples)
         self._agent = bb.LipschitzContextualAgent(
             [bb.Arm(0, learner=None)],
             policy,
             bb.FunctionArmFeaturizer(lambda _, tokens: self._Phi[list(tokens)].T[None]),
-            learner,
+            _regression(prior, noise),
             random_seed=self.seed,
         )
 

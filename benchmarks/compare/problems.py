@@ -6,6 +6,7 @@ data are drawn anew. Regret is realised on label sets and expected on all others
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,8 +17,6 @@ import numpy as np
 from kinbandits._types import Matrix, Vector
 from kinbandits.environments import Classification, Clicks, HiddenDescriptors, Shop, Streams, Tasks
 from kinbandits.environments.labelled import LabelledRows
-
-__all__ = ["PROBLEMS", "STREAMS", "Problem", "Setup"]
 
 STREAMS = "docs/paper/streams.npz"
 _MOST = 2000  # rounds of a label set
@@ -91,7 +90,7 @@ def _scales(name: str) -> tuple[Vector, Vector, float]:
     if isinstance(environment, LabelledRows):
         X = environment.validation()[0]
     else:
-        X = np.array([np.atleast_2d(r.context)[0] for r in environment.rounds()])[:500]
+        X = np.array([np.atleast_2d(r.context)[0] for r in itertools.islice(environment.rounds(), 500)])
     centre, deviation = X.mean(axis=0), X.std(axis=0)
     return centre, np.where(deviation > 1e-9, deviation, 1.0), float(np.sqrt(((X - centre) ** 2).mean())) or 1.0
 

@@ -10,11 +10,12 @@ import gc
 import hashlib
 import importlib.metadata
 import importlib.util
+import itertools
 import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,64 +30,41 @@ from compare.problems import PROBLEMS, Problem
 from compare.written import WRITTEN
 from kinbandits._files import atomic_write
 
-__all__ = [
-    "METHODS",
-    "OURS",
-    "PEERS",
-    "Cells",
-    "Game",
-    "costs",
-    "play",
-    "run",
-    "scored",
-    "seeds_of",
-    "title",
-    "why_not",
-]
-
 TUNING = (100, 101)
 """Seeds on which settings are chosen. The second is played by the best `FINALISTS` of the first only."""
 FINALISTS = 3
 PEERS: dict[str, type[Peer]] = {**LIBRARIES, **WRITTEN}
 
 
-def _known(environment: Any) -> Any:
-    """The true similarity, or the one that the descriptors give."""
-    matrix = getattr(environment, "similarity_matrix", None)
-    if matrix is not None:
-        return kb.Known(matrix)
-    return kb.Learned(kb.Known(descriptors=environment.descriptors))
-
-
 @dataclass(frozen=True)
 class Ours:
-    """A policy of ours: how it is made for an environment, and on which problems."""
+    """A policy of ours: what is set for an environment, in words and in fact, and on which problems."""
 
     title: str
     settings: str
-    make: Callable[[Any], Any]
+    knobs: Callable[[Any], dict[str, Any]]
     only: Callable[[Problem], bool] = lambda problem: True
 
 
-def _rule(**settings: Any) -> Callable[[Any], Any]:
-    return lambda environment: kb.KMTLUCB(environment.arms, seed=environment.seed, **settings)
+def _known(environment: Any) -> Any:
+    """The true similarity, or the one that the descriptors give."""
+    matrix = getattr(environment, "similarity_matrix", None)
+    return kb.Learned(kb.Known(descriptors=environment.descriptors)) if matrix is None else kb.Known(matrix)
 
 
+_KNOWN = "`similarity=kb.Known(...)`; catalogue: `kb.Learned(kb.Known(descriptors=...))`"
 OURS = {
-    "ours": Ours("kinbandits default", "nothing set", _rule()),
+    "ours": Ours("kinbandits default", "nothing set", lambda e: {}),
     "ours-inverse-gap": Ours(
-        "kinbandits InverseGap", "`exploration=kb.InverseGap()`", lambda e: _rule(exploration=kb.InverseGap())(e)
+        "kinbandits InverseGap", "`exploration=kb.InverseGap()`", lambda e: {"exploration": kb.InverseGap()}
     ),
     "ours-known": Ours(
-        "kinbandits, similarity known",
-        "`similarity=kb.Known(...)`",
-        lambda e: _rule(similarity=_known(e))(e),
-        lambda p: p.related,
+        "kinbandits, similarity known", _KNOWN, lambda e: {"similarity": _known(e)}, lambda p: p.related
     ),
     "ours-window": Ours(
         "kinbandits, window",
         "`memory=kb.Window(500)`",
-        lambda e: _rule(memory=kb.Window(500))(e),
+        lambda e: {"memory": kb.Window(500)},
         lambda p: p.name == "drift",
     ),
 }
@@ -133,7 +111,7 @@ class Game:
 
     def policy(self, environment: Any) -> Any:
         if self.method in OURS:
-            return OURS[self.method].make(environment)
+            return kb.KMTLUCB(environment.arms, seed=self.seed, **OURS[self.method].knobs(environment))
         return PEERS[self.method](PROBLEMS[self.problem].setup(self.seed), **self.settings)
 
 
@@ -159,7 +137,7 @@ def seeds_of(problem: str, method: str) -> int:
 def play(policy: Any, environment: Any, rounds: int | None = None) -> dict[str, float]:
     """Final regret (expected where means are known) and CPU milliseconds a decision and its update."""
     names, contexts, rewards = environment.start_rows()
-    games = list(environment.rounds())[:rounds]
+    games = list(itertools.islice(environment.rounds(), rounds))
     if len(names):
         policy.observe(names, contexts, rewards)
     regret, seconds = 0.0, 0.0
@@ -242,25 +220,17 @@ class Cells:
         return None if np.isnan(means).any() else tried[best[int(np.argmin(means))]]
 
 
-def scored(problems: list[str], methods: list[str]) -> Iterator[tuple[str, str]]:
-    """Problems and methods that are to be run."""
+def run(cells: Cells, problems: list[str], methods: list[str], seeds: int) -> None:
+    """Play what is not there yet."""
     for method in methods:
         for problem in problems:
             if why_not(problem, method) is None:
-                yield problem, method
-
-
-def run(cells: Cells, problems: list[str], methods: list[str], seeds: int) -> None:
-    """Play what is not there yet."""
-    for problem, method in scored(problems, methods):
-        settings = cells.chosen(problem, method, now=True)
-        assert settings is not None
-        n = min(seeds, seeds_of(problem, method))
-        results = [cells.played(Game(problem, method, seed, settings)) for seed in range(n)]
-        regret = np.array([r["regret"] for r in results])
-        print(
-            f"{time.strftime('%H:%M')} {problem:14s} {title(method):30s} {regret.mean():8.1f}  {settings}", flush=True
-        )
+                settings = cells.chosen(problem, method, now=True)
+                assert settings is not None
+                n = min(seeds, seeds_of(problem, method))
+                regret = np.mean([cells.played(Game(problem, method, seed, settings))["regret"] for seed in range(n)])
+                clock = time.strftime("%H:%M")
+                print(f"{clock} {problem:14s} {title(method):30s} {regret:8.1f}  {settings}", flush=True)
 
 
 # -- cost ---------------------------------------------------------------------------------------
@@ -268,9 +238,9 @@ def run(cells: Cells, problems: list[str], methods: list[str], seeds: int) -> No
 
 def costs(cells: Cells, problems: Iterable[str], rounds: int) -> None:
     """CPU and memory of every method, each in a process of its own, one after the other."""
-    for problem, method in scored(list(problems), list(METHODS)):
+    for problem, method in itertools.product(problems, METHODS):
         settings = cells.chosen(problem, method)
-        if settings is not None:
+        if settings is not None and why_not(problem, method) is None:
             cells.cost(Game(problem, method, 0, settings), rounds)
 
 

@@ -18,8 +18,6 @@ from compare.peers import Choice, JointPeer, Peer, grid
 from compare.problems import Problem, Setup
 from kinbandits._types import Indices, Matrix, Vector
 
-__all__ = ["EKUCB", "WRITTEN", "LinUCB", "LinUCBHybrid", "NeuralUCB"]
-
 LONG = ("letter", "usps", "mnist")
 """Label sets whose games take a minute: Lin-UCB and EK-UCB have there the settings that were best on Digits."""
 _JITTER = 1e-8  # on the diagonal of k(Z, Z): rows may coincide
