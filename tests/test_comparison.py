@@ -33,12 +33,12 @@ def test_everybody_plays(method: str, problem: str) -> None:
     if why := run.why_not(problem, method):
         pytest.skip(why)
     settings: list[dict[str, Any]] = [{}] if method in run.OURS else list(run.PEERS[method].settings(PROBLEMS[problem]))
-    for chosen in settings:
+    for chosen in settings if problem in ("clicks-12-50", "hidden-0.5") else settings[-1:]:
         game = run.Game(problem, method, 0, chosen)
         environment = PROBLEMS[problem].make(0)
-        found = run.play(game.policy(environment), environment, 4)
+        found = run.play(game.policy(environment), environment, 3)
         assert found["regret"] >= 0.0
-        assert found["rounds"] == 4
+        assert found["rounds"] == 3
 
 
 def test_items_that_come_half_way_can_be_chosen() -> None:
