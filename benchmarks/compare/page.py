@@ -118,7 +118,8 @@ def read() -> list[Row]:
 
 def page(found: Sequence[Row]) -> str:
     """docs/comparison.md."""
-    ours = {r.problem: r for r in found if r.method == DEFAULT}
+    beside = {r.problem for r in found if r.family != "ours" and r.pairs}
+    ours = {r.problem: r for r in found if r.method == DEFAULT and r.problem in beside}
     problems = {name: [r for r in found if r.problem == name] for name in ours}
     best = {name: max((r for r in of if r.family != "ours"), key=lambda r: r.ratio) for name, of in problems.items()}
     lost = [name for name, rival in best.items() if rival.ratio > LOST]
