@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import subprocess
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, get_type_hints
@@ -125,10 +126,7 @@ def page(found: Sequence[Row]) -> str:
     lost = [name for name, rival in best.items() if rival.ratio > LOST]
     versions = {f"{p.package} {r.version}" for p in PEERS.values() for r in found if r.method == p.title}
     return TEXT.format(
-        least=sum(rival.ratio <= 1.0 for rival in best.values()),
-        n=len(problems),
-        lost="; ".join(lost) or "none",
-        n_lost=len(lost),
+        summary=_summary(sum(rival.ratio <= 1.0 for rival in best.values()), len(problems), lost),
         main=_main(ours, best, problems),
         reasons="\n".join(f"- **{name}.** {_beaten(best[name])} {REASONS.get(name, '')}".rstrip() for name in lost),
         every=_every(problems),
@@ -136,6 +134,15 @@ def page(found: Sequence[Row]) -> str:
         versions=", ".join(sorted(versions)),
         commit=next(iter(ours.values())).version,
         date=max(r.date for r in found),
+    )
+
+
+def _summary(least: int, n: int, lost: list[str]) -> str:
+    return textwrap.fill(
+        f"**Summary.** With nothing set, the default has the least regret on {least} of {n} problems. It is beaten by more "
+        f"than 5 % on {len(lost)}: {'; '.join(lost) or 'none'}. Rivals have the settings that were best on other seeds; "
+        "the default has none.",
+        118,
     )
 
 
@@ -192,8 +199,7 @@ REASONS: dict[str, str] = {}
 TEXT = """\
 # Comparison
 
-**Summary.** With nothing set, the default has the least regret on {least} of {n} problems. It is beaten by more than
-5 % on {n_lost}: {lost}. Rivals have the settings that were best on other seeds; the default has none.
+{summary}
 
 Final regret, mean ± standard deviation over 10 seeds. *Best rival* is the one that beats the default by the most, or
 else the nearest. *Ratio* is the default's regret over the rival's on the same seeds: more than 1 is a loss. *Default
