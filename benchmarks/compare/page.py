@@ -81,7 +81,7 @@ def rows(cells: Cells, seeds: int = 10) -> Iterator[Row]:
                 int((default[both] < regret[both]).sum()),
                 f"{spent['cpu_ms']:.2f}" if spent else "",
                 f"{spent['mb']:.1f}" if spent else "",
-                commit if method in OURS else first.record()["version"],
+                commit if method in OURS else cells.run_of(first),
                 cells.date(first),
             )
 
@@ -134,16 +134,26 @@ def page(found: Sequence[Row]) -> str:
         versions=", ".join(sorted(versions)),
         commit=next(iter(ours.values())).version,
         date=max(r.date for r in found),
+        earlier=_earlier(found),
     )
 
 
 def _summary(least: int, n: int, lost: list[str]) -> str:
     return textwrap.fill(
-        f"**Summary.** With nothing set, the default has the least regret on {least} of {n} problems. It is beaten by more "
-        f"than 5 % on {len(lost)}: {'; '.join(lost) or 'none'}. Rivals have the settings that were best on other seeds; "
-        "the default has none.",
+        f"**Summary.** With nothing set, the default has the least regret on {least} of {n} problems. It is beaten by "
+        f"more than 5 % on {len(lost)}: {'; '.join(lost) or 'none'}. Rivals have the settings that were best on other "
+        "seeds; the default has none.",
         118,
     )
+
+
+def _earlier(found: Sequence[Row]) -> str:
+    """Which rows are of games that were played before, with another program."""
+    runs: dict[str, list[str]] = {}
+    for r in found:
+        if r.version.startswith("earlier"):
+            runs.setdefault(r.version, []).append(f"{r.method} on {r.problem}")
+    return "".join(f"\n- **{run.capitalize()}**, same streams: {', '.join(names)}." for run, names in runs.items())
 
 
 def _beaten(rival: Row) -> str:
@@ -241,7 +251,7 @@ process of its own with one thread, one after the other in one run. Compare with
 - **Rivals.** Lin-UCB is the algorithm that coba and contextualbandits have under this name; the tests see coba's arms.
   It and Lin-UCB hybrid, EK-UCB and NeuralUCB are written from their papers (`benchmarks/compare/written.py`).
   bayesianbandits learns each arm alone, and across arms by its Lipschitz agent. On Letter, USPS and MNIST, Lin-UCB and
-  EK-UCB have the settings that were best on Digits.
+  EK-UCB (it on Pendigits too) have the settings that were best on Digits.{earlier}
 - **Versions**: {versions}. Ours: commit {commit}. The last game was played on {date}.
 - Every row with its settings is in `benchmarks/results/comparison.csv`.
 

@@ -183,6 +183,10 @@ class Cells:
         """When it was finished."""
         return time.strftime("%Y-%m-%d", time.gmtime((self.directory / f"{game.id}.json").stat().st_mtime))
 
+    def run_of(self, game: Game) -> str:
+        """The version of the library, or what is said of an earlier run."""
+        return str((self.get(game) or {}).get("run") or game.record()["version"])
+
     def cost(self, game: Game, rounds: int | None = None) -> dict[str, float] | None:
         """CPU and memory, measured over so many rounds if they are not known; None if that is not asked."""
         path = self.directory / f"cost-{game.id}.json"
