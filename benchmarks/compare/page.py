@@ -65,7 +65,7 @@ def rows(cells: Cells, seeds: int = 10) -> Iterator[Row]:
             environment = problem.make(0)
             both = here & ~np.isnan(default)
             first = Game(name, method, int(np.flatnonzero(here)[0]), settings)
-            spent = cells.cost(first) or {}
+            spent, (version, when) = cells.cost(first) or {}, cells.run_of(first)
             yield Row(
                 problem.title,
                 environment.horizon,
@@ -81,8 +81,8 @@ def rows(cells: Cells, seeds: int = 10) -> Iterator[Row]:
                 int((default[both] < regret[both]).sum()),
                 f"{spent['cpu_ms']:.2f}" if spent else "",
                 f"{spent['mb']:.1f}" if spent else "",
-                commit if method in OURS else cells.run_of(first),
-                cells.date(first),
+                commit if method in OURS else version,
+                when,
             )
 
 
@@ -124,7 +124,7 @@ def page(found: Sequence[Row]) -> str:
     problems = {name: [r for r in found if r.problem == name] for name in ours}
     best = {name: max((r for r in of if r.family != "ours"), key=lambda r: r.ratio) for name, of in problems.items()}
     lost = [name for name, rival in best.items() if rival.ratio > LOST]
-    versions = {f"{p.package} {r.version}" for p in PEERS.values() for r in found if r.method == p.title}
+    versions = {f"{p.package} {r.version}" for p in PEERS.values() for r in found if r.method == p.title and r.date}
     return TEXT.format(
         summary=_summary(sum(rival.ratio <= 1.0 for rival in best.values()), len(problems), lost),
         main=_main(ours, best, problems),

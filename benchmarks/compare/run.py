@@ -179,13 +179,12 @@ class Cells:
             atomic_write(self.directory / f"{game.id}.json", json.dumps(found).encode())
         return found
 
-    def date(self, game: Game) -> str:
-        """When it was finished."""
-        return time.strftime("%Y-%m-%d", time.gmtime((self.directory / f"{game.id}.json").stat().st_mtime))
-
-    def run_of(self, game: Game) -> str:
-        """The version of the library, or what is said of an earlier run."""
-        return str((self.get(game) or {}).get("run") or game.record()["version"])
+    def run_of(self, game: Game) -> tuple[str, str]:
+        """Version of the library and date; what is said of an earlier run, and no date."""
+        path = self.directory / f"{game.id}.json"
+        earlier = json.loads(path.read_text(encoding="utf-8")).get("run")
+        when = time.strftime("%Y-%m-%d", time.gmtime(path.stat().st_mtime))
+        return (earlier, "") if earlier else (game.record()["version"], when)
 
     def cost(self, game: Game, rounds: int | None = None) -> dict[str, float] | None:
         """CPU and memory, measured over so many rounds if they are not known; None if that is not asked."""
