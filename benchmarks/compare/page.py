@@ -149,6 +149,23 @@ def _summary(least: int, n: int, lost: list[str]) -> str:
 
 def _earlier(found: Sequence[Row]) -> str:
     """Which rows are of games that were played before, with another program."""
+    old = [r for r in found if not r.date]
+    names = {m: ", ".join(r.problem for r in old if r.method == m) for m in dict.fromkeys(r.method for r in old)}
+    played = "; ".join(f"{method} on {problems}" for method, problems in names.items())
+    return f"\n- **From an {old[0].version}** on the same streams: {played}." if old else ""
+
+
+def _summary(least: int, n: int, lost: list[str]) -> str:
+    return textwrap.fill(
+        f"**Summary.** With nothing set, the default has the least regret on {least} of {n} problems. It is beaten by "
+        f"more than 5 % on {len(lost)}: {'; '.join(lost) or 'none'}. Rivals have the settings that were best on other "
+        "seeds; the default has none.",
+        118,
+    )
+
+
+def _earlier(found: Sequence[Row]) -> str:
+    """Which rows are of games that were played before, with another program."""
     runs: dict[str, list[str]] = {}
     for r in found:
         if r.version.startswith("earlier"):
