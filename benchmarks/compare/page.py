@@ -164,15 +164,6 @@ def _summary(least: int, n: int, lost: list[str]) -> str:
     )
 
 
-def _earlier(found: Sequence[Row]) -> str:
-    """Which rows are of games that were played before, with another program."""
-    runs: dict[str, list[str]] = {}
-    for r in found:
-        if r.version.startswith("earlier"):
-            runs.setdefault(r.version, []).append(f"{r.method} on {r.problem}")
-    return "".join(f"\n- **{run.capitalize()}**, same streams: {', '.join(names)}." for run, names in runs.items())
-
-
 def _beaten(rival: Row) -> str:
     won = f"the default is lower in {rival.wins} of {rival.pairs} seeds"
     return f"{rival.method} has {1.0 - 1.0 / rival.ratio:.0%} less ({won})."
