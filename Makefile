@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-demo
 
-.PHONY: demo test test-all test-slow test-kernels test-oldest test-pythons test-package test-extras lint types imports bench bench-service paper paper-cv compare soak soak-service browser docs tables clean help
+.PHONY: demo test test-all test-slow test-kernels test-oldest test-pythons test-package lint types imports bench bench-service paper paper-cv compare soak soak-service browser docs tables clean help
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,11 +50,6 @@ test-pythons: $(STAMP)  ## quick tests with every other supported Python found h
 test-package: $(STAMP)  ## wheel and sdist: built, checked, tried without extras
 	$(BIN)/python tools/package.py
 
-test-extras: $(STAMP)  ## the tests that need PyTorch, which `make test` leaves out; it goes to .venvs/extras
-	@test -d .venvs/extras/torch \
-	  || $(BIN)/python -m pip install --disable-pip-version-check -q --target .venvs/extras 'torch>=2.4'
-	PYTHONPATH=.venvs/extras $(BIN)/python -m pytest -n 0 benchmarks/compare/test_neural.py -k neural
-
 lint: $(STAMP)  ## style, formatting, and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -83,12 +78,8 @@ paper: $(STAMP)  ## the whole paper on the reference streams; tables and figures
 paper-cv: $(STAMP)  ## the paper with settings chosen by cross-validation, for hours; then make paper writes its tables too
 	$(BIN)/kinbandits paper --settings cv --streams docs/paper/streams.npz --out runs/paper-cv
 
-compare: $(STAMP)  ## other libraries on the same streams; benchmarks/results/comparison.csv (stop and go on as you like)
-	@$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[compare-build]' \
-	  || echo "contextualbandits could not be built (it needs a C compiler): it will be left out"
-	$(BIN)/python benchmarks/compare --streams docs/paper/streams.npz --horizon 2000 \
-	  --chosen benchmarks/compare/chosen.json --recorded benchmarks/compare/recorded.json --csv benchmarks/results/comparison.csv
-	$(BIN)/python tools/tables.py
+compare: $(STAMP)  ## other libraries on the same streams; docs/comparison.md and its CSV file (stop and go on as you like)
+	$(BIN)/python benchmarks/compare
 
 soak: soak-service  ## all of it: the service (docs/soak-service.txt), a million rounds (docs/soak-budgeted.txt)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dask]'

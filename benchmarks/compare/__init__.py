@@ -1,9 +1,8 @@
-"""The libraries that users would pick instead, on the same streams: regret, cost, and what they do with bad input.
+"""Other libraries on the same streams: regret, CPU and memory.
 
-peers    their policies behind one small interface, and the settings tried
-plan     which environments, methods and seeds
-edges    NaN, unknown arms, arms added midway
-costs    CPU and memory, each in a process of its own
-run      the grid first, then the best of each on all seeds; resumable
-page     tables and the figure, as a page and as a CSV file
+problems    18 games, and what a library may know of them
+peers       other libraries' policies, and settings to try
+written     rivals that no library has, written from their papers
+run         settings chosen on seeds that are not scored, then the scored seeds; resumable
+page        docs/comparison.md and the CSV file beside it
 """

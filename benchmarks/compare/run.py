@@ -1,312 +1,264 @@
-"""Running the comparison, data set by data set, and reading what is finished."""
+"""Playing: settings are chosen on seeds that are not scored, then every method plays the scored seeds.
+
+A finished game is one small file, named by a hash of everything that decides it: problem, method, settings, seed, and
+version of the library (of ours: of the sources). Stop and go on as you like; problems, methods and seeds may be added.
+"""
 
 from __future__ import annotations
 
+import gc
+import hashlib
+import importlib.metadata
+import importlib.util
+import itertools
 import json
-import math
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from compare.catalogue import PEERS
-from compare.costs import cost_of
-from compare.edges import Edges, try_edges
-from compare.plan import DEFAULT, INVERSE, Plan, setting_name, setting_text, title
+import kinbandits as kb
+from compare.peers import LIBRARIES, Peer
+from compare.problems import PROBLEMS, Problem
+from compare.written import WRITTEN
 from kinbandits._files import atomic_write
-from kinbandits._types import Vector
-from kinbandits.experiments import CellStore, Experiment, run_experiment
-from kinbandits.experiments.config import Cell, policy_named
-from kinbandits.experiments.store import load_cell
 
-__all__ = ["MethodRow", "Standings", "edges_of", "missing", "read", "record", "run"]
-
-FIRST = 50
-"""Rounds after which a peer that is not run was timed."""
+TUNING = (100, 101)
+"""Seeds on which settings are chosen. The second is played by the best `FINALISTS` of the first only."""
+FINALISTS = 3
+PEERS: dict[str, type[Peer]] = {**LIBRARIES, **WRITTEN}
 
 
 @dataclass(frozen=True)
-class MethodRow:
-    """One method on one problem.
-
-    Attributes:
-        title: of the method.
-        peer: name of the peer, or None for a method of ours.
-        settings: as text.
-        regret: (seeds,) final regret of each, NaN while it is not finished.
-        cpu_ms: of a decision and update; None if not measured.
-        megabytes: that the policy has grown to.
-        recorded: mean, standard deviation and number of seeds of an earlier run, of which no more was kept.
-    """
+class Ours:
+    """A policy of ours: what is set for an environment, in words and in fact, and on which problems."""
 
     title: str
-    peer: str | None
     settings: str
-    regret: Vector
-    cpu_ms: float | None = None
-    megabytes: float | None = None
-    recorded: tuple[float, float, int] | None = None
+    knobs: Callable[[Any], dict[str, Any]]
+    only: Callable[[Problem], bool] = lambda problem: True
 
-    @property
-    def seeds(self) -> int:
-        """How many there are."""
-        return self.recorded[2] if self.recorded else len(self.finished)
 
-    @property
-    def finished(self) -> Vector:
-        """Of the seeds that are there."""
-        return self.regret[~np.isnan(self.regret)]
+def _known(environment: Any) -> Any:
+    """The true similarity, or the one that the descriptors give."""
+    matrix = getattr(environment, "similarity_matrix", None)
+    return kb.Learned(kb.Known(descriptors=environment.descriptors)) if matrix is None else kb.Known(matrix)
 
-    @property
-    def mean(self) -> float:
-        """Over seeds."""
-        if self.recorded:
-            return self.recorded[0]
-        return float(self.finished.mean()) if len(self.finished) else math.nan
 
-    @property
-    def sd(self) -> float:
-        """Standard deviation over seeds."""
-        if self.recorded:
-            return self.recorded[1]
-        return float(self.finished.std(ddof=1)) if len(self.finished) > 1 else math.nan
+_KNOWN = "`similarity=kb.Known(...)`; catalogue: `kb.Learned(kb.Known(descriptors=...))`"
+OURS = {
+    "ours": Ours("kinbandits default", "nothing set", lambda e: {}),
+    "ours-inverse-gap": Ours(
+        "kinbandits InverseGap", "`exploration=kb.InverseGap()`", lambda e: {"exploration": kb.InverseGap()}
+    ),
+    "ours-known": Ours(
+        "kinbandits, similarity known", _KNOWN, lambda e: {"similarity": _known(e)}, lambda p: p.related
+    ),
+    "ours-window": Ours(
+        "kinbandits, window",
+        "`memory=kb.Window(500)`",
+        lambda e: {"memory": kb.Window(500)},
+        lambda p: p.name == "drift",
+    ),
+}
+METHODS = (*OURS, *PEERS)
 
-    def wins_against(self, other: MethodRow) -> tuple[int, int]:
-        """In how many seeds the regret is lower, and of how many."""
-        difference = self._less(other)
-        return int((difference < 0.0).sum()), len(difference)
 
-    def mean_difference(self, other: MethodRow) -> float:
-        """Of regret, over the seeds that both have; NaN if there are none. Of the means, where one was recorded."""
-        if self.recorded or other.recorded:
-            return self.mean - other.mean
-        difference = self._less(other)
-        return float(difference.mean()) if len(difference) else math.nan
+def title(method: str) -> str:
+    return OURS[method].title if method in OURS else PEERS[method].title
 
-    def _less(self, other: MethodRow) -> Vector:
-        if self.recorded or other.recorded:
-            return np.empty(0)
-        difference = self.regret - other.regret
-        return difference[~np.isnan(difference)]
+
+@cache
+def _version(method: str) -> str:
+    """Of a library, or a hash of our sources."""
+    if method in PEERS:
+        return importlib.metadata.version(PEERS[method].package)
+    digest = hashlib.sha256()
+    for path in sorted(Path(kb.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 @dataclass(frozen=True)
-class Standings:
-    """One data set: its lines, best first, who was left out, and of which grids only a part was tried."""
+class Game:
+    """One method on one problem with one seed."""
 
-    name: str
-    title: str
-    rounds: int
-    arms: int
-    rows: tuple[MethodRow, ...]
-    left_out: dict[str, str]
-    tried: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    problem: str
+    method: str
+    seed: int
+    settings: dict[str, Any]
 
-    def row(self, title: str) -> MethodRow | None:
-        """The row of this title."""
-        return next((x for x in self.rows if x.title == title), None)
+    def record(self) -> dict[str, Any]:
+        """Everything that decides the result."""
+        return {
+            "problem": PROBLEMS[self.problem].fields,
+            "method": self.method,
+            "version": _version(self.method),
+            "settings": self.settings,
+            "seed": self.seed,
+        }
 
+    @property
+    def id(self) -> str:
+        return hashlib.sha256(json.dumps(self.record(), sort_keys=True).encode()).hexdigest()[:20]
 
-def run(
-    plan: Plan,
-    directory: Path,
-    *,
-    jobs: int = -1,
-    costs: bool = True,
-    first: bool = False,
-    stream: TextIO | None = sys.stderr,
-) -> None:
-    """Compute what is not there yet. Stop and go on as you like. With ``first``, only costs of the first rounds."""
-    say = _say(stream)
-    for name in plan.data:
-        say(f"== {title(name)}")
-        if first:
-            for cell in _first_rounds(plan, name).values():
-                cost_of(cell, directory / "costs")
-            continue
-        for peer, why in plan.left_out(name).items():
-            say(f"   {PEERS[peer].title} is left out: {why}")
-        grid = plan.grid(name)
-        if grid is not None:
-            run_experiment(grid, directory, jobs=jobs, stream=stream)
-        best = _best(plan, name, _grid_regrets(plan, name, directory))
-        final = plan.final(name, best)
-        run_experiment(final, directory, jobs=jobs, stream=stream)
-        if costs:
-            for cell in final.cells():
-                if cell.seed == 0:
-                    cost_of(cell, directory / "costs")
+    def policy(self, environment: Any) -> Any:
+        if self.method in OURS:
+            return kb.KMTLUCB(environment.arms, seed=self.seed, **OURS[self.method].knobs(environment))
+        return PEERS[self.method](PROBLEMS[self.problem].setup(self.seed), **self.settings)
 
 
-def _first_rounds(plan: Plan, name: str) -> dict[str, Cell]:
-    """A short game of every peer: what a decision costs where a whole game would take too long."""
-    settings = {p: plan.tried(p, name)[0] for p in plan.here() if p not in plan.left_out(name)}
-    names = {setting_name(p, s): p for p, s in settings.items()}
-    cells = replace(plan, horizon=FIRST, seeds=1).final(name, settings).cells()
-    return {names[c.method.name]: c for c in cells if c.method.name in names}
+def installed(method: str) -> bool:
+    """Whether the library is here."""
+    return method in OURS or importlib.util.find_spec(PEERS[method].package) is not None
 
 
-def missing(plan: Plan, directory: Path) -> Iterator[tuple[str, str, int]]:
-    """What `run` would compute: problem, method, and how many seeds of it are not there yet."""
-    done = CellStore(directory).done()
-    for name in plan.data:
-        best = _best(plan, name, _grid_regrets(plan, name, directory))
-        parts = [plan.grid(name), plan.final(name, best)]
-        cells = {c.id: c for part in parts if part is not None for c in part.cells()}
-        count = Counter(c.method.name for c in cells.values() if c.id not in done)
-        yield from ((title(name), method, n) for method, n in count.items())
+def why_not(problem: str, method: str) -> str | None:
+    """Why a method is not run on a problem; None if it is."""
+    if method in OURS:
+        return None if OURS[method].only(PROBLEMS[problem]) else "not asked"
+    if not installed(method):
+        return "not installed"
+    return PEERS[method].why_not(PROBLEMS[problem])
 
 
-def _grid_regrets(plan: Plan, name: str, directory: Path) -> dict[str, Vector]:
-    grid = plan.grid(name)
-    return {} if grid is None else regrets(grid, directory)
+def seeds_of(problem: str, method: str) -> int:
+    """On how many seeds at most a method is played."""
+    return 10 if method in OURS else PEERS[method].few.get(problem, 10)
 
 
-def _best(plan: Plan, name: str, found: Mapping[str, Vector]) -> dict[str, dict[str, Any]]:
-    """The settings of each peer with the least mean of ``found`` (regrets on the grid), as far as finished."""
-    best = {}
-    for peer in plan.here():
-        if peer in plan.left_out(name):
-            continue
-        mine, judge = plan.tried(peer, name), plan.chooses_for(peer, name)
-        if len(mine) == 1:
-            best[peer] = mine[0]
-            continue
-        tried = enumerate(plan.tried(judge, name))
-        means = [(found[n].mean(), i) for i, s in tried if (n := setting_name(judge, s)) in found]
-        finished = [m for m in means if not math.isnan(m[0])]
-        if finished:
-            best[peer] = mine[min(finished)[1]]
-    return best
+def play(policy: Any, environment: Any, rounds: int | None = None) -> dict[str, float]:
+    """Final regret (expected where means are known) and CPU milliseconds a decision and its update."""
+    names, contexts, rewards = environment.start_rows()
+    games = list(itertools.islice(environment.rounds(), rounds))
+    if len(names):
+        policy.observe(names, contexts, rewards)
+    regret, seconds = 0.0, 0.0
+    for r in games:
+        clock = time.process_time()
+        decision = policy.choose(r.context, r.candidates)
+        seconds += time.process_time() - clock
+        i = decision.index
+        paid = r.rewards if r.means is None else r.means
+        regret += float(paid.max() - paid[i])
+        clock = time.process_time()
+        policy.update(decision, float(r.rewards[i]))
+        seconds += time.process_time() - clock
+    return {"regret": regret, "cpu_ms": 1000.0 * seconds / len(games), "rounds": len(games)}
 
 
-def regrets(experiment: Experiment, directory: Path) -> dict[str, Vector]:
-    """Final regret by method, (seeds,), NaN where a cell is not finished: expected regret where means are known."""
-    store, done = CellStore(directory), CellStore(directory).done()
-    found: dict[str, Vector] = {m.name: np.full(len(experiment.seeds), np.nan) for m in experiment.methods}
-    for cell in experiment.cells():
-        if cell.id in done:
-            trace = load_cell(store.cell_path(cell))
-            expected = trace.final_expected_regret
-            place = experiment.seeds.index(cell.seed)
-            found[cell.method.name][place] = trace.final_regret if math.isnan(expected) else expected
-    return found
+def _play(game: Game) -> dict[str, float]:
+    environment = PROBLEMS[game.problem].make(game.seed)
+    with threadpool_limits(1):
+        return play(game.policy(environment), environment)
 
 
-def read(plan: Plan, directory: Path, recorded: Path | None = None) -> list[Standings]:
-    """What is finished; and from the file ``recorded`` the methods that were run before on more seeds."""
-    known = {} if recorded is None else json.loads(recorded.read_text(encoding="utf-8"))
-    found = (_problem(plan, name, directory, known.get(name, [])) for name in plan.data)
-    return [p for p in found if p.rows]
+class Cells:
+    """Finished games in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def get(self, game: Game) -> dict[str, Any] | None:
+        path = self.directory / f"{game.id}.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    def played(self, game: Game) -> dict[str, Any]:
+        """From the directory, or played now."""
+        found = self.get(game)
+        if found is None:
+            found = {**_play(game), "game": game.record()}
+            self.directory.mkdir(parents=True, exist_ok=True)
+            atomic_write(self.directory / f"{game.id}.json", json.dumps(found).encode())
+        return found
+
+    def run_of(self, game: Game) -> tuple[str, str]:
+        """Version of the library and date; what is said of an earlier run, and no date."""
+        path = self.directory / f"{game.id}.json"
+        earlier = json.loads(path.read_text(encoding="utf-8")).get("run")
+        when = time.strftime("%Y-%m-%d", time.gmtime(path.stat().st_mtime))
+        return (earlier, "") if earlier else (game.record()["version"], when)
+
+    def cost(self, game: Game, rounds: int | None = None) -> dict[str, float] | None:
+        """CPU and memory, measured over so many rounds if they are not known; None if that is not asked."""
+        path = self.directory / f"cost-{game.id}.json"
+        if rounds is not None and not path.exists():
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                atomic_write(path, json.dumps(pool.apply(_cost, (game, rounds))).encode())
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    def regrets(self, problem: str, method: str, settings: dict[str, Any], seeds: Any) -> list[float]:
+        """Of these seeds, NaN where it is not finished."""
+        found = (self.get(Game(problem, method, seed, settings)) for seed in seeds)
+        return [float("nan") if f is None else f["regret"] for f in found]
+
+    def chosen(self, problem: str, method: str, now: bool = False) -> dict[str, Any] | None:
+        """The settings with the least regret on the tuning seeds, played ``now`` if need be; None if not finished."""
+        if method in OURS:
+            return {}
+        first, second = TUNING
+        tried = list(PEERS[method].settings(PROBLEMS[problem]))
+        if len(tried) == 1:
+            return tried[0]
+
+        def regret(settings: dict[str, Any], seed: int) -> float:
+            game = Game(problem, method, seed, settings)
+            if now:
+                return self.played(game)["regret"]
+            found = self.get(game)
+            return float("nan") if found is None else found["regret"]
+
+        of_first = [regret(s, first) for s in tried]
+        if np.isnan(of_first).any():
+            return None
+        best = np.argsort(of_first, kind="stable")[:FINALISTS]
+        means = [of_first[i] + regret(tried[i], second) for i in best]
+        return None if np.isnan(means).any() else tried[best[int(np.argmin(means))]]
 
 
-def _problem(plan: Plan, name: str, directory: Path, recorded: Sequence[Mapping[str, Any]]) -> Standings:
-    grid = _grid_regrets(plan, name, directory)
-    best = _best(plan, name, grid)
-    final = plan.final(name, best)
-    found = regrets(final, directory)
-    titles = {
-        setting_name(p, s): (PEERS[p].title, None if PEERS[p].own else p, setting_text(s)) for p, s in best.items()
-    }
-    lines, costs = [], {}
-    for method in final.methods:
-        shown, peer, settings = titles.get(method.name, (method.name, None, _ours_text(method.name)))
-        cell = next(c for c in final.cells() if c.method.name == method.name)
-        path = directory / "costs" / f"{cell.id}.json"
-        cost = cost_of(cell, path.parent) if path.exists() else {}
-        costs[shown] = cost.get("cpu_ms"), cost.get("megabytes")
-        if not np.isnan(found[method.name]).all():
-            lines.append(MethodRow(shown, peer, settings, found[method.name], *costs[shown]))
-    there = {x.title: x.seeds for x in lines}
-    for old in recorded:
-        row = _remembered(old, plan.seeds, costs.get(old["title"], (None, None)))
-        if there.get(row.title, 0) < row.seeds:
-            lines = [*(x for x in lines if x.title != row.title), row]
-    left_out = plan.left_out(name)
-    for peer, cell in _first_rounds(plan, name).items():
-        if (directory / "costs" / f"{cell.id}.json").exists():
-            left_out[peer] = (
-                f"{cost_of(cell, directory / 'costs')['cpu_ms']:.0f} ms in each of the first {FIRST} rounds"
-            )
-    environment = plan._make(name)
-    return Standings(
-        name,
-        title(name),
-        environment.horizon,
-        len(environment.arms),
-        tuple(sorted(lines, key=lambda x: x.mean)),
-        left_out,
-        _partly_tried(plan, name, grid),
-    )
+def run(cells: Cells, problems: list[str], methods: list[str], seeds: int) -> None:
+    """Play what is not there yet."""
+    for method in methods:
+        for problem in problems:
+            if why_not(problem, method) is None:
+                settings = cells.chosen(problem, method, now=True)
+                assert settings is not None
+                n = min(seeds, seeds_of(problem, method))
+                regret = np.mean([cells.played(Game(problem, method, seed, settings))["regret"] for seed in range(n)])
+                clock = time.strftime("%H:%M")
+                print(f"{clock} {problem:14s} {title(method):30s} {regret:8.1f}  {settings}", flush=True)
 
 
-def _partly_tried(plan: Plan, name: str, found: Mapping[str, Vector]) -> dict[str, tuple[int, int]]:
-    """Settings finished, and of how many, for peers whose grid was begun and is not whole."""
-    told = {}
-    for peer in plan.here():
-        whole = replace(plan, grid_size=None).tried(peer, name)
-        values = [found[n] for s in whole if (n := setting_name(peer, s)) in found]
-        done = sum(not np.isnan(v).any() for v in values)
-        if 0 < done < len(whole):
-            told[PEERS[peer].title] = done, len(whole)
-    return told
+# -- cost ---------------------------------------------------------------------------------------
 
 
-def _remembered(old: Mapping[str, Any], seeds: int, cost: tuple[float | None, float | None]) -> MethodRow:
-    """A row of an earlier run, with its cost of today: that of another day would not compare."""
-    if "regret" not in old:
-        told = old["mean"], math.nan if old["sd"] is None else old["sd"], old["seeds"]
-        return MethodRow(old["title"], old["peer"], old["settings"], np.empty(0), *cost, told)
-    regret = np.full(seeds, np.nan)
-    known = np.array(old["regret"][:seeds], dtype=float)
-    regret[: len(known)] = known
-    return MethodRow(old["title"], old["peer"], old["settings"], regret, *cost)
+def costs(cells: Cells, problems: Iterable[str], rounds: int) -> None:
+    """CPU and memory of every method, each in a process of its own, one after the other."""
+    for problem, method in itertools.product(problems, METHODS):
+        settings = cells.chosen(problem, method)
+        if settings is not None and why_not(problem, method) is None:
+            cells.cost(Game(problem, method, 0, settings), rounds)
 
 
-def record(problems: Sequence[Standings], path: Path) -> None:
-    """Keep the regret of every seed of what is not our policy, in the place of what was kept before."""
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    for problem in problems:
-        rows = {old["title"]: old for old in known.get(problem.name, [])}
-        for x in problem.rows:
-            if not x.recorded and x.title not in (DEFAULT, INVERSE):
-                regret = [None if math.isnan(r) else round(float(r), 2) for r in x.regret]
-                rows[x.title] = {"title": x.title, "peer": x.peer, "settings": x.settings, "regret": regret}
-        known[problem.name] = list(rows.values())
-    lines = [
-        f' "{name}": [\n' + ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in rows) + "\n ]"
-        for name, rows in known.items()
-    ]
-    atomic_write(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+def _cost(game: Game, rounds: int) -> dict[str, float]:
+    environment = PROBLEMS[game.problem].make(game.seed)
+    with threadpool_limits(1):
+        play(game.policy(environment), environment, 20)  # imports what it needs
+        gc.collect()
+        before, policy = _memory(), game.policy(environment)
+        found = play(policy, environment, rounds)
+        gc.collect()
+        return {**found, "mb": max(_memory() - before, 0.0)}
 
 
-def _ours_text(name: str) -> str:
-    if name in (DEFAULT, INVERSE):
-        return "out of the box" if name == DEFAULT else "`exploration=kb.InverseGap()`"
-    return "its defaults"
-
-
-def edges_of(plan: Plan) -> Iterator[tuple[str, Edges]]:
-    """What each library does with bad input; one policy of each speaks for it."""
-    yield "kinbandits", try_edges(policy_named("KMTLUCB"))
-    seen = set()
-    for peer in plan.here():
-        entry = PEERS[peer]
-        if not entry.library or entry.package in seen:
-            continue
-        seen.add(entry.package)
-        knobs = {k: v for k, v in entry.grid[0].items() if k != "scaling"}
-        yield entry.package, try_edges(partial(policy_named(entry.policy), **knobs))
-
-
-def _say(stream: TextIO | None) -> Callable[[str], None]:
-    def say(text: str) -> None:
-        if stream is not None:
-            print(text, file=stream, flush=True)
-
-    return say
+def _memory() -> float:
+    """Resident megabytes of this process now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
