@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-demo
 
-.PHONY: demo test test-all test-slow test-kernels test-oldest test-pythons test-package lint types imports bench bench-service paper paper-cv compare soak soak-service browser docs tables clean help
+.PHONY: demo test test-all test-slow test-kernels test-oldest test-pythons test-package lint types imports bench bench-service paper paper-cv compare soak soak-service browser docs mutants tables clean help
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -101,6 +101,9 @@ browser:  ## Chromium for the browser tests, from apt, where it is missing and w
 docs: $(STAMP)  ## the documentation, in docs/_build/html
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[docs]'
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
+
+mutants: $(STAMP)  ## break thirty lines of the core one by one: every one must be noticed (half an hour)
+	$(BIN)/python tools/mutants.py
 
 tables: $(STAMP)  ## tables of the pages and of the README, from the files in benchmarks/results
 	$(BIN)/python tools/tables.py
