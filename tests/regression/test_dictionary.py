@@ -144,20 +144,6 @@ def test_saved_and_restored_goes_on_to_the_bit(ready: int) -> None:
     assert engine.report() == again.report()
 
 
-def test_a_snapshot_stays_while_the_dictionary_learns() -> None:
-    rows, s = smooth(900), settings(3, "mixed", RBF(0.4))
-    engine = learned(50, rows.head(603), s)
-    query = Query(np.arange(3), rows.contexts[:20, None])
-    before, snapshot = engine.predict(query), engine.snapshot()
-    for i in range(603, 900):
-        engine.observe(*row(rows, i))
-    np.testing.assert_allclose(snapshot.predict(query).mean, before.mean, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(snapshot.predict(query).width, before.width, rtol=1e-9)
-    assert np.abs(engine.predict(query).mean - before.mean).max() > 1e-4
-    with pytest.raises(TypeError, match="snapshot"):
-        snapshot.observe(*row(rows, 0))
-
-
 CHANGES: dict[str, Any] = {
     "ridge and units": ({"ridge": 0.2, "level": 0.1, "unit": 2.0}, None),
     "an arm more": ({"n_arms": 4}, None),

@@ -134,7 +134,3 @@ class Blocks:
             if (part := R[rows]).any():
                 Z[rows] = self.P(a) @ part
         return Z
-
-    @property
-    def nbytes(self) -> int:
-        return sum(P.nbytes for P in self._buffers)

@@ -68,10 +68,6 @@ class Family:
     def z(self) -> Vector:
         return self._z[: self.n]
 
-    @property
-    def nbytes(self) -> int:
-        return sum(W.nbytes for W in self._chunks)
-
     def _parts(self) -> list[tuple[int, Matrix]]:
         """The rows of T that each chunk has, and the number of the first."""
         parts, low = [], 0
@@ -166,7 +162,6 @@ class Grown(RowPosterior):
         self._sum_alpha = 0.0  # of magnitudes
         self._asked: Candidates | None = None  # those last asked about
         self._seen = SeenBefore()
-        self._built = 0
         if len(self._rows):
             self._absorb(0, self._compared(0))
 
@@ -225,7 +220,6 @@ class Grown(RowPosterior):
             return Family.of(rows, M, y[rows], jitter)
 
         family, _ = jittered(attempt, float(M.diagonal().max()), len(rows), before)
-        self._built += 1
         self._families[f] = family
         self._alpha[rows] = family.transposed(family.z[:, None])[:, 0]
 
@@ -329,10 +323,5 @@ class Grown(RowPosterior):
         return q
 
     def report(self) -> dict[str, Any]:
-        return {
-            "method": "grown",
-            "families": len(self._families),
-            "built": self._built,
-            "jitter": max((f.jitter for f in self._families.values()), default=0.0),
-            "bytes": sum(f.nbytes for f in self._families.values()),
-        }
+        jitter = max((f.jitter for f in self._families.values()), default=0.0)
+        return {"method": "grown", "families": len(self._families), "jitter": jitter}

@@ -279,12 +279,6 @@ class Ladder(Factored):
 
     # -- deciding -------------------------------------------------------------------------------
 
-    def _merged(self, query: Query) -> tuple[Query, Indices | None]:
-        """An estimated similarity tells arms apart once they have rows; looking would cost as much as the means."""
-        if not self.settings.fixed and self._rows.counts.all():
-            return query, None
-        return super()._merged(query)
-
     def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
         """As every engine, but numbers are computed only as far as the argmax needs them."""
         if query.shape[0] > 1 or not len(query.arms):
@@ -423,6 +417,4 @@ class Ladder(Factored):
         return Candidates(query, self.pairs, self._strips.arms, [k_x]), prior
 
     def report(self) -> dict[str, Any]:
-        held = self._strips.nbytes + self._Y.nbytes + self._blocks.nbytes
-        counters = dict(sorted(self._counters.items()))
-        return {"method": "ladder", **counters, "blocks built": self._blocks.built, "bytes": held}
+        return {"method": "ladder", "blocks built": self._blocks.built, **dict(sorted(self._counters.items()))}

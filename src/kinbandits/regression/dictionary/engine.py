@@ -280,13 +280,10 @@ class Dictionary(Posterior):
         residual, prior = self.residuals()
         enough = residual.sum() <= TOO_BLIND * prior.sum()
         return about | {
-            "rows_kept": len(self.rows),
             "rebuilt_from": self.rebuilt_from,
             "swaps": self.swaps,
             "refreshes": self.refreshes,
             "largest_residual": float(residual.max()),
-            "mean_residual": float(residual.mean()),
-            "mean_prior": float(prior.mean()),
             "budget_is_enough": enough,
             "advice": "" if enough else f"try {2 * self.capacity} points",
         }
