@@ -95,7 +95,7 @@ def test_points_are_exchanged_and_it_helps() -> None:
     engine = learned(60, rows, s)
     report = engine.report()
     assert report["swaps"] > 10
-    assert engine.at_work.blindness() < 0.2
+    assert report["blindness"] < 0.2
     frozen = make(budget(60), s, rows.head(150))
     seen = Query(np.arange(3), rows.contexts[-100:, None])
     assert frozen.predict(seen).width.mean() > 1.5 * engine.predict(seen).width.mean()

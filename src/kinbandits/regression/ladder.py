@@ -152,7 +152,6 @@ class Ladder(Factored):
         self._asked: tuple[Matrix, Matrix, Matrix | None] | None = None  # contexts, k_X, squared distances
 
     def _matrix(self) -> Matrix:
-        self._counters["dense factors"] += 1
         return self._strips.dense(self._K_Z, self._noise())
 
     def snapshot(self) -> Dense:  # type: ignore[override]
@@ -217,7 +216,6 @@ class Ladder(Factored):
             t, strips = self._strips.size, self._strips
             if self._drift * self._lift > 1e-8 and self._drift > 32.0 * t * UNIT * self._own * self._sum_alpha:
                 self._set_dual(self._alpha[:t])
-                self._counters["Y recomputed"] += 1
             alpha, arms = self._alpha[:t], strips.arms
             res = self._learned_y[:t] - self._noises.take(arms) * alpha
             res -= np.einsum("bi,bi->i", self._Y[:, :t], self._K_Z.take(arms, axis=1))
@@ -417,4 +415,4 @@ class Ladder(Factored):
         return Candidates(query, self.pairs, self._strips.arms, [k_x]), prior
 
     def report(self) -> dict[str, Any]:
-        return {"method": "ladder", "blocks built": self._blocks.built, **dict(sorted(self._counters.items()))}
+        return {"method": "ladder", **dict(sorted(self._counters.items()))}
