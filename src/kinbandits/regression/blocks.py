@@ -36,7 +36,6 @@ class Blocks:
         self._diagonal = diagonal.copy()  # of K_Z
         self._stale = set(np.flatnonzero(strips.counts).tolist())
         self._limits: tuple[float, float] | None = None  # of the similarity
-        self.built = 0
 
     def row(self, arm: int, K_Z: Matrix, k: Vector, corner: float) -> None:
         """The last row of the strips is new: its kernel values k with earlier rows of its arm, without noise."""
@@ -91,7 +90,6 @@ class Blocks:
             P, jitter = jittered(attempt, float(K.diagonal().max()) + b, len(K), quiet=True)
             self._keep(arm, P)
             self._b[arm], self._borders[arm] = b + jitter, 0
-            self.built += 1
 
     def bounds(self, K_Z: Matrix) -> tuple[float, float]:
         """lo and hi; lo is 0 where the similarity is singular."""
@@ -134,7 +132,3 @@ class Blocks:
             if (part := R[rows]).any():
                 Z[rows] = self.P(a) @ part
         return Z
-
-    @property
-    def nbytes(self) -> int:
-        return sum(P.nbytes for P in self._buffers)

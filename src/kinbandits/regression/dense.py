@@ -27,7 +27,6 @@ class Factored(RowPosterior):
     """An engine that reads its numbers off a Cholesky factor of M."""
 
     _solved: tuple[Matrix, Vector] | None = None  # L and z
-    _factors = 0
 
     @abstractmethod
     def _matrix(self) -> Matrix:
@@ -38,7 +37,6 @@ class Factored(RowPosterior):
         if solved is None:
             L, _ = factor(self._matrix())
             self._solved = solved = L, solve_lower(L, self.y)
-            self._factors += 1
         return solved
 
     def _through(self, k: Matrix) -> tuple[Vector, Matrix]:
@@ -94,7 +92,7 @@ class Dense(Factored):
         return M
 
     def report(self) -> dict[str, Any]:
-        return {"method": "dense", "factors": self._factors, "bytes": sum(K.nbytes for K in self._grams)}
+        return {"method": "dense"}
 
     def snapshot(self) -> Self:
         """Shares the kernel values: lines that are there are never written again."""

@@ -23,7 +23,7 @@ reaches the best score.
 from __future__ import annotations
 
 import copy
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -64,14 +64,6 @@ class Family:
         """Which rows of the history these are."""
         return self._rows[: self.n]
 
-    @property
-    def z(self) -> Vector:
-        return self._z[: self.n]
-
-    @property
-    def nbytes(self) -> int:
-        return sum(W.nbytes for W in self._chunks)
-
     def _parts(self) -> list[tuple[int, Matrix]]:
         """The rows of T that each chunk has, and the number of the first."""
         parts, low = [], 0
@@ -95,6 +87,10 @@ class Family:
             out[: W.shape[1]] += W.T @ c[low : low + len(W)]
         return out
 
+    def dual(self) -> Vector:
+        """M^-1 y."""
+        return self.transposed(self._z[: self.n, None])[:, 0]
+
     def grow(self, rows: Indices, K: Matrix, G: Matrix, y: Vector) -> Vector:
         """With m rows more, by their values K (m, n) to the others and G (m, m): 2 m n^2.
 
@@ -110,7 +106,7 @@ class Family:
         new = np.empty((m, n + m))
         np.matmul(-D, self.transposed(c).T, out=new[:, :n])
         new[:, n:] = D
-        z = D @ (y - self.z @ c)
+        z = D @ (y - self._z[:n] @ c)
         self._write(rows, new, z)
         return np.asarray(z @ new)
 
@@ -145,13 +141,8 @@ class Family:
         return other
 
 
-class News(NamedTuple):
-    """Rows of a family: kernel values with the n rows before (m, n) and with each other (m, m), noise included."""
-
-    family: int
-    rows: Indices
-    K: Matrix
-    G: Matrix
+# Rows of a family: which, their kernel values with the n rows before (m, n) and with each other (m, m), with noise.
+News = tuple[int, Indices, Matrix, Matrix]
 
 
 class Grown(RowPosterior):
@@ -166,7 +157,6 @@ class Grown(RowPosterior):
         self._sum_alpha = 0.0  # of magnitudes
         self._asked: Candidates | None = None  # those last asked about
         self._seen = SeenBefore()
-        self._built = 0
         if len(self._rows):
             self._absorb(0, self._compared(0))
 
@@ -190,7 +180,7 @@ class Grown(RowPosterior):
             K = self._asked.row(int(arms[0]), X[0], h.arms, old)
         if K is None:
             K = self.pairs.gram(arms, X, h.arms[old], h.contexts[old])
-        return News(f, rows, K, self._noisy(rows))
+        return f, rows, K, self._noisy(rows)
 
     def _noisy(self, rows: Indices) -> Matrix:
         """M of these rows."""
@@ -225,9 +215,8 @@ class Grown(RowPosterior):
             return Family.of(rows, M, y[rows], jitter)
 
         family, _ = jittered(attempt, float(M.diagonal().max()), len(rows), before)
-        self._built += 1
         self._families[f] = family
-        self._alpha[rows] = family.transposed(family.z[:, None])[:, 0]
+        self._alpha[rows] = family.dual()
 
     def changed(self, settings: Settings, *, rows: History | None = None, removed: int | None = None) -> Self:
         """T is shared where kernel, ridge and similarities of the arms there were stay: n^2 instead of n^3."""
@@ -239,7 +228,7 @@ class Grown(RowPosterior):
         other._families = {f: family.fork(y) for f, family in self._families.items()}
         other._largest, other._alpha = self._largest.copy(), np.zeros(len(self._alpha))
         for family in other._families.values():
-            other._alpha[family.rows] = family.transposed(family.z[:, None])[:, 0]
+            other._alpha[family.rows] = family.dual()
         other._sum_alpha = float(np.abs(other._alpha).sum())
         return other
 
@@ -329,10 +318,5 @@ class Grown(RowPosterior):
         return q
 
     def report(self) -> dict[str, Any]:
-        return {
-            "method": "grown",
-            "families": len(self._families),
-            "built": self._built,
-            "jitter": max((f.jitter for f in self._families.values()), default=0.0),
-            "bytes": sum(f.nbytes for f in self._families.values()),
-        }
+        jitter = max((f.jitter for f in self._families.values()), default=0.0)
+        return {"method": "grown", "families": len(self._families), "jitter": jitter}

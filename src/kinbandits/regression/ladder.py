@@ -152,7 +152,6 @@ class Ladder(Factored):
         self._asked: tuple[Matrix, Matrix, Matrix | None] | None = None  # contexts, k_X, squared distances
 
     def _matrix(self) -> Matrix:
-        self._counters["dense factors"] += 1
         return self._strips.dense(self._K_Z, self._noise())
 
     def snapshot(self) -> Dense:  # type: ignore[override]
@@ -217,7 +216,6 @@ class Ladder(Factored):
             t, strips = self._strips.size, self._strips
             if self._drift * self._lift > 1e-8 and self._drift > 32.0 * t * UNIT * self._own * self._sum_alpha:
                 self._set_dual(self._alpha[:t])
-                self._counters["Y recomputed"] += 1
             alpha, arms = self._alpha[:t], strips.arms
             res = self._learned_y[:t] - self._noises.take(arms) * alpha
             res -= np.einsum("bi,bi->i", self._Y[:, :t], self._K_Z.take(arms, axis=1))
@@ -278,12 +276,6 @@ class Ladder(Factored):
             self._error = error._replace(eta=min(error.eta, eta))
 
     # -- deciding -------------------------------------------------------------------------------
-
-    def _merged(self, query: Query) -> tuple[Query, Indices | None]:
-        """An estimated similarity tells arms apart once they have rows; looking would cost as much as the means."""
-        if not self.settings.fixed and self._rows.counts.all():
-            return query, None
-        return super()._merged(query)
 
     def leaders(self, query: Query, exploration: Vector, tolerance: float = 0.0) -> Mask:
         """As every engine, but numbers are computed only as far as the argmax needs them."""
@@ -423,6 +415,4 @@ class Ladder(Factored):
         return Candidates(query, self.pairs, self._strips.arms, [k_x]), prior
 
     def report(self) -> dict[str, Any]:
-        held = self._strips.nbytes + self._Y.nbytes + self._blocks.nbytes
-        counters = dict(sorted(self._counters.items()))
-        return {"method": "ladder", **counters, "blocks built": self._blocks.built, "bytes": held}
+        return {"method": "ladder", **dict(sorted(self._counters.items()))}

@@ -44,7 +44,14 @@ class Linear(RowPosterior):
             return math.inf
         K_Zs = Pairs.fixed(settings).K_Zs
         separate = all(map(_is_diagonal, K_Zs))
-        D = sum(widths) if separate else sum(w * _rank(K) for w, K in zip(widths, K_Zs, strict=True))
+        D = (
+            sum(widths)
+            if separate
+            else sum(
+                width * (K.n_arms if isinstance(K, Common) and K.shared != 1.0 else _root(K).shape[1])
+                for width, K in zip(widths, K_Zs, strict=True)
+            )
+        )
         if (settings.n_arms if separate else 1) * D**2 > _MEMORY:
             return math.inf
         return 0.0 if D <= _LARGEST else D
@@ -55,7 +62,7 @@ class Linear(RowPosterior):
         self._separate = all(map(_is_diagonal, self.pairs.K_Zs))
         self._roots = [] if self._separate else [_root(K) for K in self.pairs.K_Zs]
         self._slot = np.full(n, -1) if self._separate else np.zeros(n, dtype=np.intp)  # block of each arm
-        self._used = self._renewals = 0
+        self._used = 0
         self._S: Matrix = np.zeros((0, 0, 0))
         if len(self._rows):
             self._absorb(0, self._compared(0))
@@ -122,7 +129,6 @@ class Linear(RowPosterior):
         self._theta[s] = T.T @ (T @ self._v[s])
         self._log_dets[s] = 2.0 * np.log(L.diagonal()).sum() - np.log(self._own[s]).sum()
         self._age[s] = 0
-        self._renewals += 1
 
     def _rank_one(self, s: int, phi: Vector) -> None:
         """P - P phi phi' P / (1 + phi' P phi), and theta = P v: D^2."""
@@ -147,19 +153,16 @@ class Linear(RowPosterior):
             return mean, variance
         contexts = query.contexts if query.shared else query.contexts[:, warm]
         slots: Indices | slice = slice(0, 1)
-        pick: Indices | slice = slice(None)
         if self._separate:  # candidate by candidate, (k or 1, R, D), all blocks at once
             slots = self._slot[arms]
             Phi = np.hstack(self._phi(contexts.reshape(-1, contexts.shape[2])))
             Phi = Phi.reshape(len(contexts), -1, Phi.shape[1]).swapaxes(0, 1)
-            if query.shared and len(arms) == self._used:  # without a copy of them
-                slots, pick = slice(0, self._used), slots
         else:
             Phi = self._features(*Query(arms, contexts).points())[None]
         P, theta = self._P[slots], self._theta[slots]
         half, Phi = Phi @ P, np.broadcast_to(Phi, (len(P), *Phi.shape[1:]))
         q = self.settings.ridge * np.einsum("krd,krd->kr", half, Phi)
-        found = np.stack([np.einsum("krd,kd->kr", Phi, theta), q])[:, pick]
+        found = np.stack([np.einsum("krd,kd->kr", Phi, theta), q])
         if self._separate:
             found = found.swapaxes(1, 2)
         mean[:, warm], variance[:, warm] = found.reshape(2, -1, len(warm))
@@ -192,20 +195,13 @@ class Linear(RowPosterior):
         return other
 
     def report(self) -> dict[str, Any]:
-        return {"method": "linear", "blocks": self._used, "renewals": self._renewals, "bytes": 2 * self._S.nbytes}
+        return {"method": "linear", "blocks": self._used}
 
 
 def _is_diagonal(K_Z: InForce) -> bool:
     if isinstance(K_Z, Common):
         return K_Z.shared == 0.0
     return not np.any(K_Z - np.diag(K_Z.diagonal()))
-
-
-def _rank(K_Z: InForce) -> int:
-    """Columns of `_root`, for `Common` without forming it."""
-    if isinstance(K_Z, Common):
-        return 1 if K_Z.shared == 1.0 else K_Z.n_arms
-    return int(_root(K_Z).shape[1])
 
 
 def _root(K_Z: InForce) -> Matrix:

@@ -44,21 +44,18 @@ class Naive(RowPosterior):
         eta = np.diag(1.0 / h.counts[h.arms]) if self.settings.weighting == "per_arm" else np.eye(len(h))
         return eta @ K + self.settings.ridge * np.eye(len(h)), eta
 
+    def _explained(self, arms: Indices, contexts: Matrix) -> tuple[Vector, Matrix]:
+        """k' (eta K~ + lambda I)^-1 eta (y, k) of these points."""
+        h, (A, eta) = self._rows, self._system()
+        k = self.pairs.gram(h.arms, h.contexts, arms, contexts)
+        return k.T @ np.linalg.solve(A, eta @ self.y), k.T @ np.linalg.solve(A, eta @ k)
+
     def _moments(self, query: Query, prior: Matrix) -> tuple[Matrix, Matrix]:
-        arms, contexts = query.points()
-        h, pairs = self._rows, self.pairs
-        A, eta = self._system()
-        k = pairs.gram(h.arms, h.contexts, arms, contexts)
-        mean = k.T @ np.linalg.solve(A, eta @ self.y)
-        explained = np.sum(k * np.linalg.solve(A, eta @ k), axis=0)
-        own = pairs.prior(Query(arms, contexts[None]))[0]
-        return mean.reshape(query.shape), (own - explained).reshape(query.shape)
+        mean, explained = self._explained(*query.points())
+        return mean.reshape(query.shape), prior - explained.diagonal().reshape(query.shape)
 
     def _covariance(self, arms: Indices, contexts: Matrix) -> Matrix:
-        h, pairs = self._rows, self.pairs
-        A, eta = self._system()
-        k = pairs.gram(h.arms, h.contexts, arms, contexts)
-        return np.asarray(pairs.gram(arms, contexts, arms, contexts) - k.T @ np.linalg.solve(A, eta @ k))
+        return self.pairs.gram(arms, contexts, arms, contexts) - self._explained(arms, contexts)[1]
 
     def _weights(self) -> Vector:
         """(eta K~ + lambda I)^-1 eta y."""

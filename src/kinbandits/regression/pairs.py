@@ -47,12 +47,12 @@ def same_kernel(old: Settings, new: Settings) -> bool:
     if new.n_arms < old.n_arms or len(new.terms) != len(old.terms):
         return False
     for a, b in zip(old.terms, new.terms, strict=True):
-        if a.kernel != b.kernel or a.columns != b.columns or type(a.k_z) is not type(b.k_z):
-            return False
         if isinstance(a.k_z, Common) and isinstance(b.k_z, Common):
-            if a.k_z.shared != b.k_z.shared:
-                return False
-        elif not np.array_equal(a.k_z, b.k_z[: old.n_arms, : old.n_arms]):  # type: ignore[arg-type, index]
+            same = a.k_z.shared == b.k_z.shared
+        else:
+            both = isinstance(a.k_z, np.ndarray) and isinstance(b.k_z, np.ndarray)
+            same = both and np.array_equal(a.k_z, b.k_z[: old.n_arms, : old.n_arms])  # type: ignore[arg-type, index]
+        if not same or a.kernel != b.kernel or a.columns != b.columns:
             return False
     return True
 

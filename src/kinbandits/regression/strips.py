@@ -44,11 +44,6 @@ class Strips:
     def room(self) -> int:
         return len(self._arms)
 
-    @property
-    def nbytes(self) -> int:
-        """Memory in use."""
-        return int(8 * self.room * (self.counts.sum() + _RECENT))
-
     def rows(self, arm: int) -> Indices:
         """index[arm]."""
         return self._index[arm][: self.counts[arm]]

@@ -32,8 +32,6 @@ from kinbandits.regression.posterior import RowPosterior
 SMALL = 100  # rows below which a fresh factor is the cheapest thing there is
 _ARM_ROWS = 4  # rows per arm from which on blocks are worth it
 
-Method = Callable[[Settings, History], Regression]
-
 
 class Budget(Protocol):
     """How many points, and after how many rows; None: from the first row."""
@@ -73,7 +71,7 @@ class Switch(Regression):
         method = self._method(settings, len(rows), rows.contexts)
         self.at_work: Regression = method(settings, rows)
 
-    def _method(self, settings: Settings, t: int, contexts: Matrix) -> Method:
+    def _method(self, settings: Settings, t: int, contexts: Matrix) -> Callable[[Settings, History], Regression]:
         if self._budget is not None and self._forced:
             check(settings)
         if self._feature_rows is None and len(contexts):

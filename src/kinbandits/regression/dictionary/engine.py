@@ -43,7 +43,7 @@ from kinbandits.regression.posterior import Posterior
 _BATCH = 256  # rows at most that are looked at together as newcomers
 TOO_BLIND = 0.1  # of the prior variance: a mean residual above this and the budget is too small
 _ARRAYS = ("arms", "contexts", "S", "v", "ones")  # of the points
-_NUMBERS = ("capacity", "swaps", "refreshes", "rebuilt_from", "_n", "_squares", "_next_check")
+_NUMBERS = ("capacity", "swaps", "rebuilt_from", "_n", "squares", "_next_check")
 
 
 class Dictionary(Posterior):
@@ -71,21 +71,18 @@ class Dictionary(Posterior):
         self.K = self.pairs.gram(*points, *points)
         self.S, self.v, self.ones = total.S.copy(), total.v.copy(), total.ones.copy()
         self._counts, self._n = total.counts.astype(np.intp), total.n + (rows.forgotten if known is None else 0)
-        self._squares = total.squares  # sum of squares of what was learned
+        self.squares = total.squares  # sum of squares of what was learned
         self._waiting: list[float] = []  # y - mean of the last rows, which may take the places of points
-        self._unsummed = self.swaps = self.refreshes = 0
+        self._unsummed = self.swaps = 0
         self._next_check = 2 * capacity
         self._asked: tuple[bytes, list[Matrix]] | None = None  # the context last asked for, and its k_X
         self.rebuilt_from: int | None = None
-        self.recent = Recent(max(min(2 * capacity, 1024), 256), capacity, points.contexts.shape[1])
-        last = rows.taken(np.arange(max(0, len(rows) - self.recent.limit), len(rows)))
-        k = self.pairs.gram(last.arms, last.contexts, *points) if len(last) else self.K
-        for row in zip(last.arms.tolist(), last.contexts, last.rewards.tolist(), k, strict=False):
-            self.recent.append(*row)
+        limit = max(min(2 * capacity, 1024), 256)
+        last = rows.taken(np.arange(max(0, len(rows) - limit), len(rows)))
+        k = self.pairs.gram(last.arms, last.contexts, *points) if len(last) else self.K[:0]
+        self.recent = Recent(last, k, limit, capacity)
         self._sample = Sample.of(rows)
         self.refresh()
-
-    # -- what is known --------------------------------------------------------------------------
 
     @property
     def n_rows(self) -> int:
@@ -103,11 +100,6 @@ class Dictionary(Posterior):
     @property
     def n_terms(self) -> int:
         return self.size
-
-    @property
-    def mean_square(self) -> float:
-        """Of what was learned."""
-        return self._squares / max(self._n, 1)
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -127,19 +119,21 @@ class Dictionary(Posterior):
         if len(self._waiting) >= max(LATE, min(self.capacity // 4, _BATCH)):
             self._exchange()
         y, recent, full = float(self.settings.learned(rewards)[0]), self.recent, self.size == self.capacity
+        recent.make_room()
         k, column = self._at(arms, X)[0], None
         if not full:
             prior = self.pairs.prior(Query(arms, X[None]))[0]
             if prior[0] - float(k @ self.inverses.P @ k) > novel(self.settings, prior)[0]:
-                past = slice(int(len(recent) == recent.limit), None)
-                all_arms = np.append(recent.arms[past], arms)
-                column = self.pairs.gram(arms, X, all_arms, np.concatenate([recent.contexts[past], X]))
+                column = np.zeros((1, len(recent.rows) + 1))
+                column[0, -1] = prior[0]
+                if len(recent.rows):
+                    column[:, :-1] = self.pairs.gram(arms, X, recent.rows.arms, recent.rows.contexts)
         # From here on no kernel is asked.
         self._counts[arms] += 1
         self._n += 1
-        self._squares += y * y
+        self.squares += y * y
         self._unsummed += 1
-        recent.append(int(arms[0]), X[0], float(rewards[0]), k)
+        recent.append(arms, X, rewards, k)
         if full:
             self._waiting.append(y - float(k @ self.inverses.w))
         sound = self.inverses.add(k, y)
@@ -153,17 +147,16 @@ class Dictionary(Posterior):
     def _sum_up(self) -> None:
         """The rows that came since the last time enter the sums."""
         if self._unsummed:
-            last = slice(len(self.recent) - self._unsummed, None)
+            last = slice(len(self.recent.rows) - self._unsummed, None)
             k = self.recent.k(self.size)[last]
             self.S += k.T @ k
-            self.v += self.settings.learned(self.recent.rewards[last]) @ k
+            self.v += self.settings.learned(self.recent.rows.rewards[last]) @ k
             self.ones += k.sum(axis=0)
             self._unsummed = 0
 
     def refresh(self) -> None:
         """The inverses anew from the sums: n^3."""
         self._sum_up()
-        self.refreshes += 1
         self.inverses = Inverses(self.settings.ridge, self.K, self.S, self.v)
 
     def _enter(self, column: Matrix) -> None:
@@ -179,8 +172,8 @@ class Dictionary(Posterior):
         line, corner, v, ones = sums_at(self, k, column, np.empty(0, dtype=np.intp))
         s12 = line[0] - u @ self.S
         s22 = float(corner[0, 0] - line[0] @ u - u @ s12)
-        self.arms = np.append(self.arms, recent.arms[-1])
-        self.contexts = np.concatenate([self.contexts, recent.contexts[-1:]])
+        self.arms = np.append(self.arms, recent.rows.arms[-1])
+        self.contexts = np.concatenate([self.contexts, recent.rows.contexts[-1:]])
         self.K = np.block([[self.K, k.T], [k, np.array([[own]])]])
         self.S = np.block([[self.S, line.T], [line, corner]])
         self.v, self.ones = np.append(self.v, v), np.append(self.ones, ones)
@@ -193,9 +186,9 @@ class Dictionary(Posterior):
     def _exchange(self) -> None:
         """Of the rows that wait, those that are missed more than points take their places."""
         which, places = newcomers(self, np.array(self._waiting), max(8, len(self._waiting) // 2))
-        recent = self.recent
-        new = PointSet(recent.arms[which], recent.contexts[which])
-        columns = self.pairs.gram(*new, recent.arms, recent.contexts)
+        recent, rows = self.recent, self.recent.rows
+        new = PointSet(rows.arms[which], rows.contexts[which])
+        columns = self.pairs.gram(*new, rows.arms, rows.contexts)
         # From here on no kernel is asked.
         self._sum_up()
         self._waiting = []
@@ -210,8 +203,6 @@ class Dictionary(Posterior):
             recent.set_points(places, columns)
             self.swaps += len(which)
         self.refresh()
-
-    # -- answers --------------------------------------------------------------------------------
 
     def _at(self, arms: Indices, X: Matrix) -> Matrix:
         """k (rows, n) of these arms in one context; its context-kernel values are kept for the row that may follow."""
@@ -246,26 +237,21 @@ class Dictionary(Posterior):
     def snapshot(self) -> Self:
         other = super().snapshot()
         other._counts = self._counts.copy()
-        other.inverses, other._sample = self.inverses.copy(), self._sample.copy()
+        self.inverses.write()
+        other.inverses, other._sample = copy.copy(self.inverses), self._sample.copy()
         return other
 
-    # -- how good it is -------------------------------------------------------------------------
-
-    def residuals(self) -> tuple[Vector, Vector]:
-        """delta and prior of the last rows, 500 at most."""
-        recent = self.recent
-        last = slice(max(0, len(recent) - 500), None)
-        k = recent.k(self.size)[last]
-        prior = self.pairs.prior(Query(recent.arms[last], recent.contexts[None, last]))[0]
-        return prior - np.einsum("ij,ij->i", k @ self.inverses.P, k), prior
-
-    def blindness(self) -> float:
-        """The share of the prior variance of rows that the dictionary cannot see."""
-        residual, prior = self.residuals()
-        return max(0.0, float(residual.sum() / max(float(prior.sum()), 1e-300)))
+    def _blindness(self) -> tuple[float, float]:
+        """Which share of the prior variance of rows (the last ones, 500 at most) it cannot see; the largest delta."""
+        rows = self.recent.rows
+        last = slice(max(0, len(rows) - 500), None)
+        k = self.recent.k(self.size)[last]
+        prior = self.pairs.prior(Query(rows.arms[last], rows.contexts[None, last]))[0]
+        delta = prior - np.einsum("ij,ij->i", k @ self.inverses.P, k)
+        return max(0.0, float(delta.sum() / max(float(prior.sum()), 1e-300))), float(delta.max())
 
     def _warn_if_blind(self) -> None:
-        if (share := self.blindness()) > TOO_BLIND:
+        if (share := self._blindness()[0]) > TOO_BLIND:
             warnings.warn(
                 f"the dictionary of {self.capacity} points cannot see {100.0 * share:.0f} % of the prior variance of "
                 f"the rows: means are poor and widths stay large. Try {2 * self.capacity} points, or a wider kernel",
@@ -275,23 +261,12 @@ class Dictionary(Posterior):
 
     def report(self) -> dict[str, Any]:
         about = {"method": "dictionary", "budget": self.capacity, "points": self.size, "rows": self._n}
+        about |= {"rebuilt_from": self.rebuilt_from, "swaps": self.swaps}
         if not self.size:
             return about
-        residual, prior = self.residuals()
-        enough = residual.sum() <= TOO_BLIND * prior.sum()
-        return about | {
-            "rows_kept": len(self.rows),
-            "rebuilt_from": self.rebuilt_from,
-            "swaps": self.swaps,
-            "refreshes": self.refreshes,
-            "largest_residual": float(residual.max()),
-            "mean_residual": float(residual.mean()),
-            "mean_prior": float(prior.mean()),
-            "budget_is_enough": enough,
-            "advice": "" if enough else f"try {2 * self.capacity} points",
-        }
-
-    # -- other settings -------------------------------------------------------------------------
+        share, largest = self._blindness()
+        advice = f"try {2 * self.capacity} points" if share > TOO_BLIND else ""
+        return about | {"largest_residual": largest, "blindness": share, "advice": advice}
 
     def changed(self, settings: Settings, *, rows: History | None = None, removed: int | None = None) -> Dictionary:
         """Ridge, level, unit and new arms follow from the sums; else all is built anew from a sample."""
@@ -316,8 +291,8 @@ class Dictionary(Posterior):
             other.settings, other.pairs, other._waiting = settings, Pairs.fixed(settings), []
             other._sample.rows.n_arms = settings.n_arms
             other.v = (other.v * old.unit + (old.level - settings.level) * other.ones) / settings.unit
-            kept = settings.learned(other.recent.rewards)
-            other._squares = float(kept @ kept) / len(kept) * self._n
+            kept = settings.learned(other.recent.rows.rewards)
+            other.squares = float(kept @ kept) / len(kept) * self._n
             other.refresh()
         other._counts = counts
         return other
@@ -333,6 +308,7 @@ class Dictionary(Posterior):
     def state(self) -> State:
         """The inverses are not saved but computed anew on both sides, so that both go on alike."""
         self.refresh()
+        self.recent.trim()
         data = {"kind": "dictionary"} | {name: getattr(self, name) for name in _NUMBERS}
         data |= {"seen": self._sample.seen, "rate": self._sample.rate}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
@@ -341,7 +317,7 @@ class Dictionary(Posterior):
             "waiting": np.array(self._waiting),
             "numbers": np.array(self._sample.numbers),
         }
-        for name, rows in (("recent", self.recent), ("sample", self._sample.rows)):
+        for name, rows in (("recent", self.recent.rows), ("sample", self._sample.rows)):
             arrays |= {f"{name}_arms": rows.arms, f"{name}_contexts": rows.contexts, f"{name}_rewards": rows.rewards}
         arrays |= {f"k_z_{i}": K for i, K in enumerate(self.pairs.K_Zs) if not isinstance(K, Common)}
         return data, {k: a.astype(np.int64) if a.dtype.kind == "i" else a for k, a in arrays.items()}
@@ -355,7 +331,7 @@ class Dictionary(Posterior):
             History.of(settings.n_arms, *(arrays[f"{name}_{part}"] for part in ("arms", "contexts", "rewards")))
             for name in ("recent", "sample")
         )
-        known = Sums(arrays["S"], arrays["v"], arrays["ones"], data["_squares"], data["_n"], arrays["counts"])
+        known = Sums(arrays["S"], arrays["v"], arrays["ones"], data["squares"], data["_n"], arrays["counts"])
         points = PointSet(arrays["arms"], arrays["contexts"])
         other = cls(replace(settings, terms=tuple(terms)), data["capacity"], kept, points, known)
         other._sample = Sample(sample, arrays["numbers"].tolist(), data["seen"], data["rate"])

@@ -36,8 +36,8 @@ _NEAREST = 64
 def newcomers(engine: Dictionary, errors: Vector, most: int) -> tuple[Indices, Indices]:
     """Rows kept (their numbers) and the points whose places they take, of the last rows, with y - mean as they came."""
     pairs, recent, inverses, ridge = engine.pairs, engine.recent, engine.inverses, engine.settings.ridge
-    several = len(errors)
-    k, arms, X = recent.k(engine.size)[-several:], recent.arms[-several:], recent.contexts[-several:]
+    several, rows = len(errors), recent.rows
+    k, arms, X = recent.k(engine.size)[-several:], rows.arms[-several:], rows.contexts[-several:]
     U = k @ inverses.P
     prior = pairs.prior(Query(arms, X[None]))[0]
     delta, least = prior - np.einsum("ij,ij->i", k, U), novel(engine.settings, prior)
@@ -45,10 +45,10 @@ def newcomers(engine: Dictionary, errors: Vector, most: int) -> tuple[Indices, I
     if not len(may):
         return may, may
     arms, X, U, delta, least = arms[may], X[may], U[may], delta[may], least[may]
-    share = VARIANCE_SHARE * engine.mean_square
-    judges = slice(max(0, len(recent) - several - _JUDGES), len(recent) - several)
+    share = VARIANCE_SHARE * engine.squares / max(engine.n_rows, 1)
+    judges = slice(max(0, len(rows) - several - _JUDGES), len(rows) - several)
     weight = engine.n_rows / max(judges.stop - judges.start, 1)
-    others = np.concatenate([recent.arms[judges], arms]), np.concatenate([recent.contexts[judges], X])
+    others = np.concatenate([rows.arms[judges], arms]), np.concatenate([rows.contexts[judges], X])
     residual = pairs.gram(*others, arms, X)
     residual -= np.concatenate([recent.k(engine.size)[judges], k[may]]) @ U.T
     e, own = residual[: -len(may)], residual[-len(may) :]
@@ -65,7 +65,7 @@ def newcomers(engine: Dictionary, errors: Vector, most: int) -> tuple[Indices, I
             break
         accepted.append(i)
         own = own - np.outer(own[:, i], own[i]) / left[i]
-    return len(recent) - several + may[accepted], places[: len(accepted)]
+    return len(rows) - several + may[accepted], places[: len(accepted)]
 
 
 def sums_at(engine: Dictionary, k: Matrix, at_new: Matrix, leaving: Indices) -> tuple[Matrix, Matrix, Vector, Vector]:
@@ -74,7 +74,7 @@ def sums_at(engine: Dictionary, k: Matrix, at_new: Matrix, leaving: Indices) -> 
     ``k`` (b, n) are the new points' kernel values at the points, of which some leave; ``at_new`` (b, rows kept).
     """
     recent, K = engine.recent, engine.K
-    k_kept, rewards, z = recent.k(engine.size), engine.settings.learned(recent.rewards), np.zeros(k.shape)
+    k_kept, rewards, z = recent.k(engine.size), engine.settings.learned(recent.rows.rewards), np.zeros(k.shape)
     stay = np.delete(np.arange(engine.size), leaving)
     own = K.diagonal()[stay]
     for i, column in enumerate(k[:, stay]):

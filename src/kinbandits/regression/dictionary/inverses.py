@@ -15,8 +15,6 @@ point some n^2 more. Rounding accumulates, so the owner sets all of it afresh no
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 
 from kinbandits._types import Matrix, Vector
@@ -55,9 +53,8 @@ class Inverses:
         self._gap: Matrix = self.P / self.ridge - self._A
         self._u, self._c, self._late = np.empty((LATE, len(self.v))), np.empty(LATE), 0
 
-    @property
-    def A(self) -> Matrix:  # noqa: N802
-        """(ridge K + S)^-1."""
+    def write(self) -> Matrix:
+        """The late rows into A, and A."""
         if self._late:
             u = self._u[: self._late]
             self._A = self._A - (u * self._c[: self._late, None]).T @ u
@@ -78,16 +75,16 @@ class Inverses:
 
     def missed(self, share: float) -> Vector:
         """What is lost without each point: squared error, and ``share`` of the prior variance of rows."""
-        return np.asarray(self.w**2 / self.A.diagonal() + share * self.usage / self.P.diagonal())
+        return np.asarray(self.w**2 / self.write().diagonal() + share * self.usage / self.P.diagonal())
 
     def log_det(self) -> float:
         """log det(I + K^-1/2 S K^-1/2 / ridge)."""
-        return float(np.linalg.slogdet(self.P / self.ridge)[1] - np.linalg.slogdet(self.A)[1])
+        return float(np.linalg.slogdet(self.P / self.ridge)[1] - np.linalg.slogdet(self.write())[1])
 
     def add(self, k: Vector, y: float) -> bool:
         """A row more. False: rounding has taken over A."""
         if self._late == LATE:
-            _ = self.A
+            self.write()
         u, c = self._u[: self._late], self._c[: self._late]
         Ak = self._A @ k - (c * (u @ k)) @ u
         q = float(k @ Ak)
@@ -107,19 +104,13 @@ class Inverses:
         the Schur complement ridge left + (s22 - s12 A s12'): no small difference of large numbers, as there would be
         with the point's own line of ridge K + S.
         """
-        change = s12 @ self.A
+        change = s12 @ self.write()
         more = max(s22 - float(change @ s12), 0.0)
         self.P = _bordered(self.P, u, left)
         self._A = _bordered(self._A, u + change, self.ridge * left + more)
         self.v, self.usage = np.append(self.v, v), np.append(self.usage, 1.0)
         self.w = self._A @ self.v
         self._begin()
-
-    def copy(self) -> Inverses:
-        """For others to read."""
-        other = copy.copy(self)
-        _ = other.A
-        return other
 
 
 def _bordered(M: Matrix, line: Vector, schur: float) -> Matrix:

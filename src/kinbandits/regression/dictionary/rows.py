@@ -11,57 +11,36 @@ _GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
 class Recent:
-    """The last ``limit`` rows with their k at the points: they make new points exact for the recent past.
+    """The last rows, ``limit`` to half as many more, with their k at the points: new points are exact for these."""
 
-    Buffers hold twice as many rows, so that dropping the oldest is rarely a copy.
-    """
-
-    def __init__(self, limit: int, points: int, d: int) -> None:
-        self.limit = limit
-        self._low = self._high = 0
-        self._arms: Indices = np.zeros(2 * limit, dtype=np.intp)
-        self._contexts: Matrix = np.zeros((2 * limit, d))
-        self._rewards: Vector = np.zeros(2 * limit)
-        self._k: Matrix = np.zeros((2 * limit, points))
-
-    def __len__(self) -> int:
-        return self._high - self._low
-
-    @property
-    def arms(self) -> Indices:
-        """(rows,), oldest first (a view, as all here)."""
-        return self._arms[self._low : self._high]
-
-    @property
-    def contexts(self) -> Matrix:
-        return self._contexts[self._low : self._high]
-
-    @property
-    def rewards(self) -> Vector:
-        """In their own units."""
-        return self._rewards[self._low : self._high]
+    def __init__(self, rows: History, k: Matrix, limit: int, points: int) -> None:
+        self.rows, self.limit = rows, limit
+        self._k: Matrix = np.zeros((limit + limit // 2, points))
+        self._k[: len(k), : k.shape[1]] = k
 
     def k(self, n: int) -> Matrix:
-        """(rows, n): values at the first n points."""
-        return self._k[self._low : self._high, :n]
+        """(rows, n): values at the first n points (a view)."""
+        return self._k[: len(self.rows), :n]
 
-    def append(self, arm: int, context: Vector, reward: float, k: Vector) -> None:
-        """A row more; beyond the limit the oldest leaves."""
-        if len(self) == self.limit:
-            self._low += 1
-        if self._high == len(self._arms):
-            n = len(self)
-            for array in (self._arms, self._contexts, self._rewards, self._k):
-                array[:n] = array[self._low : self._high].copy()
-            self._low, self._high = 0, n
-        i = self._high
-        self._arms[i], self._contexts[i], self._rewards[i] = arm, context, reward
-        self._k[i, : len(k)] = k
-        self._high = i + 1
+    def trim(self) -> None:
+        """The oldest leave."""
+        if (over := len(self.rows) - self.limit) > 0:
+            self._k[: self.limit] = self._k[over : over + self.limit].copy()
+            self.rows = self.rows.taken(np.arange(over, len(self.rows)))
+
+    def make_room(self) -> None:
+        """For a row more."""
+        if len(self.rows) == len(self._k):
+            self.trim()
+
+    def append(self, arms: Indices, contexts: Matrix, rewards: Vector, k: Vector) -> None:
+        """A row."""
+        self._k[len(self.rows), : len(k)] = k
+        self.rows.append(arms, contexts, rewards)
 
     def set_points(self, which: Indices, values: Matrix) -> None:
         """The values (b, rows) at new points."""
-        self._k[self._low : self._high, which] = values.T
+        self._k[: len(self.rows), which] = values.T
 
 
 class Sample:
