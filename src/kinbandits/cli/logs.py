@@ -25,6 +25,7 @@ Reward = Annotated[
 Context = Annotated[
     str, typer.Option(help="Columns of the context, with commas.", show_default="context, or all others")
 ]
+Propensity = Annotated[str, typer.Option(help="Column of the propensity; empty: arms were drawn evenly.")]
 At = Annotated[str, typer.Option(help="Column of the time: dates and times, or seconds since 1970.")]
 
 
@@ -42,6 +43,7 @@ def fit(
     until: Annotated[str, typer.Option(help="Leave out rows of this time and later.")] = "",
     arm: Arm = "arm",
     reward: Reward = None,
+    propensity: Propensity = "propensity",
     context: Context = "",
     at: At = "at",
     bad: Bad = "refuse",
@@ -59,7 +61,7 @@ def fit(
     """
     from kinbandits.fit import fitted
 
-    with _source(logs, arm, reward, context, None, at) as source:
+    with _source(logs, arm, reward, context, propensity or None, at) as source:
         start, end, work = _seconds("--since", since), _seconds("--until", until), out.with_name(out.name + ".work")
         done = fitted(source, _read_policy(policy), since=start, until=end, bad=bad, jobs=jobs, work=work)
     done.policy.save(out)
@@ -89,9 +91,7 @@ def evaluate(
     figure: Annotated[Path | None, typer.Option(help="Where to save a figure (.png, .svg or .pdf).")] = None,
     arm: Arm = "arm",
     reward: Reward = None,
-    propensity: Annotated[
-        str, typer.Option(help="Column of the propensity; empty: arms were drawn evenly.")
-    ] = "propensity",
+    propensity: Propensity = "propensity",
     context: Context = "",
     at: At = "at",
     bad: Bad = "refuse",
