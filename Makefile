@@ -75,7 +75,7 @@ paper: $(STAMP)  ## the whole paper on the reference streams; tables and figures
 	cp runs/paper-reference/report/*.html runs/paper-reference/report/*.csv runs/controls/report/*.csv docs/paper/report
 	cp runs/paper-reference/report/figures/*.png runs/controls/report/figures/*.png docs/paper/report/figures
 	cp runs/theory/*.html runs/theory/*.csv docs/paper/theory && cp runs/theory/figures/*.png docs/paper/theory/figures
-	$(BIN)/python tools/tables.py
+	$(BIN)/python -m reproduce.tables
 
 compare: $(STAMP)  ## other libraries on the same streams; benchmarks/results/comparison.csv (stop and go on as you like)
 	@$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[compare-build]' \

@@ -80,8 +80,8 @@ def test_the_documentation_stays_small() -> None:
 def test_tables_are_those_of_the_result_files(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert tables.filled(text) == text, "run: python tools/tables.py"
-    first = next(m for m in tables.MARKS.finditer(text) if m[2] in tables.tables() or page.stem != "comparison")
-    if first[2] in tables.tables():
+    first = next((m for m in tables.MARKS.finditer(text) if m[2] in tables.tables()), None)
+    if first is not None:
         changed = text.replace(first[3], first[3].replace("|", "| 1", 1))
         assert changed != text
         assert tables.filled(changed) == text

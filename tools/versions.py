@@ -99,11 +99,13 @@ def leg(name: str, python: str, constraint: str, more: list[str]) -> bool:
     shutil.rmtree(ROOT / "build", ignore_errors=True)  # or files that are gone since would be installed
     subprocess.run([*install, *INSTALL], cwd=ROOT, check=True)
     subprocess.run([*install, "--force-reinstall", "--no-deps", "."], cwd=ROOT, check=True)
-    installed = time.perf_counter()
+    installed, before = time.perf_counter(), os.times()
     environment = {k: v for k, v in os.environ.items() if k not in ("KINBANDITS_DATA", "PYTHONPATH")}
     tests = [here, "-m", "pytest", "-n", "auto", "-m", "not slow", "-p", "no:cacheprovider", *more]
     passed = subprocess.run([*tests, *(f"tests/{t}" for t in TESTS)], cwd=ROOT, env=environment).returncode == 0
-    took = f"installed in {installed - start:.0f} s, tested in {time.perf_counter() - installed:.0f} s"
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    took = f"installed in {installed - start:.0f} s, tested in {after.elapsed - before.elapsed:.0f} s ({cpu:.0f} s CPU)"
     print(f"== {name}: {'passed' if passed else 'FAILED'}; {took}", flush=True)
     return passed
 
