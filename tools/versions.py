@@ -23,14 +23,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 INSTALL = [".[experiments,plot,serve]", "pytest", "pytest-xdist", "hypothesis", "pandas", "pyarrow", "polars"]
-TESTS = [
-    "cli/test_commands.py",
-    "policies/test_round_trips.py",
-    "service/test_app.py",
-    "test_frames.py",
-    "test_logs.py",
-]
-TESTS += ["experiments", "report", "environments", "test_golden.py", "test_values.py", "test_kernels.py"]
+TESTS = ["cli/test_commands.py", "policies/test_round_trips.py", "service/test_app.py", "test_frames.py"]
+TESTS += ["experiments/test_experiment_runs.py", "report/test_report_page.py", "environments/test_tables.py"]
+TESTS += ["test_golden.py", "test_logs.py", "test_values.py", "test_kernels.py"]
 
 
 def canonical(name: str) -> str:
