@@ -221,7 +221,10 @@ class Experiment(BaseModel):
             "format": FORMAT,
             "name": self.name,
             "environments": {e.name: e.record() for e in self.environments},
-            "methods": [{"name": m.name, "environments": m.environments} | m.record() for m in self.methods],
+            "methods": {
+                m.name if m.environments is None else f"{m.name} on {', '.join(m.environments)}": m.record()
+                for m in self.methods
+            },
         }
 
 
