@@ -14,8 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 KIN, PAPER = ROOT / "benchmarks" / "results" / "kin.csv", ROOT / "docs" / "paper" / "tables"
-PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").glob("*.md") if p.stem != "comparison")]
 MARKS = re.compile(r"(<!-- numbers: ([a-z-]+) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
+PAGES = [p for p in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if MARKS.search(p.read_text("utf-8"))]
 
 
 def tables() -> dict[str, str]:
