@@ -74,8 +74,8 @@ class Refactorise(Dense):
         return c.T @ z, c
 
 
-def engine_of(name: str, settings: Settings, rows: History) -> Regression:
-    return Refactorise(settings, rows) if name == "refactorise" else make(name, settings, rows)  # type: ignore[arg-type]
+def engine_of(name: Any, settings: Settings, rows: History) -> Regression:
+    return Refactorise(settings, rows) if name == "refactorise" else make(name, settings, rows)
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Problem:
     def learn(self, engine: Regression, t: int, arm: int) -> None:
         engine.observe(np.array([arm]), self.contexts[t], self.rewards[t, arm : arm + 1])
 
-    def play(self, name: str, rounds: int) -> tuple[list[int], np.ndarray, Regression]:
+    def play(self, name: Any, rounds: int) -> tuple[list[int], np.ndarray, Regression]:
         """Arms, and CPU seconds of each round."""
         engine, arms, seconds = engine_of(name, self.settings, self.start.copy()), [], np.zeros(rounds)
         for t in range(rounds):
@@ -167,7 +167,7 @@ def compare(problem: Problem) -> dict[str, Any]:
     }
 
 
-def labelled(name: str, horizon: int) -> tuple[History, np.ndarray, np.ndarray] | None:
+def labelled(name: str, horizon: int, seed: int = 0) -> tuple[History, np.ndarray, np.ndarray] | None:
     """A row of each class to start with; contexts and rewards of balanced classes after."""
     folder = os.environ.get("KINBANDITS_DATA")
     if name == "digits":
@@ -179,10 +179,10 @@ def labelled(name: str, horizon: int) -> tuple[History, np.ndarray, np.ndarray] 
         return None
     else:
         with np.load(Path(folder) / f"{name}.npz") as file:
-            X, y = file["X"].astype(np.float64), file["y"]
-        if name == "letter":  # from -1 to 1, as in the paper's experiments
-            X = 2.0 * (X - X.min(axis=0)) / (X.max(axis=0) - X.min(axis=0)) - 1.0
-    rng, n = np.random.default_rng(0), int(y.max()) + 1
+            X, y = file["X"] * float(file.get("scale", 1.0)), file["y"]
+        if name in ("letter", "segment"):  # from -1 to 1, as in the paper's experiments
+            X = 2.0 * (X - X.min(axis=0)) / np.maximum(X.max(axis=0) - X.min(axis=0), 1e-12) - 1.0
+    rng, n = np.random.default_rng(seed), int(y.max()) + 1
     by_class = [rng.permutation(np.flatnonzero(y == c)) for c in range(n)]
     least = min(len(rows) for rows in by_class) - 1
     start, rest = np.array([rows[0] for rows in by_class]), np.concatenate([r[1 : 1 + least] for r in by_class])
