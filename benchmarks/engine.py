@@ -6,7 +6,7 @@ Equal arms are checked first.
     refactorise  the context-kernel matrix cached, one Cholesky factor of the present matrix a round, one triangular
                  solve: what a careful implementer would write
 
-Usage: python benchmarks/engine.py [--quick] [--only TEXT ...] [--out FILE]
+Usage: python benchmarks/engine.py [--quick] [--only TEXT ...]
 
 Problems: Digits, Pendigits and Letter with the published settings (Estimated similarity, weights 1/n_a; Pendigits
 and Letter where KINBANDITS_DATA has them), near-singular similarities, Independent, known similarities, Lin-UCB.
@@ -18,7 +18,6 @@ of three counts. Where the baseline would take too long, its cost is measured at
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from dataclasses import dataclass
@@ -247,16 +246,13 @@ def problems(quick: bool) -> list[Problem]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
-    parser.add_argument("--out", type=Path, help="a file for the numbers as JSON")
     parser.add_argument("--only", nargs="*", default=[], help="problems whose name begins so, and nothing else")
     arguments = parser.parse_args()
     chosen = [p for p in problems(arguments.quick) if not arguments.only or p.name.startswith(tuple(arguments.only))]
     chosen[0].play("exact", 200)  # imports and first calls are not measured
     print(f"{'problem':40s} {'T':>5s} {'refactorise':>12s} {'naive':>6s} {'slope':>6s} {'ms':>6s} {'differ':>14s}")
-    rows = []
     for problem in chosen:
         row = compare(problem)
-        rows.append(row)
         print(
             f"{row['problem'][:40]:40s} {row['T']:5d} "
             f"{row['mark'] + format(row['refactorise / exact'], '.1f'):>12s} {row['naive / exact at t=400']:6.0f} "
@@ -264,8 +260,6 @@ def main() -> None:
             f"{row['differ']:5d} of {row['checked']}",
             flush=True,
         )
-    if arguments.out:
-        arguments.out.write_text(json.dumps(rows, indent=1, default=str))
 
 
 if __name__ == "__main__":
