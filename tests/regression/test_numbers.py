@@ -168,7 +168,8 @@ def test_other_threads_read_a_snapshot_while_the_engine_learns(
     similarity: str, t: int, kernel: Any, engine: Any
 ) -> None:
     rows = random_rows(8, 4, t + 200, repeats=0.0)
-    learner = make(engine, settings(4, similarity, kernel), rows.head(t))
+    learner = make(engine, settings(4, similarity, kernel), rows.head(t - 1))
+    learner.observe(*row(rows, t - 1))  # now there is room for more rows in what it shares
     snapshot, asked = learner.snapshot(), queries(np.random.default_rng(0), 4)
     before, done = [learner.predict(query) for query in asked], threading.Event()
 
