@@ -8,7 +8,8 @@ rounds settle where is in `report`):
     steps      a solve with one arm's block shrinks the residual; n_a t each
     widths     k'B^-1 k bounds every width (`blocks`); sum of n_a^2
     cg         conjugate gradients, preconditioned by B, for the two best candidates, then for others; t^2 a step
-    dense      a fresh Cholesky factor: what is open now is a tie but for rounding, and this defines the answer
+    dense      a fresh Cholesky factor defines the answer: a tie but for rounding, or a nearly singular k_Z, where the
+               rungs between are left out; its dual vector is the next round's
 
 Notation (besides `contract`, `strips`, `blocks`)
     alpha    (t,)    dual vector, near M^-1 y
@@ -24,7 +25,7 @@ For any v: q = k'v + v'R + R' M^-1 R, and the mean is k'alpha + v'res + R' M^-1 
 R'B^-1 R / lo, and at most sum R_i^2 / noise_i.
 
 Rounding, u = 2^-53: a sum of n products has error at most n u sum |x_i y_i|. `drift` bounds the error of Y,
-`noise_of` that of res (drift, and (N + 4) u times the terms it is summed from), `floor` that of f, (t + N) u times
+`rounding` that of res (drift, and (N + 4) u times the terms it is summed from), `floor` that of f, (t + N) u times
 the largest kernel value times sum |alpha|. They enter eta and the intervals, which so hold for exact arithmetic on
 the same data.
 """
