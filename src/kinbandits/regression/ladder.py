@@ -51,7 +51,7 @@ from kinbandits.regression.pairs import Followed, dense
 from kinbandits.regression.strips import Strips
 
 _BULK = 32  # more rows than this at once are a fresh start, not single updates
-_TRY = 8  # after a round that only a fresh factor settled, rungs are tried in every so many rounds
+_TRY = 8  # after so many rounds that only a fresh factor settled, other rungs are tried in every so many
 _STEPS = 2  # before widths, which cost as much as a step
 _CG_ROWS = 150  # a fresh factor costs as much as t / 150 steps of conjugate gradients, about
 
@@ -315,7 +315,7 @@ class Ladder(Factored):
         scores.f = seen.dot(self._alpha[: len(self._rows)])
         bound()
         yield "residual", scores
-        if self._futile % _TRY:  # lately all of what follows was in vain: K_Z is nearly singular
+        if self._futile > _TRY and self._futile % _TRY:  # lately all of what follows was in vain: K_Z is nearly singular
             return
         self._blocks.refresh()
         for _ in range(_STEPS):
