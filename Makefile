@@ -83,7 +83,7 @@ compare: $(STAMP)  ## other libraries on the same streams; docs/comparison.md an
 
 soak: soak-service  ## all of it: the service (docs/soak-service.txt), a million rounds (docs/soak-budgeted.txt)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dask]'
-	$(BIN)/python benchmarks/budgeted.py million | tee docs/soak-budgeted.txt
+	$(BIN)/python benchmarks/budgeted.py cost --rounds 1000000 | tee docs/soak-budgeted.txt
 
 soak-service: $(STAMP)  ## the service killed 262 times, 50,000 deliveries, 10,000 malformed requests, half an hour of steady load
 	$(BIN)/python -m pytest tests/service -m slow -n 0 -s

@@ -6,7 +6,7 @@ Equal arms are checked first.
     refactorise  the context-kernel matrix cached, one Cholesky factor of the present matrix a round, one triangular
                  solve: what a careful implementer would write
 
-Usage: python benchmarks/engine.py [--quick] [--only TEXT ...] [--out FILE]
+Usage: python benchmarks/engine.py [--quick] [--only TEXT ...]
 
 Problems: Digits, Pendigits and Letter with the published settings (Estimated similarity, weights 1/n_a; Pendigits
 and Letter where KINBANDITS_DATA has them), near-singular similarities, Independent, known similarities, Lin-UCB.
@@ -18,7 +18,6 @@ of three counts. Where the baseline would take too long, its cost is measured at
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from dataclasses import dataclass
@@ -74,8 +73,8 @@ class Refactorise(Dense):
         return c.T @ z, c
 
 
-def engine_of(name: str, settings: Settings, rows: History) -> Regression:
-    return Refactorise(settings, rows) if name == "refactorise" else make(name, settings, rows)  # type: ignore[arg-type]
+def engine_of(name: Any, settings: Settings, rows: History) -> Regression:
+    return Refactorise(settings, rows) if name == "refactorise" else make(name, settings, rows)
 
 
 @dataclass
@@ -97,7 +96,7 @@ class Problem:
     def learn(self, engine: Regression, t: int, arm: int) -> None:
         engine.observe(np.array([arm]), self.contexts[t], self.rewards[t, arm : arm + 1])
 
-    def play(self, name: str, rounds: int) -> tuple[list[int], np.ndarray, Regression]:
+    def play(self, name: Any, rounds: int) -> tuple[list[int], np.ndarray, Regression]:
         """Arms, and CPU seconds of each round."""
         engine, arms, seconds = engine_of(name, self.settings, self.start.copy()), [], np.zeros(rounds)
         for t in range(rounds):
@@ -167,7 +166,7 @@ def compare(problem: Problem) -> dict[str, Any]:
     }
 
 
-def labelled(name: str, horizon: int) -> tuple[History, np.ndarray, np.ndarray] | None:
+def labelled(name: str, horizon: int, seed: int = 0) -> tuple[History, np.ndarray, np.ndarray] | None:
     """A row of each class to start with; contexts and rewards of balanced classes after."""
     folder = os.environ.get("KINBANDITS_DATA")
     if name == "digits":
@@ -179,10 +178,10 @@ def labelled(name: str, horizon: int) -> tuple[History, np.ndarray, np.ndarray] 
         return None
     else:
         with np.load(Path(folder) / f"{name}.npz") as file:
-            X, y = file["X"].astype(np.float64), file["y"]
-        if name == "letter":  # from -1 to 1, as in the paper's experiments
-            X = 2.0 * (X - X.min(axis=0)) / (X.max(axis=0) - X.min(axis=0)) - 1.0
-    rng, n = np.random.default_rng(0), int(y.max()) + 1
+            X, y = file["X"] * float(file.get("scale", 1.0)), file["y"]
+        if name in ("letter", "segment"):  # from -1 to 1, as in the paper's experiments
+            X = 2.0 * (X - X.min(axis=0)) / np.maximum(X.max(axis=0) - X.min(axis=0), 1e-12) - 1.0
+    rng, n = np.random.default_rng(seed), int(y.max()) + 1
     by_class = [rng.permutation(np.flatnonzero(y == c)) for c in range(n)]
     least = min(len(rows) for rows in by_class) - 1
     start, rest = np.array([rows[0] for rows in by_class]), np.concatenate([r[1 : 1 + least] for r in by_class])
@@ -247,16 +246,13 @@ def problems(quick: bool) -> list[Problem]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
-    parser.add_argument("--out", type=Path, help="a file for the numbers as JSON")
     parser.add_argument("--only", nargs="*", default=[], help="problems whose name begins so, and nothing else")
     arguments = parser.parse_args()
     chosen = [p for p in problems(arguments.quick) if not arguments.only or p.name.startswith(tuple(arguments.only))]
     chosen[0].play("exact", 200)  # imports and first calls are not measured
     print(f"{'problem':40s} {'T':>5s} {'refactorise':>12s} {'naive':>6s} {'slope':>6s} {'ms':>6s} {'differ':>14s}")
-    rows = []
     for problem in chosen:
         row = compare(problem)
-        rows.append(row)
         print(
             f"{row['problem'][:40]:40s} {row['T']:5d} "
             f"{row['mark'] + format(row['refactorise / exact'], '.1f'):>12s} {row['naive / exact at t=400']:6.0f} "
@@ -264,8 +260,6 @@ def main() -> None:
             f"{row['differ']:5d} of {row['checked']}",
             flush=True,
         )
-    if arguments.out:
-        arguments.out.write_text(json.dumps(rows, indent=1, default=str))
 
 
 if __name__ == "__main__":

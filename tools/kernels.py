@@ -1,4 +1,6 @@
-"""The numerical tests as on other processors: `make test-kernels`; with ``--all`` also with two BLAS threads.
+"""The numerical tests as on other processors: `make test-kernels`.
+
+With ``--all`` on all of them, with two BLAS threads, and with the slow tests.
 
 Each leg is one run of pytest, in which `tests/test_portability.py` makes sure that every OpenBLAS loaded uses the
 kernels asked for. What this processor cannot run is named and left out.
@@ -23,8 +25,8 @@ LIKE = {
 }
 
 
-def leg(name: str, environment: dict[str, str], arguments: list[str]) -> bool:
-    command = [sys.executable, "-m", "pytest", "tests", "-m", "numerical", "-n", "auto", *arguments]
+def leg(name: str, environment: dict[str, str], arguments: list[str], which: str) -> bool:
+    command = [sys.executable, "-m", "pytest", "tests", "-m", which, "-n", "auto", *arguments]
     print(f"== {name}: {' '.join(f'{k}={v}' for k, v in environment.items() if v)}", flush=True)
     start = time.perf_counter()
     code = subprocess.run(command, cwd=ROOT, env=os.environ | environment).returncode
@@ -46,11 +48,10 @@ def main() -> int:
             legs[processor.name] = processor.environment()
     if "--all" in sys.argv:
         legs["two threads"] = {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
-    failed = [
-        name
-        for name, environment in legs.items()
-        if not leg(name, environment, [a for a in sys.argv[1:] if a != "--all"])
-    ]
+    arguments, which = [a for a in sys.argv[1:] if a != "--all"], "numerical and not slow"
+    if "--all" in sys.argv:
+        which = "numerical"
+    failed = [name for name, environment in legs.items() if not leg(name, environment, arguments, which)]
     print(
         f"== {len(legs) - len(failed)} of {len(legs)} legs passed"
         + (f"; failed: {', '.join(failed)}" if failed else "")

@@ -10,7 +10,6 @@ import pytest
 from worlds import (
     KERNELS,
     SIMILARITIES,
-    agree,
     pair,
     queries,
     random_rows,
@@ -107,30 +106,6 @@ def test_many_at_once_is_one_by_one(similarity: str, weighting: str) -> None:
     same_state(single, bulk, rng)
     for a, b in zip(single.k_z, bulk.k_z, strict=True):
         np.testing.assert_array_equal(a, b)  # to the last bit: a saved policy must resume exactly
-
-
-ENGINES = ["linear", "polynomial", "rbf"]
-
-
-@pytest.mark.parametrize("t", [12, 150])
-@pytest.mark.parametrize("kernel", ENGINES)
-@pytest.mark.parametrize("similarity", ["independent", "mixed", "known", "estimated"])
-def test_a_snapshot_stays_while_the_engine_learns(similarity: str, kernel: str, t: int) -> None:
-    rows = random_rows(9, 3, t + 300)
-    engine = make("exact", settings(3, similarity, KERNELS[kernel]), rows.head(t))
-    asked = queries(np.random.default_rng(0), 3)
-    before = [engine.predict(q) for q in asked]
-    snapshot = engine.snapshot()
-    for i in range(t, t + 30):
-        engine.observe(*row(rows, i))
-    engine.observe(*row(rows, t + 30, t + 300))
-    for query, wanted in zip(asked, before, strict=True):
-        agree(snapshot.predict(query).mean, wanted.mean, "mean")
-        agree(snapshot.predict(query).width, wanted.width, "width", scale=1e4)
-    assert snapshot.n_rows == t
-    assert np.abs(engine.predict(asked[0]).mean - before[0].mean).max() > 1e-6
-    with pytest.raises(TypeError, match="snapshot"):
-        snapshot.observe(*row(rows, 0))
 
 
 CHANGES: dict[str, Any] = {

@@ -262,26 +262,3 @@ def test_textbook_disjoint_linucb(engine: str) -> None:
         inverse = np.linalg.inv(0.2 * np.eye(3) + own.contexts.T @ own.contexts)
         np.testing.assert_allclose(mean[:, a], X @ inverse @ own.contexts.T @ own.rewards, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(width[:, a], np.sqrt(np.einsum("ij,jk,ik->i", X, inverse, X)), rtol=1e-9)
-
-
-@engines
-@pytest.mark.parametrize("weighting", ["uniform", "per_arm"])
-def test_feature_space_solution_of_the_appendix(engine: str, weighting: str) -> None:
-    """theta = D^-1 Phi' eta y with D = Phi' eta Phi + lambda I; s^2 = phi' D^-1 phi; for a polynomial kernel."""
-    rows, K_Z = random_rows(9, 3, 30), known(3)
-    s = Settings(3, (Product(K_Z, (Linear() + Constant(1.0)) ** 2),), 0.2, weighting, "borrow")  # type: ignore[arg-type]
-    values, vectors = np.linalg.eigh(K_Z)
-    Z = vectors * np.sqrt(np.maximum(values, 0.0))  # k_Z(a, b) = Z[a] . Z[b]
-
-    def phi(arms: np.ndarray, X: np.ndarray) -> np.ndarray:
-        ones = np.column_stack([np.ones(len(X)), X])
-        return np.einsum("ia,ip,iq->iapq", Z[arms], ones, ones).reshape(len(X), -1)
-
-    Phi = phi(rows.arms, rows.contexts)
-    eta = 1.0 / rows.counts[rows.arms] if weighting == "per_arm" else np.ones(len(rows))
-    inverse = np.linalg.inv(Phi.T @ (eta[:, None] * Phi) + 0.2 * np.eye(Phi.shape[1]))
-    rng = np.random.default_rng(0)
-    arms, X = rng.integers(3, size=9), rng.uniform(-1.0, 1.0, (9, 3))
-    wanted, found = phi(arms, X), make(engine, s, rows.copy()).predict(Query(arms, X[None]))  # type: ignore[arg-type]
-    np.testing.assert_allclose(found.mean[0], wanted @ inverse @ Phi.T @ (eta * rows.rewards), rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(found.width[0] ** 2, np.einsum("ij,jk,ik->i", wanted, inverse, wanted), rtol=1e-7)

@@ -15,7 +15,7 @@ from worlds import agree, queries, random_rows, row, same_answers, same_leaders,
 
 from kinbandits.errors import NumericalWarning
 from kinbandits.history import History
-from kinbandits.kernels import RBF, Linear
+from kinbandits.kernels import RBF, Constant, Linear
 from kinbandits.regression import Common, Product, Query, Settings, make
 from kinbandits.regression import candidates as candidates_module
 from kinbandits.regression.linalg import components, factor, lower_inverse
@@ -158,27 +158,43 @@ def test_a_thousand_rows_by_ones_and_by_many(similarity: str) -> None:
     same_answers(one, naive, asked[0])
 
 
+@pytest.mark.filterwarnings("ignore::kinbandits.errors.BudgetWarning")
 @pytest.mark.parametrize("engine", ["exact", BUDGET], ids=["exact", "budget"])
-@pytest.mark.parametrize("similarity", ["independent", "mixed", "estimated"])
-def test_other_threads_read_a_snapshot_while_the_engine_learns(similarity: str, engine: Any) -> None:
-    rows = random_rows(8, 4, 700, repeats=0.0)
-    learner = make(engine, settings(4, similarity, RBF(2.0)), rows.head(240))
-    snapshot, query = learner.snapshot(), queries(np.random.default_rng(0), 4)[0]
-    before, done = learner.predict(query), threading.Event()
+@pytest.mark.parametrize("kernel", [RBF(2.0), Linear(), (Linear() + Constant(1.0)) ** 2], ids=["rbf", "linear", "poly"])
+@pytest.mark.parametrize(
+    ("similarity", "t"), [("independent", 90), ("mixed", 12), ("estimated", 30), ("estimated", 240)]
+)
+def test_other_threads_read_a_snapshot_while_the_engine_learns(
+    similarity: str, t: int, kernel: Any, engine: Any
+) -> None:
+    rows = random_rows(8, 4, t + 200, repeats=0.0)
+    learner = make(engine, settings(4, similarity, kernel), rows.head(t - 1))
+    learner.observe(*row(rows, t - 1))  # now there is room for more rows in what it shares
+    snapshot, asked = learner.snapshot(), queries(np.random.default_rng(0), 4)
+    before, done = [learner.predict(query) for query in asked], threading.Event()
 
-    def read() -> list[float]:
-        found = []
-        while not done.is_set() or not found:
-            assert snapshot.leaders(query, np.full(2, 0.1)).any(axis=1).all()
-            found.append(float(np.abs(snapshot.predict(query).mean - before.mean).max()))
-        return found
+    def read() -> None:
+        while True:
+            last = done.is_set()
+            for query, wanted in zip(asked, before, strict=True):
+                assert snapshot.leaders(query, np.full(query.shape[0], 0.1)).any(axis=1).all()
+                agree(snapshot.predict(query).mean, wanted.mean, "mean", scale=100.0)
+                agree(snapshot.predict(query).width, wanted.width, "width", scale=1e4)
+            if last:
+                return
 
     with ThreadPoolExecutor(3) as pool:
         readers = [pool.submit(read) for _ in range(3)]
-        for i in range(240, 700):
+        for i in range(t, t + 60):
             learner.observe(*row(rows, i))
+        learner.observe(*row(rows, t + 60, t + 200))
         done.set()
-        assert max(error for reader in readers for error in reader.result()) < 1e-9
+        for reader in readers:
+            reader.result()
+    assert snapshot.n_rows == snapshot.counts.sum() == t
+    assert np.abs(learner.predict(asked[0]).mean - before[0].mean).max() > 1e-6
+    with pytest.raises(TypeError, match="snapshot"):
+        snapshot.observe(*row(rows, 0))
 
 
 @pytest.mark.parametrize("similarity", ["independent", "mixed"])

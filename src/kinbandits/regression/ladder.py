@@ -8,7 +8,8 @@ rounds settle where is in `report`):
     steps      a solve with one arm's block shrinks the residual; n_a t each
     widths     k'B^-1 k bounds every width (`blocks`); sum of n_a^2
     cg         conjugate gradients, preconditioned by B, for the two best candidates, then for others; t^2 a step
-    dense      a fresh Cholesky factor: what is open now is a tie but for rounding, and this defines the answer
+    dense      a fresh Cholesky factor defines the answer: a tie but for rounding, or a nearly singular k_Z, where the
+               rungs between are left out; its dual vector is the next round's
 
 Notation (besides `contract`, `strips`, `blocks`)
     alpha    (t,)    dual vector, near M^-1 y
@@ -24,7 +25,7 @@ For any v: q = k'v + v'R + R' M^-1 R, and the mean is k'alpha + v'res + R' M^-1 
 R'B^-1 R / lo, and at most sum R_i^2 / noise_i.
 
 Rounding, u = 2^-53: a sum of n products has error at most n u sum |x_i y_i|. `drift` bounds the error of Y,
-`noise_of` that of res (drift, and (N + 4) u times the terms it is summed from), `floor` that of f, (t + N) u times
+`rounding` that of res (drift, and (N + 4) u times the terms it is summed from), `floor` that of f, (t + N) u times
 the largest kernel value times sum |alpha|. They enter eta and the intervals, which so hold for exact arithmetic on
 the same data.
 """
@@ -50,7 +51,7 @@ from kinbandits.regression.pairs import Followed, dense
 from kinbandits.regression.strips import Strips
 
 _BULK = 32  # more rows than this at once are a fresh start, not single updates
-_TRY = 8  # after a round that only a fresh factor settled, rungs are tried in every so many rounds
+_TRY = 8  # after so many rounds that only a fresh factor settled, other rungs are tried in every so many
 _STEPS = 2  # before widths, which cost as much as a step
 _CG_ROWS = 150  # a fresh factor costs as much as t / 150 steps of conjugate gradients, about
 
@@ -314,7 +315,7 @@ class Ladder(Factored):
         scores.f = seen.dot(self._alpha[: len(self._rows)])
         bound()
         yield "residual", scores
-        if self._futile % _TRY:  # lately all of what follows was in vain: K_Z is nearly singular
+        if self._futile > _TRY and self._futile % _TRY:  # lately all of what follows was in vain: K_Z is nearly singular
             return
         self._blocks.refresh()
         for _ in range(_STEPS):
