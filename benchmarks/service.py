@@ -1,4 +1,4 @@
-"""The decision service on one machine: durable decisions and rewards a second, beside a FastAPI no-op of the same shape.
+"""The decision service on one machine: durable decisions and rewards a second, beside a FastAPI no-op.
 
     python benchmarks/service.py [--seconds 5] [--connections 16] [--rewards 200]
 
@@ -154,12 +154,10 @@ def main() -> None:
             process.terminate()
             process.join()
             rates[name] = found["rate"]
-            ratio = found["rate"] / rates["FastAPI no-op"]
-            print(
-                f"{name:22} {found['rate']:8,.0f} decisions/s {found['rewards']:6,.0f} rewards/s   p50 {found['p50']:6.1f} "
-                f"p99 {found['p99']:6.1f} ms   {1e6 * used / found['n']:6.0f} us CPU a decision   {ratio:5.2f} of the no-op",
-                flush=True,
-            )
+            ratio, us = found["rate"] / rates["FastAPI no-op"], 1e6 * used / found["n"]
+            speed = f"{found['rate']:8,.0f} decisions/s {found['rewards']:6,.0f} rewards/s"
+            took = f"p50 {found['p50']:6.1f} p99 {found['p99']:6.1f} ms   {us:6.0f} us CPU a decision"
+            print(f"{name:22} {speed}   {took}   {ratio:5.2f} of the no-op", flush=True)
 
 
 if __name__ == "__main__":
