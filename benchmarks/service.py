@@ -1,13 +1,10 @@
-"""The decision service on one machine: durable decisions and rewards a second, beside a FastAPI no-op of the
-same shape.
+"""The decision service on one machine: durable decisions and rewards a second, beside a FastAPI no-op.
 
-    python benchmarks/service.py [--seconds 5] [--connections 16] [--rows 1000]
+    python benchmarks/service.py [--seconds 5] [--connections 16] [--rewards 200]
 
-Everything on 127.0.0.1: the server in a process, the clients in another (closed loop: each connection asks
-again when it
-is answered). Decisions carry keys, as the shipped client sends them; rewards come at a steady rate and are
-learned. The
-second run of each kind counts. Times are those of a machine, so compare within one run.
+Server and clients are two processes on 127.0.0.1. Each connection asks again when it is answered. Decisions carry keys,
+as those of the client do; rewards come at a steady rate and are learned. The second run of each kind counts. Compare
+figures of one run only: they depend on the machine, and on what else it does.
 """
 
 from __future__ import annotations
@@ -157,13 +154,10 @@ def main() -> None:
             process.terminate()
             process.join()
             rates[name] = found["rate"]
-            print(
-                f"{name:22} {found['rate']:8,.0f} decisions/s {found['rewards']:6,.0f} rewards/s   p50 "
-                f"{found['p50']:6.1f} "
-                f"p99 {found['p99']:6.1f} ms   {1e6 * used / found['n']:6.0f} us CPU a decision   "
-                f"{found['rate'] / rates['FastAPI no-op']:5.2f} of the no-op",
-                flush=True,
-            )
+            ratio, us = found["rate"] / rates["FastAPI no-op"], 1e6 * used / found["n"]
+            speed = f"{found['rate']:8,.0f} decisions/s {found['rewards']:6,.0f} rewards/s"
+            took = f"p50 {found['p50']:6.1f} p99 {found['p99']:6.1f} ms   {us:6.0f} us CPU a decision"
+            print(f"{name:22} {speed}   {took}   {ratio:5.2f} of the no-op", flush=True)
 
 
 if __name__ == "__main__":

@@ -304,6 +304,9 @@ def ratio_interval(
         limits: the lowest and the highest reward that a row may have.
         z: normal quantile.
         bounded: whether there are no rewards beyond the limits.
+
+    >>> [round(end, 2) for end in ratio_interval(40.0, 10.0, (40.0, 0.25, 7.5), 1.0, (0.0, 1.0))]  # 10 clicks of 40
+    [0.14, 0.25, 0.41]
     """
     value, (low, high), ends = sums / total, limits, []
     weight, mean, around = squares
