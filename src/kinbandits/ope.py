@@ -183,9 +183,9 @@ def _split(source: Any, train: float | None, since: float | None, teach: bool) -
             raise InvalidInputError("give since or train, not both: rows before since teach")
         return source.timed(None, since), source.timed(since, None)
     share = real("train", 0.5 * teach if train is None else train)
-    cut = int(source.rows * share)
-    if not int(teach) <= cut < source.rows:
-        raise InvalidInputError(f"train={share} of {source.rows} rows leaves none to learn from, or to evaluate")
+    cut = int(len(source) * share)
+    if not int(teach) <= cut < len(source):
+        raise InvalidInputError(f"train={share} of {len(source)} rows leaves none to learn from, or to evaluate")
     first, second = source.halves(cut)
     return first, second
 
