@@ -413,11 +413,9 @@ class LogFiles:
         return replace(self, since=self.since if since is None else since, until=self.until if until is None else until)
 
     def arms(self) -> list[ArmName]:
-        """The arms played, in all files."""
-        name = self.columns.arm
-        return arm_list(
-            {a for table in self._groups([name]) for a in arm_list(table[name].to_list(), None, skip=True)}, None
-        )
+        """The arms played in all files, and the categories of a categorical column."""
+        found = (table[self.columns.arm] for table in self._groups([self.columns.arm]))
+        return arm_list((a for s in found for a in categories(s.to_native()) or s.to_list()), None, skip=True)
 
     @property
     def n_features(self) -> int:
