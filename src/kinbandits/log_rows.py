@@ -347,7 +347,8 @@ def warn_of_keys(table: Any, asked: Columns, found: Columns) -> None:
         if len(values) >= 50 and distinct > 0.5 * len(values) and np.equal(values, np.floor(values)).all():
             warnings.warn(
                 f"column {name!r} has {distinct:,} values in {len(values):,} rows, as a number of the row or the "
-                "user would; as a feature it hides the others. Leave it out: name the columns of the context",
+                "user would; as a feature it hides the others. Leave it out: name the columns of the context "
+                "(contexts=..., --context)",
                 LogWarning,
                 stacklevel=4,
             )
