@@ -49,7 +49,7 @@ def run(folder: str, points: int, workers: int) -> None:
         if workers:
             from distributed import Client, LocalCluster
 
-            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
             stack.enter_context(cluster)
             stack.enter_context(Client(cluster)).wait_for_workers(workers)
             stack.enter_context(joblib.parallel_config("dask"))

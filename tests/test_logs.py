@@ -61,7 +61,7 @@ def test_files_are_the_table(kind: str, tmp_path: Path) -> None:
     for log in (read, part()[0]):
         for name in ("played", "contexts", "rewards", "propensities", "places"):
             np.testing.assert_array_equal(getattr(log, name), getattr(whole, name))
-    assert (source.rows, source.n_features, source.arms()) == (60, 2, ["a", "b", "c"])
+    assert (len(source), source.n_features, source.arms()) == (60, 2, ["a", "b", "c"])
 
 
 def test_parts_are_cut_at_row_groups_and_count_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,6 +207,8 @@ def test_times(tmp_path: Path) -> None:
     frame.to_parquet(tmp_path / "log.parquet")
     log = Log.from_frame(frame, **NAMED)
     assert log.timed(2.0, 4.0).places.tolist() == [2, 3]
+    named = Log.from_frame(frame.rename(columns={"at": "when"}), **NAMED, at="when")
+    assert named.timed(2.0, 4.0) == log.timed(2.0, 4.0)
     source = LogFiles.of(tmp_path / "log.parquet", COLUMNS).timed(2.0, 4.0)
     assert source.parts(["a", "b", "c"])[0]()[0].places.tolist() == [2, 3]
     assert kb.fit(source, kb.KMTLUCB(["a", "b", "c"])).n_observations == 2

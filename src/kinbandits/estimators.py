@@ -202,7 +202,13 @@ def evaluated(
     z = float(ndtri(0.5 + level / 2.0))
     columns, n = found["moments"].T, int(found["moments"][0, 0])
     W = min(float(found["most"][0] / found["least"][0]), np.inf if clip is None else clip)
-    (low, high), bounded = _limits(found, reward_range)
+    least, most = float(found["least"][1]), float(found["most"][1])
+    bounded = reward_range is not None or not found["counts"][2]
+    low, high = (0.0, 1.0) if bounded else (2.0 * least - most, 2.0 * most - least)
+    if reward_range is not None:
+        low, high = (real(f"reward_range[{end}]", reward_range[end]) for end in (0, 1))
+        if not (low <= least and most <= high):
+            raise InvalidInputError(f"reward_range is ({low}, {high}), but rewards are in [{least}, {most}]")
     within = (low, high) if bounded else (-np.inf, np.inf)
 
     estimates = {"ips": _interval("ips", columns[_IPS], z, (W * min(low, 0.0), W * max(high, 0.0)), within, skew=1.0)}
@@ -216,8 +222,8 @@ def evaluated(
         error = dr.standard_error  # the influence function of a regular plug-in estimate is that of dr
         estimates["direct"] = Estimate("direct", direct, min(dr.low, direct), max(dr.high, direct), error)
         estimates["dr"] = dr
-        widest, most = max(-ends[0], ends[1]) * float(found["most"][3] / found["most"][0]), within[1] - within[0]
-        difference = _interval("difference", columns[_MORE], z, (-widest, widest), (-most, most), unseen=1.0)
+        widest, room = max(-ends[0], ends[1]) * float(found["most"][3] / found["most"][0]), within[1] - within[0]
+        difference = _interval("difference", columns[_MORE], z, (-widest, widest), (-room, room), unseen=1.0)
     square = float(columns[_SQUARED, 0])
     effective = (n * weight) ** 2 / square if square else 0.0
     return Evaluation(
@@ -231,19 +237,6 @@ def evaluated(
         clipped=int(found["counts"][1]),
         difference=difference,
     )
-
-
-def _limits(found: Tally, given: tuple[float, float] | None) -> tuple[tuple[float, float], bool]:
-    """The highest and lowest reward that a row may have that did not come, and whether there are none beyond."""
-    least, most = float(found["least"][1]), float(found["most"][1])
-    if given is None and not found["counts"][2]:
-        return (0.0, 1.0), True
-    if given is None:
-        return (2.0 * least - most, 2.0 * most - least), False
-    low, high = real("reward_range[0]", given[0]), real("reward_range[1]", given[1])
-    if not (low <= least and most <= high):
-        raise InvalidInputError(f"reward_range is ({low}, {high}), but rewards are in [{least}, {most}]")
-    return (low, high), True
 
 
 def _interval(

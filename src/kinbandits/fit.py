@@ -16,7 +16,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -101,7 +101,7 @@ def fitted(
         for part in parts:
             part()[0].teach(pupil)
     else:
-        with working(work, [source.stamp, identity(policy), since, until, bad, seed]) as folder:
+        with working(work, source, [since, until, bad, seed], [policy]) as folder:
             _learn_sums(pupil, found, parts, points, jobs, folder)
     return Fitted(pupil, found.account.good, {**source.left_out, **left_out})
 
@@ -240,13 +240,16 @@ def fold(
 
 
 @contextlib.contextmanager
-def working(work: str | Path | None, job: Sequence[Any]) -> Iterator[Path | None]:
+def working(
+    work: str | Path | None, source: Any, options: Sequence[Any], policies: Iterable[Policy]
+) -> Iterator[Path | None]:
     """The folder of this job: what an earlier start of it left is used, that of another is removed."""
     if work is None:
         yield None
         return
     folder = Path(work)
-    name = hashlib.sha256(repr([__version__, *job]).encode()).hexdigest()
+    job = [__version__, source.stamp, *options, *map(identity, policies)]
+    name = hashlib.sha256(repr(job).encode()).hexdigest()
     marker, lock = folder / "job.json", folder.with_name(folder.name + ".lock")
     with locked(lock, folder):
         if marker.exists() and marker.read_text(encoding="utf-8") != name:

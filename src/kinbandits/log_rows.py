@@ -23,6 +23,7 @@ from kinbandits._value import suggest
 from kinbandits.errors import InvalidInputError, LogWarning
 
 ArmName = str | int
+Limits = tuple[float, float] | None  # of rewards
 SAID = 10  # bad rows that an error names
 LATEST = 1e11  # seconds since 1970 are below it, milliseconds above
 LEFT_OUT = ("of another time", "without a reward")  # what is said of rows that are not bad
@@ -128,7 +129,7 @@ class Reading:
     columns: Columns
     arms: tuple[ArmName, ...]
     d: int
-    limits: tuple[float, float] | None = None
+    limits: Limits = None
     since: float | None = None
     until: float | None = None
     propensities: bool = False
@@ -200,7 +201,7 @@ def checked(table: Any, reading: Reading, place: int, where: str = "", row: int 
     return fields | {"defaulted": "defaulted" in states or "late" in states}, account
 
 
-def outside(rewards: Vector, limits: tuple[float, float] | None) -> Said:
+def outside(rewards: Vector, limits: Limits) -> Said:
     """Which rewards are outside the limits, and how to say it."""
     low, high = limits or (-np.inf, np.inf)
     return (rewards < low) | (rewards > high), f"the reward is outside {limits}", rewards
@@ -346,7 +347,8 @@ def warn_of_keys(table: Any, asked: Columns, found: Columns) -> None:
         if len(values) >= 50 and distinct > 0.5 * len(values) and np.equal(values, np.floor(values)).all():
             warnings.warn(
                 f"column {name!r} has {distinct:,} values in {len(values):,} rows, as a number of the row or the "
-                "user would; as a feature it hides the others. Leave it out: name the columns of the context",
+                "user would; as a feature it hides the others. Leave it out: name the columns of the context "
+                "(contexts=..., --context)",
                 LogWarning,
                 stacklevel=4,
             )

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +32,7 @@ from kinbandits.log_rows import (
     Account,
     ArmName,
     Columns,
+    Limits,
     Reading,
     accounted,
     arm_list,
@@ -84,6 +85,7 @@ class Log:
     open_at: int = -1  # of a service's log: place of the first decision that is open; -1 for none
     defaulted: bool = False  # and whether decisions without an answer got a reward by default
     left_out: dict[str, int] = field(default_factory=dict)
+    sources: ClassVar[dict[Source, int]] = {}  # logs of services: none
 
     @classmethod
     def of(
@@ -181,6 +183,7 @@ class Log:
         reward: str | None = None,
         propensity: str | None = "propensity",
         contexts: Sequence[str] | None = None,
+        at: str | None = "at",
         arms: Sequence[ArmName] | None = None,
         bad: str = "refuse",
     ) -> Log:
@@ -188,7 +191,7 @@ class Log:
 
         Args:
             frame: the table.
-            arm, reward, propensity, contexts: names of columns, as in `Columns`.
+            arm, reward, propensity, contexts, at: names of columns, as in `Columns`.
             arms: all arms that could be played; default: the categories of a categorical column, or those played.
             bad: ``"refuse"`` bad rows, with an error that names the first, or ``"skip"`` them.
 
@@ -201,7 +204,7 @@ class Log:
             raise InvalidTypeError(
                 f"frame must be a table (pandas, polars, pyarrow), got {type(frame).__name__}; from arrays: Log.of"
             )
-        table, asked = as_table(frame), Columns(arm, reward, contexts, propensity)
+        table, asked = as_table(frame), Columns(arm, reward, contexts, propensity, at)
         columns = asked.settled(table.columns)
         warn_of_keys(table, asked, columns)
         names = table[columns.arm]
@@ -265,12 +268,11 @@ class Log:
     def table(self, ask: Callable[[Matrix, list[ArmName]], Matrix]) -> Matrix:
         """(n, k) numbers from a function of contexts (R, 1 or k, d) and candidates; rounds alike go together."""
         groups: dict[Any, list[int]] = {}
-        if self.own is None and self.candidates is None:
-            groups[None, self.arms] = list(range(len(self)))
-        for i in range(0 if groups else len(self)):
+        for i in range(len(self)) if self.own or self.candidates else ():
             x = None if self.own is None else self.own[i]
             own = None if x is None else x.shape
-            groups.setdefault((own, self.arms if self.candidates is None else self.candidates[i]), []).append(i)
+            groups.setdefault((own, self.candidates[i] if self.candidates else self.arms), []).append(i)
+        groups = groups or {(None, self.arms): list(range(len(self)))}
         result = np.zeros((len(self), max((len(names) for _, names in groups), default=0)))
         for (own, names), rows in groups.items():
             several = self.own or ()
@@ -279,15 +281,6 @@ class Log:
         return result
 
     # -- as a source of parts, like LogFiles ----------------------------------------------------
-
-    @property
-    def rows(self) -> int:
-        return len(self)
-
-    @property
-    def sources(self) -> dict[Source, int]:
-        """Logs of services: none."""
-        return {}
 
     @property
     def stamp(self) -> list[Any]:
@@ -306,17 +299,12 @@ class Log:
     def timed(self, since: float | None, until: float | None) -> Log:
         """The rows since a time, up to another."""
         if np.isnan(self.times).any():
-            raise InvalidInputError('the log has no times; name their column with Columns(at=...), "at" by default')
+            raise InvalidInputError('the log has no times; name their column with at=..., "at" by default')
         low, high = -np.inf if since is None else since, np.inf if until is None else until
         return self[(self.times >= low) & (self.times < high)]
 
     def parts(
-        self,
-        policy_arms: Sequence[ArmName],
-        *,
-        d: int | None = None,
-        limits: tuple[float, float] | None = None,
-        propensities: bool = False,
+        self, policy_arms: Sequence[ArmName], *, d: int | None = None, limits: Limits = None, propensities: bool = False
     ) -> list[Part]:
         """The log in parts, for policies with these arms."""
         place = codes(list(self.arms), tuple(policy_arms))
@@ -334,7 +322,7 @@ class Log:
 _PER_ROW = ("played", "contexts", "rewards", "propensities", "places", "index", "times")
 
 
-def _within(log: Log, limits: tuple[float, float] | None) -> tuple[Log, Account]:
+def _within(log: Log, limits: Limits) -> tuple[Log, Account]:
     good, account = accounted(len(log), [outside(log.rewards, limits)])
     return log[good], account
 
@@ -380,6 +368,7 @@ class LogFiles:
     since: float | None = None
     until: float | None = None
     places: tuple[int, int] = (0, 2**62)
+    left_out: ClassVar[dict[str, int]] = {}  # before rows are read: none
 
     @classmethod
     def of(cls, paths: Paths, columns: Columns | None = None) -> LogFiles:
@@ -391,13 +380,7 @@ class LogFiles:
         warn_of_keys(files[0].table((0,), found.columns.context or ()), asked, found.columns)
         return found
 
-    @property
-    def left_out(self) -> dict[str, int]:
-        """Rows that are left out before they are read: none."""
-        return {}
-
-    @property
-    def rows(self) -> int:
+    def __len__(self) -> int:
         return min(self.places[1], sum(file.rows for file in self.files)) - self.places[0]
 
     @property
@@ -430,11 +413,9 @@ class LogFiles:
         return replace(self, since=self.since if since is None else since, until=self.until if until is None else until)
 
     def arms(self) -> list[ArmName]:
-        """The arms played, in all files."""
-        name = self.columns.arm
-        return arm_list(
-            {a for table in self._groups([name]) for a in arm_list(table[name].to_list(), None, skip=True)}, None
-        )
+        """The arms played in all files, and the categories of a categorical column."""
+        found = (table[self.columns.arm] for table in self._groups([self.columns.arm]))
+        return arm_list((a for s in found for a in categories(s.to_native()) or s.to_list()), None, skip=True)
 
     @property
     def n_features(self) -> int:
@@ -450,12 +431,7 @@ class LogFiles:
         return (file.table((group,), columns) for file in self.files for group in range(len(file.groups)))
 
     def parts(
-        self,
-        policy_arms: Sequence[ArmName],
-        *,
-        d: int | None = None,
-        limits: tuple[float, float] | None = None,
-        propensities: bool = False,
+        self, policy_arms: Sequence[ArmName], *, d: int | None = None, limits: Limits = None, propensities: bool = False
     ) -> list[Part]:
         """The rows in parts of about `PART_ROWS`, cut at row groups, for policies with these arms."""
         arms, d = tuple(policy_arms), d or self.n_features

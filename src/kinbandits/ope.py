@@ -21,7 +21,7 @@ from kinbandits._types import Indices, Matrix
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.estimators import Estimate, Evaluation, Tally, estimate, evaluated, merged, tallies
-from kinbandits.fit import as_source, fitted, fold, identity, random_numbers, scan, working
+from kinbandits.fit import as_source, fitted, fold, random_numbers, scan, working
 from kinbandits.log_rows import ArmName
 from kinbandits.logs import Log, Part
 from kinbandits.policy import Budgeted, Policy
@@ -135,8 +135,8 @@ def evaluate(
     limits = reward_range or getattr(first, "reward_range", None)
     past, rest = _split(source, train, since, bool(untaught))
     d = first._n_features or source.n_features
-    job = [source.stamp, clip, level, train, since, limits, bad, seed, *((n, identity(p)) for n, p in named.items())]
-    with working(work, job) as folder:
+    job = [clip, level, train, since, limits, bad, seed, *named]
+    with working(work, source, job, named.values()) as folder:
         parts = rest.parts(arms, d=d, limits=limits, propensities=True)
         found = scan(parts, FOLDS * MODEL_ROWS, seed, jobs)
         left_out = found.account.left_out(bad)
@@ -183,9 +183,9 @@ def _split(source: Any, train: float | None, since: float | None, teach: bool) -
             raise InvalidInputError("give since or train, not both: rows before since teach")
         return source.timed(None, since), source.timed(since, None)
     share = real("train", 0.5 * teach if train is None else train)
-    cut = int(source.rows * share)
-    if not int(teach) <= cut < source.rows:
-        raise InvalidInputError(f"train={share} of {source.rows} rows leaves none to learn from, or to evaluate")
+    cut = int(len(source) * share)
+    if not int(teach) <= cut < len(source):
+        raise InvalidInputError(f"train={share} of {len(source)} rows leaves none to learn from, or to evaluate")
     first, second = source.halves(cut)
     return first, second
 

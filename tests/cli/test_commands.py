@@ -246,6 +246,15 @@ def test_a_csv_file_is_fitted_and_evaluated(run, tmp_path, clicks):
     assert code == 1  # the same name twice is told apart by the path, and the same path cannot be
 
 
+def test_a_column_that_numbers_the_rows_is_warned_of_in_words(run, clicks):
+    header, *rows = clicks.read_text().splitlines()
+    clicks.write_text("\n".join([f"{header},user", *(f"{row},{7000 + i}" for i, row in enumerate(rows))]) + "\n")
+    code, _, errors = run("evaluate", clicks, *ITEMS, "--propensity", "p")
+    assert code == 0
+    assert errors.startswith("Warning: column 'user' has 120 values in 120 rows")
+    assert "--context" in errors
+
+
 def test_what_a_log_lacks_is_said(run, tmp_path, clicks):
     code, _, errors = run("evaluate", clicks)
     assert code == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from kinbandits.cli.output import Json, need, print_json
-from kinbandits.errors import InvalidInputError
+from kinbandits.errors import InvalidInputError, LogWarning
 
 _TIME = "a date (2026-11-15, UTC), a time, or seconds since 1970."
 Logs = Annotated[list[str], typer.Argument(help="Parquet or CSV files, folders of them; or the store of a service.")]
@@ -168,4 +169,9 @@ def _source(
                 warning = missing_rewards(store)
                 if warning is not None:
                     print(f"Warning: {url}: {warning}", file=sys.stderr)
-        yield LogFiles.of([folder] if stores else logs, columns)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", LogWarning)
+            source = LogFiles.of([folder] if stores else logs, columns)
+        for one in caught:
+            print(f"Warning: {one.message}", file=sys.stderr)
+        yield source
