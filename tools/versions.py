@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 INSTALL = [".[experiments,plot,serve]", "pytest", "pytest-xdist", "hypothesis", "pandas", "pyarrow", "polars"]
 TESTS = ["cli/test_commands.py", "policies/test_round_trips.py", "service/test_app.py", "test_frames.py"]
-TESTS += ["experiments/test_experiment_runs.py", "report/test_report_page.py", "environments/test_tables.py"]
+TESTS += ["environments", "experiments", "report", "test_similarity.py"]
 TESTS += ["test_golden.py", "test_logs.py", "test_values.py", "test_kernels.py"]
 
 

@@ -38,10 +38,12 @@ def _start(
 
     \b
     Examples:
-      kinbandits demo                  see what it is for, in a minute
-      kinbandits data                  the data sets of the paper, and which are here
-      kinbandits doctor                is everything in order on this machine?
-      kinbandits COMMAND --help        every command has examples
+      kinbandits demo              see what it is for, in a minute
+      kinbandits data              the data sets of the paper, and which are here
+      kinbandits doctor            is everything in order on this machine?
+      kinbandits COMMAND --help    every command has examples
+
+    Exit status: 0 done, 1 failed, 2 wrong call, 3 refused by evaluate --gate, 130 stopped.
     """
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import expit
 
 from kinbandits._types import Matrix
@@ -59,14 +60,10 @@ class Clicks(Drawn, Value):
         return ArmFunctions.draw(features, weights, np.eye(self.n_arms), self.n_features, self.length_scale)
 
     def _intercept(self) -> float:
-        """By bisection: the mean over a function's values, which are normal (nearly, if it is linear)."""
+        """Where the mean over a function's values, which are normal (nearly, if it is linear), is the click rate."""
         nodes, weights = np.polynomial.hermite_e.hermegauss(60)
-        low, high = -60.0, 60.0
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            rate = weights @ expit(middle + self.strength * nodes) / weights.sum()
-            low, high = (middle, high) if rate < self.click_rate else (low, middle)
-        return 0.5 * (low + high)
+        weights = weights / weights.sum()
+        return float(brentq(lambda b: weights @ expit(b + self.strength * nodes) - self.click_rate, -60.0, 60.0))
 
 
 class Shop(Drawn, Value):
