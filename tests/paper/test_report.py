@@ -96,10 +96,11 @@ def test_the_findings_are_decided_by_tests():
         return RunGroup(name, tuple(runs))
 
     groups = [group("Digits"), group("USPS", **{controls.COUNTS: ten + 20.0, IND: ten - 8.0})]
+    groups.append(group("MNIST", **{IND: ten + 9.0 * (-1.0) ** ten}))  # the interval holds 0
     wanted = [(controls.at(EST, 0.1), controls.at(m, 0.1)) for m in (controls.COUNTS, IND)]
     same, gains = controls.findings(controls.pairs(groups, wanted))
-    assert "on 1 of 2 problems: Digits; not shown on USPS" in same
-    assert "on Digits, and more on USPS, of 2 problems" in gains
+    assert "on 2 of 3 problems: Digits, MNIST; not shown on USPS" in same
+    assert "on Digits, and more on USPS, of 3 problems" in gains
 
 
 def test_tables_are_written_as_they_are_shown(tmp_path):
