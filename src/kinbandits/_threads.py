@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import ContextDecorator
 from functools import cache, wraps
 from itertools import product
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -61,7 +62,7 @@ def _lowered(libraries: Iterable[_Library]) -> list[tuple[_Library, int]]:
     return before
 
 
-class _OneBlasThread:
+class _OneBlasThread(ContextDecorator):
     """The first call inside saves the libraries' numbers of threads and sets 1; the last one out puts them back."""
 
     def __init__(self) -> None:
@@ -95,14 +96,6 @@ class _OneBlasThread:
                 for library, n in self._before:
                     library.set(n)
 
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        @wraps(function)
-        def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return function(*args, **kwargs)
-
-        return limited
-
 
 one_blas_thread = _OneBlasThread()
 """``with one_blas_thread:`` or ``@one_blas_thread``, in any number of threads and one within another."""
@@ -111,7 +104,7 @@ if hasattr(os, "register_at_fork"):  # the child has none of the threads that ma
 
 
 class Turn:
-    """Who is inside an object that one thread may use at a time. A copy of it, or an unpickled one, is free."""
+    """The lock of an object that one thread may use at a time. A copy of it, or an unpickled one, is open."""
 
     def __init__(self) -> None:
         lock = threading.RLock()
@@ -127,7 +120,7 @@ def _always(blocking: bool = True) -> bool:
 
 
 class AnyTurn(Turn):
-    """Of an object that does not change when it is read, such as a frozen policy: any number of threads."""
+    """No lock: of an object that does not change when it is read, such as a frozen policy."""
 
     def __init__(self) -> None:
         self.acquire, self.release = _always, _always

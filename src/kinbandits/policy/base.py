@@ -106,8 +106,8 @@ class Policy(ABC):
     def _leaders(self, query: Query, first_round: int, beta: Vector) -> tuple[Mask | Matrix, list[Any] | None]:
         """Which candidates may be played in each round, (R, k), and a note to keep per round (or None).
 
-        A mask of leaders, who share the round alike; or, from a policy that plays by chance, their shares. ``beta`` is
-        what `_beta` gave for these rounds.
+        A mask of leaders, chosen with equal probability; or the probability of each candidate. ``beta`` is what
+        `_beta` gave for these rounds.
         """
 
     @abstractmethod
@@ -235,7 +235,7 @@ class Policy(ABC):
         uniform: ArrayLike,
         first_round: int = 0,
     ) -> Decisions:
-        """Choose in many rounds, for a caller who keeps the open decisions and the random numbers. Reads only.
+        """Choose in many rounds, for a caller that stores open decisions and random numbers itself. Reads only.
 
         The decisions are not entered in this policy's table: their rewards go to ``observe``.
 
@@ -478,7 +478,7 @@ class Policy(ABC):
 
     @one_thread
     def cancel(self, decision: Decision | int) -> None:
-        """Void an open decision: its reward will not come. Twice is as good as once."""
+        """Void an open decision, whose reward will not come. Cancelling it again changes nothing."""
         self._ledger.cancel(self._own(decision))
 
     def _own(self, decision: Decision | int) -> Decision | int:

@@ -1,7 +1,7 @@
 """From the leaders of a round to the one that is played, and the probability it had.
 
 Notation
-    leaders  (R, k)  a mask of candidates who share the round alike; or, from a rule that plays by chance, shares
+    leaders  (R, k)  a mask of candidates, chosen with equal probability; or the probability of each candidate
     uniform  (R, 2)  numbers in [0, 1): whether to play a uniformly random candidate (epsilon), and which one
 """
 
@@ -27,10 +27,9 @@ def draw(leaders: Leaders, uniform: Vector, tie_break: TieBreak, epsilon: float)
     (array([2]), array([0.5]))
     """
     rounds, k = leaders.shape
-    if leaders.dtype == bool and rounds == 1 and epsilon == 0.0:
-        first = tie_break == "first" or np.count_nonzero(leaders) == 1
-        if first:
-            return leaders.argmax(axis=1), _CERTAIN  # nothing to draw
+    single = leaders.dtype == bool and rounds == 1 and epsilon == 0.0
+    if single and (tie_break == "first" or np.count_nonzero(leaders) == 1):
+        return leaders.argmax(axis=1), _CERTAIN  # nothing to draw
     parts = shares(leaders, tie_break)
     sums = parts.cumsum(axis=1)
     reached = sums > uniform[:, 1:] * sums[:, -1:]

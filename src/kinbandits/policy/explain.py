@@ -1,4 +1,4 @@
-"""How a policy shows itself, and why a decision came out as it did: what each arm's rows add to an estimate."""
+"""Explanations (what each arm's rows add to an estimate), and the repr and notebook display of a policy."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _kernel_row(policy: KMTLUCB, arms: Indices, contexts: Matrix, arm: int, cont
     return row
 
 
-# -- how a policy shows itself ---------------------------------------------------------------------
+# -- repr and notebook display ----------------------------------------------------------------------
 
 
 def text_repr(policy: KMTLUCB) -> str:
