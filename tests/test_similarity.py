@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import kinbandits as kb
 import strategies as own
-from clusters import OnlineClusters
 from kinbandits import errors, kernels, similarity
 from kinbandits.history import History
 from kinbandits.regression import Common
@@ -51,8 +50,17 @@ def test_laws(case: Case) -> None:
         assert hash(twin) == hash(value)
 
 
+class PlayedTogether(kb.similarity.Similarity):
+    """Arms that were played equally often are alike."""
+
+    fixed = False
+
+    def matrix(self, history: History) -> np.ndarray:
+        return 0.5 * np.equal.outer(history.counts, history.counts) + 0.5 * np.eye(history.n_arms)
+
+
 def test_a_similarity_of_ones_own() -> None:
-    check_similarity(OnlineClusters(confidence=0.3))
+    check_similarity(PlayedTogether())
 
 
 def test_rows_in_bulk_and_one_by_one_give_one_estimate_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import pytest
 from sklearn.base import clone
 
 import kinbandits as kb
-from clusters import COFIBA, club
 from kinbandits import errors
 from kinbandits.rules import GPUCB, Confidence, Logarithmic
 from kinbandits.testing import check_policy
@@ -53,7 +52,6 @@ POLICIES: dict[str, Callable[[], Any]] = {
     "gaussian_thompson": lambda: kb.baselines.gaussian_thompson(3),
     "BetaThompson": lambda: kb.baselines.BetaThompson(3),
     "SupKMTLUCB": lambda: kb.SupKMTLUCB(3, horizon=1000, similarity=kb.Mixed(0.5)),
-    "club": lambda: club(3),
     "sup_kernel_ucb": lambda: kb.baselines.sup_kernel_ucb(3, horizon=1000, engine="naive"),
     "sup_lin_ucb": lambda: kb.baselines.sup_lin_ucb(3, horizon=1000, tie_break="first"),
 }  # fmt: skip
@@ -69,20 +67,6 @@ def test_it_keeps_the_contract_fresh_and_in_the_middle_of_a_game(name: str) -> N
         before = picture(policy)
         check_policy(policy)
         assert picture(policy) == before
-
-
-def test_a_policy_of_ones_own_keeps_it_too() -> None:
-    """COFIBA takes items of its catalogue alone, knows clusters that depend on the order of rows, and is not saved."""
-    items = np.random.default_rng(3).normal(size=(4, 3))
-    policy = COFIBA(["ann", "bob"], items=items, confidence=0.1)
-    for t, item in enumerate(items[np.arange(40) % 4]):
-        policy.update(policy.choose(items, task=["ann", "bob"][t % 2]), float(item[0] > 0) - float(t % 2))
-    reader = policy.frozen()
-    with pytest.raises(TypeError, match="a frozen policy does not learn"):
-        reader.observe(["ann"], items[:1], [1.0])
-    assert reader.predict(items[:2]).mean.tolist() == policy.predict(items[:2]).mean.tolist()
-    with pytest.raises(ValueError, match="is not in items=, the catalogue"):
-        policy.choose([0.0, 0.0, 9.0])
 
 
 # -- candidates -------------------------------------------------------------------------------------
