@@ -307,7 +307,7 @@ class Dictionary(Posterior):
         """The inverses are not saved but computed anew on both sides, so that both go on alike."""
         self.refresh()
         self.recent.trim()
-        data = {"kind": "dictionary"} | {name: getattr(self, name) for name in _NUMBERS}
+        data = {"kind": "dictionary"} | {name.strip("_"): getattr(self, name) for name in _NUMBERS}
         data |= {"seen": self._sample.seen, "rate": self._sample.rate}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {
@@ -329,13 +329,13 @@ class Dictionary(Posterior):
             History.of(settings.n_arms, *(arrays[f"{name}_{part}"] for part in ("arms", "contexts", "rewards")))
             for name in ("recent", "sample")
         )
-        known = Sums(arrays["S"], arrays["v"], arrays["ones"], data["squares"], data["_n"], arrays["counts"])
+        known = Sums(arrays["S"], arrays["v"], arrays["ones"], data["squares"], data["n"], arrays["counts"])
         points = PointSet(arrays["arms"], arrays["contexts"])
         other = cls(replace(settings, terms=tuple(terms)), data["capacity"], kept, points, known)
         other._sample = Sample(sample, arrays["numbers"].tolist(), data["seen"], data["rate"])
         other._waiting = arrays["waiting"].tolist()
         for name in _NUMBERS:
-            setattr(other, name, data[name])
+            setattr(other, name, data[name.strip("_")])
         return other
 
 
