@@ -315,9 +315,7 @@ class Ladder(Factored):
         scores.f = seen.dot(self._alpha[: len(self._rows)])
         bound()
         yield "residual", scores
-        if (
-            self._futile > _TRY and self._futile % _TRY
-        ):  # lately all of what follows was in vain: K_Z is nearly singular
+        if self._futile > _TRY and self._futile % _TRY:  # lately all that follows was in vain
             return
         self._blocks.refresh()
         for _ in range(_STEPS):

@@ -82,7 +82,7 @@ class Pairs:
         """k of all candidates, (t, R * k); a shared context is compared with the rows once."""
         (rounds, k), each, d = query.shape, *query.contexts.shape[1:]
         out, flat = np.zeros((len(arms), rounds, k)), query.contexts.reshape(rounds * each, d)
-        for term, K_Z in zip(self.terms, self.K_Zs, strict=True):
+        for term, K_Z in zip(self.terms, self.K_Zs, strict=True) if out.size else ():  # kernels need not know emptiness
             values = term.kernel(term.select(contexts), term.select(flat)).reshape(len(arms), rounds, each)
             out += entries(K_Z, arms, query.arms)[:, None, :] * values
         return out.reshape(len(arms), rounds * k)

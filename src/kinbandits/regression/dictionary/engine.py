@@ -13,8 +13,8 @@ For similarities that do not change and uniform weights. Sums over rows are kept
 With all rows in the dictionary this is the exact posterior. Rows enter one by one: k k' is a rank-one change, n^2;
 S follows some rows later, together. While there is room, a row whose residual exceeds a twentieth of the ridge
 becomes a point at once, some n^2. When the dictionary is full, every m / 4 rows up to m / 8 of these take the places
-of points that would be missed less (`exchange`), and the inverses are computed anew from the sums, n^3: some m^2 a
-row. When a point leaves, the others' sums are untouched.
+of points that would be missed less (`exchange`). The inverses are computed anew from the sums as often, n^3: some
+m^2 a row, and rounding does not add up. When a point leaves, the others' sums are untouched.
 
 Who owns what: this file the points and their sums, `Inverses` what is read, `Recent` the last rows, `Sample` rows
 spread over all time, from which the dictionary is built anew where sums cannot follow a change.
@@ -139,10 +139,8 @@ class Dictionary(Posterior):
         sound = self.inverses.add(k, y)
         if column is not None:
             self._enter(column)
-        elif not sound:
+        elif not sound or self._unsummed >= self.recent.limit // 4:
             self.refresh()
-        elif self._unsummed >= self.recent.limit // 4:
-            self._sum_up()
 
     def _sum_up(self) -> None:
         """The rows that came since the last time enter the sums."""
@@ -309,7 +307,7 @@ class Dictionary(Posterior):
         """The inverses are not saved but computed anew on both sides, so that both go on alike."""
         self.refresh()
         self.recent.trim()
-        data = {"kind": "dictionary"} | {name: getattr(self, name) for name in _NUMBERS}
+        data = {"kind": "dictionary"} | {name.strip("_"): getattr(self, name) for name in _NUMBERS}
         data |= {"seen": self._sample.seen, "rate": self._sample.rate}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {
@@ -331,13 +329,13 @@ class Dictionary(Posterior):
             History.of(settings.n_arms, *(arrays[f"{name}_{part}"] for part in ("arms", "contexts", "rewards")))
             for name in ("recent", "sample")
         )
-        known = Sums(arrays["S"], arrays["v"], arrays["ones"], data["squares"], data["_n"], arrays["counts"])
+        known = Sums(arrays["S"], arrays["v"], arrays["ones"], data["squares"], data["n"], arrays["counts"])
         points = PointSet(arrays["arms"], arrays["contexts"])
         other = cls(replace(settings, terms=tuple(terms)), data["capacity"], kept, points, known)
         other._sample = Sample(sample, arrays["numbers"].tolist(), data["seen"], data["rate"])
         other._waiting = arrays["waiting"].tolist()
         for name in _NUMBERS:
-            setattr(other, name, data[name])
+            setattr(other, name, data[name.strip("_")])
         return other
 
 
