@@ -33,9 +33,17 @@ from kinbandits._files import atomic_write
 TUNING = (100, 101)
 """Seeds on which settings are chosen. The second is played by the best `FINALISTS` of the first only."""
 FINALISTS = 3
-DECIDING = (
-    "environments history.py kernels.py model policy regression rules.py self_normalised.py similarity.py".split()
-)
+DECIDING = [
+    "environments",
+    "history.py",
+    "kernels.py",
+    "model",
+    "policy",
+    "regression",
+    "rules.py",
+    "self_normalised.py",
+    "similarity.py",
+]
 PEERS: dict[str, type[Peer]] = {**LIBRARIES, **WRITTEN}
 
 
