@@ -37,7 +37,7 @@ MUTANTS = [
     # the regression
     Mutant("regression/grown.py", "-D, self.transposed(c).T", "D, self.transposed(c).T", ENGINES),
     Mutant("regression/grown.py", "S = G - c.T @ c", "S = G - 0.99 * (c.T @ c)", ENGINES),
-    Mutant("regression/grown.py", "y - self.z @ c", "y + self.z @ c", ENGINES),
+    Mutant("regression/grown.py", "(y - self._z[:n] @ c)", "(y + self._z[:n] @ c)", ENGINES),
     Mutant("regression/grown.py", "self.log_det -= 2.0 *", "self.log_det += 2.0 *", ENGINES),
     Mutant("regression/grown.py", "other._chunks[-1] = other._chunks[-1].copy()", "pass", ENGINES),
     Mutant("regression/grown.py", "ceiling >= least", "ceiling > least + 0.1", ENGINES),
