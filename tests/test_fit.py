@@ -142,7 +142,7 @@ def test_a_dask_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path, monke
     here = kb.fit(path, kb.KMTLUCB(ARMS, seed=0))
     compared = evaluate(path, {"one": here, "two": kb.fit(made(300, 2), kb.KMTLUCB(ARMS, epsilon=0.1, seed=0))})
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         victim = next(iter(client.run(os.getpid).values()))

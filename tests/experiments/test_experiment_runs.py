@@ -152,7 +152,7 @@ def test_a_dask_cluster_gives_the_same_bytes(tmp_path):
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
     run_experiment(small(), tmp_path / "calm", jobs=1)
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster),
         joblib.parallel_config("dask"),
     ):
