@@ -30,7 +30,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", RULES)
 def test_propensities_are_how_often_each_candidate_is_played(name: str) -> None:
-    n, policy = 20_000, played(**({"similarity": "known", "seed": 5} | RULES[name]))
+    n, policy = 4_000, played(**({"similarity": "known", "seed": 5} | RULES[name]))
     p = policy.probabilities(X)
     assert p.sum() == pytest.approx(1.0)
     rounds, uniform = np.tile(X, (n, 1)), np.random.default_rng(1).random((n, 2))

@@ -225,8 +225,8 @@ def test_defaulted_decisions_count_at_the_default_reward(tmp_path: Path, run: Ru
     kb.KMTLUCB(["a", "b", "c"], epsilon=1.0).save(tmp_path / "even.policy")
     found = json.loads(run("evaluate", url, "--policy", tmp_path / "even.policy", "--json"))
     assert 0.02 < found["policies"]["even"]["logged"] < 0.3
-    assert found["left_out"]["younger than the oldest open decision"] >= 29
-    assert found["left_out"]["without a reward"] == still_open
+    assert still_open <= found["left_out"]["younger than the oldest open decision"] <= 61
+    assert len(found["left_out"]) == 1  # those that are open are counted once
 
 
 # -- whole or not -----------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ class Clicks(Drawn, Value):
         click_rate: how often an arm that is chosen at random pays, on average.
         strength: standard deviation of the log odds.
         length_scale: of the functions; None (the default) makes log odds linear in the context.
+        drift: how far the functions turn until the end, in quarter turns: at 1 nothing is left of what was at first.
 
     >>> first = next(Clicks(n_arms=4, click_rate=0.13).rounds())
     >>> first.means.round(2), first.rewards
@@ -36,6 +37,7 @@ class Clicks(Drawn, Value):
     n_features: Count = 6
     strength: NotNegative = 1.5
     length_scale: Positive | None = None
+    drift: NotNegative = 0.0
     horizon: Count = 1000
 
     @property
@@ -45,19 +47,24 @@ class Clicks(Drawn, Value):
 
     @property
     def descriptors(self) -> Matrix:
-        """The weights of the arms' functions: the truth."""
-        return self._functions().weights
+        """The weights of the arms' functions at the start: the truth."""
+        return self._functions()[0].weights
 
     def rounds(self) -> Iterator[Round]:
         _, _, contexts, luck = seeded(self.seed, 4)
         X = contexts.standard_normal((self.horizon, self.n_features))
-        means = expit(self._intercept() + self.strength * self._functions()(X))
+        first, last = self._functions()
+        turn = 0.5 * np.pi * self.drift * np.arange(self.horizon)[:, np.newaxis] / self.horizon
+        f = np.cos(turn) * first(X) + np.sin(turn) * last(X) if self.drift else first(X)
+        means = expit(self._intercept() + self.strength * f)
         for x, chances in zip(X, means, strict=True):
             yield Round(x, (luck.random(self.n_arms) < chances).astype(np.float64), chances)
 
-    def _functions(self) -> ArmFunctions:
+    def _functions(self) -> tuple[ArmFunctions, ArmFunctions]:
+        """At the start, and after a quarter turn."""
         features, weights, _, _ = seeded(self.seed, 4)
-        return ArmFunctions.draw(features, weights, np.eye(self.n_arms), self.n_features, self.length_scale)
+        parts = features, weights, np.eye(self.n_arms), self.n_features, self.length_scale
+        return ArmFunctions.draw(*parts), ArmFunctions.draw(*parts)
 
     def _intercept(self) -> float:
         """Where the mean over a function's values, which are normal (nearly, if it is linear), is the click rate."""

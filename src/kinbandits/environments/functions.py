@@ -154,6 +154,7 @@ class Tasks(Drawn, Value):
     Args:
         mu: how much two tasks have in common, from 0 (nothing) to 1 (they are one).
         n_candidates: m, for each of the N tasks; they stay the same in all rounds.
+        on_offer: how many of them are on offer in a round, drawn anew; 0 is all.
         length_scale: of the functions of candidates, which are uniform in [-1, 1]^d.
 
     >>> environment = Tasks(mu=0.9, n_tasks=3, n_candidates=4, horizon=2)
@@ -165,11 +166,17 @@ class Tasks(Drawn, Value):
     mu: Part = 0.5
     n_tasks: Count = 8
     n_candidates: Count = 400
+    on_offer: Natural = 0
     n_features: Count = 4
     length_scale: Positive = 0.8
     noise: NotNegative = 0.05
     horizon: Count = 200
     start: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.on_offer > self.n_candidates:
+            raise InvalidInputError(f"on_offer is {self.on_offer}, but a task has {self.n_candidates} candidates")
 
     @property
     def name(self) -> str:
@@ -199,8 +206,10 @@ class Tasks(Drawn, Value):
         means = [f(X[task])[:, task] for task in range(self.n_tasks)]
         for _ in range(self.horizon):
             task = int(rng.integers(self.n_tasks))
-            rewards = means[task] + self.noise * rng.standard_normal(self.n_candidates)
-            yield Round(X[task], rewards, means[task], [task] * self.n_candidates)
+            offer = rng.permutation(self.n_candidates)[: self.on_offer] if self.on_offer else slice(None)
+            expected = means[task][offer]
+            rewards = expected + self.noise * rng.standard_normal(len(expected))
+            yield Round(X[task][offer], rewards, expected, [task] * len(expected))
 
     def _drawn(self) -> tuple[Matrix, ArmFunctions]:
         """Candidates (N, m, d), and the tasks' functions."""

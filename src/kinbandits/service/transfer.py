@@ -19,6 +19,7 @@ import numpy as np
 import kinbandits as kb
 from kinbandits._files import replacing
 from kinbandits.errors import InvalidInputError, KinbanditsError, package
+from kinbandits.log_rows import seconds
 from kinbandits.logs import Log
 from kinbandits.service.choose import learned_row
 from kinbandits.service.config import LARGEST, MOST_FEATURES, Settings, encode
@@ -139,7 +140,7 @@ def import_log(
             name, value = names[str(row[arm])], float(row[reward])
             x = _context(row, context, settings)
             p = 1.0 / len(names) if propensity is None else float(row[propensity])
-            when = time.time() if at is None else float(row[at])
+            when = time.time() if at is None else seconds(row[at], at)
             if not 1 <= len(x) <= MOST_FEATURES or (n is not None and len(x) != n):
                 raise ValueError(f"a context has {n or f'1 to {MOST_FEATURES:,}'} numbers, got {len(x)}")
             if not all(math.isfinite(v) and abs(v) <= LARGEST for v in x):
