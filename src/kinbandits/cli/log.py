@@ -70,7 +70,9 @@ def import_(
     reward: Annotated[str, typer.Option(help="Column of the reward.")] = "reward",
     context: Annotated[str, typer.Option(help="Columns of the context, with commas.")] = "context",
     propensity: Annotated[str, typer.Option(help="Column of the propensity; empty: arms were drawn evenly.")] = "",
-    at: Annotated[str, typer.Option(help="Column of the time, dates or seconds since 1970; empty: now.")] = "",
+    at: Annotated[
+        str, typer.Option(help="Column of the time: dates and times, or seconds since 1970; empty: now.")
+    ] = "",
     again: Annotated[bool, typer.Option("--again", help="Import a file once more.")] = False,
 ) -> None:
     """Append the rounds of an existing log, which the service then learns. Stop the service first.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
+from kinbandits._types import Indices, Matrix, Vector
 from kinbandits.history import History
 from kinbandits.kernels import RationalQuadratic
 from kinbandits.model.evidence import RIDGES, Rows, best
@@ -73,30 +75,42 @@ def broken(history: History, spec: Spec, model: Model, n: int) -> int | None:
     """How many of the last rows a new world has: they are explained better without those before. None: no change.
 
     Rows before and after are judged as arms are: as one set of functions, and as two that are unrelated. Scale and
-    level are common, so that arms which pay more are no change. Where the last rows have one reward (an outage), they
-    say nothing that rows before them would have to be dropped for.
+    level are common, so that arms which pay more are no change. A few rows that contradict each other look like a
+    change while they are new, so the check before this one has to agree. Where the last rows have one reward (an
+    outage), they say nothing that rows before them would have to be dropped for.
     """
-    span = 2 * check_gap(n)
-    rows, ridges = history.taken(np.arange(max(0, len(history) - 2 * span), len(history))), RIDGES[:3]
-    y = rows.rewards
-    low, wide = float(y.min()), float(np.ptp(y))
-    if not 0.0 < wide < math.inf or len(y) <= span:
+    gap = check_gap(n)
+    now, before = (_Halves.of(history, end, 4 * gap, spec, model) for end in (len(history), len(history) - gap))
+    if now is None or before is None or not (now.lead(2 * gap) > BREAK_LEAD and before.lead(gap) > BREAK_LEAD):
         return None
-    few = Rows(rows.arms, rows.contexts, (y - low) / wide, 1.0)
-    own = list(few.of_arms(len(y)))
-    blocks = [(own_covariance(few, spec, model.kernels, model.k_z, arm, r), few.y[r], r) for arm, r in own]
+    step = gap // 4
+    late = max(range(step, 2 * gap + 1, step), key=now.lead)
+    late = max(step, late - step)  # where it lies is not exact, and rows of two worlds do more harm than a few less
+    return late if np.ptp(history.rewards[-late:]) > 0.0 else None
 
-    def apart(late: int) -> float:
-        split = len(y) - late
-        parts = [(K, v, r, part) for K, v, r in blocks for part in (r < split, r >= split) if part.any()]
-        return best([(K[np.ix_(part, part)], v[part]) for K, v, r, part in parts], ridges)[0].evidence
 
-    together = best([(K, v) for K, v, _ in blocks], ridges)[0].evidence
-    if not apart(span // 2) - together > BREAK_LEAD:
-        return None
-    step = span // 8
-    late = max(range(step, span + 1, step), key=apart)
-    late = max(
-        step, late - step
-    )  # the change lies somewhere near: rows of two worlds would do more harm than a few less
-    return late if np.ptp(y[-late:]) > 0.0 else None
+class _Halves(NamedTuple):
+    """Prior covariance, rewards and places of each arm's rows, to be cut in two."""
+
+    blocks: list[tuple[Matrix, Vector, Indices]]
+    rows: int
+
+    @classmethod
+    def of(cls, history: History, end: int, most: int, spec: Spec, model: Model) -> _Halves | None:
+        """So many rows up to ``end``; None if they are too few, or have one reward."""
+        rows = history.taken(np.arange(max(0, end - most), max(0, end)))
+        y = rows.rewards
+        if len(y) <= most // 2 or not 0.0 < np.ptp(y) < math.inf:
+            return None
+        few = Rows(rows.arms, rows.contexts, (y - y.min()) / np.ptp(y), 1.0)
+        own = few.of_arms(len(y))
+        return cls(
+            [(own_covariance(few, spec, model.kernels, model.k_z, arm, r), few.y[r], r) for arm, r in own], len(y)
+        )
+
+    def lead(self, late: int) -> float:
+        """Nats by which two sets of functions, the second from the last ``late`` rows on, win over one."""
+        split, ridges = self.rows - late, RIDGES[:3]
+        cut = [(K, v, part) for K, v, r in self.blocks for part in (r < split, r >= split) if part.any()]
+        apart = best([(K[np.ix_(part, part)], v[part]) for K, v, part in cut], ridges)[0].evidence
+        return apart - best([(K, v) for K, v, _ in self.blocks], ridges)[0].evidence
