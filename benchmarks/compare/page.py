@@ -26,7 +26,7 @@ class Row(NamedTuple):
     """A method on a problem.
 
     ``ratio`` is the default's regret over this one's on the ``pairs`` of seeds that both played, 0 if there are none;
-    ``wins`` counts those where the default is lower.
+    ``wins`` counts those where the default is lower; ``by_seed`` is the regret of seeds 0, 1, ... ("nan": not played).
     """
 
     problem: str
@@ -45,6 +45,7 @@ class Row(NamedTuple):
     mb: str
     version: str
     date: str
+    by_seed: str = ""
 
 
 def rows(cells: Cells, seeds: int = 10) -> Iterator[Row]:
@@ -83,6 +84,7 @@ def rows(cells: Cells, seeds: int = 10) -> Iterator[Row]:
                 f"{spent['mb']:.1f}" if spent else "",
                 commit if method in OURS else version,
                 when,
+                " ".join(f"{r:.1f}" for r in regret),
             )
 
 
@@ -134,25 +136,7 @@ def page(found: Sequence[Row]) -> str:
         versions=", ".join(sorted(versions)),
         commit=next(iter(ours.values())).version,
         date=max(r.date for r in found),
-        earlier=_earlier(found),
     )
-
-
-def _summary(least: int, n: int, lost: list[str]) -> str:
-    return textwrap.fill(
-        f"**Summary.** With nothing set, the default has the least regret on {least} of {n} problems. It is beaten by "
-        f"more than 5 % on {len(lost)}: {'; '.join(lost) or 'none'}. Rivals have the settings that were best on other "
-        "seeds; the default has none.",
-        118,
-    )
-
-
-def _earlier(found: Sequence[Row]) -> str:
-    """Which rows are of games that were played before, with another program."""
-    old = [r for r in found if not r.date]
-    names = {m: ", ".join(r.problem for r in old if r.method == m) for m in dict.fromkeys(r.method for r in old)}
-    played = "; ".join(f"{method} on {problems}" for method, problems in names.items())
-    return f"\n- **From an {old[0].version}** on the same streams: {played}." if old else ""
 
 
 def _summary(least: int, n: int, lost: list[str]) -> str:
@@ -259,7 +243,7 @@ process of its own with one thread, one after the other in one run. Compare with
 - **Rivals.** Lin-UCB is the algorithm that coba and contextualbandits have under this name; the tests see coba's arms.
   It and Lin-UCB hybrid, EK-UCB and NeuralUCB are written from their papers (`benchmarks/compare/written.py`).
   bayesianbandits learns each arm alone, and across arms by its Lipschitz agent. On Letter, USPS and MNIST, Lin-UCB and
-  EK-UCB (it on Pendigits too) have the settings that were best on Digits.{earlier}
+  EK-UCB (it on Pendigits too) have the settings that were best on Digits.
 - **Versions**: {versions}. Ours: commit {commit}. The last game was played on {date}.
 - Every row with its settings is in `benchmarks/results/comparison.csv`.
 

@@ -41,7 +41,7 @@ DECIDING = [
     "policy",
     "regression",
     "rules.py",
-    "self_normalised.py",
+    "terms.py",
     "similarity.py",
 ]
 PEERS: dict[str, type[Peer]] = {**LIBRARIES, **WRITTEN}
@@ -192,11 +192,9 @@ class Cells:
         return found
 
     def run_of(self, game: Game) -> tuple[str, str]:
-        """Version of the library and date; what is said of an earlier run, and no date."""
+        """Version of the library, and the date."""
         path = self.directory / f"{game.id}.json"
-        earlier = json.loads(path.read_text(encoding="utf-8")).get("run")
-        when = time.strftime("%Y-%m-%d", time.gmtime(path.stat().st_mtime))
-        return (earlier, "") if earlier else (game.record()["version"], when)
+        return game.record()["version"], time.strftime("%Y-%m-%d", time.gmtime(path.stat().st_mtime))
 
     def cost(self, game: Game, rounds: int | None = None) -> dict[str, float] | None:
         """CPU and memory, measured over so many rounds if they are not known; None if that is not asked."""
