@@ -53,7 +53,7 @@ def kin(group: str) -> str:
 
 
 def rivals() -> str:
-    """The default beside the best rival of every problem: what docs/comparison.md begins with, less its last columns."""
+    """The default beside the best rival of every problem: the first columns of docs/comparison.md."""
     lines = re.findall(r"^\|.*\|$", COMPARISON.read_text(encoding="utf-8").split("\n## ")[0], re.MULTILINE)
     columns, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")][:4] for line in lines)
     return table(columns, rows)
