@@ -101,13 +101,15 @@ def _clicks(shop: Shop, found: Comparison) -> tuple[tuple[str, ...], list[list[s
 
 def _why(default: KMTLUCB) -> str:
     """Whether the default shared in the first shop, and why, in sentences."""
+    from kinbandits.model.kin import LEAD
+
     table = {c.what: c.lead for c in default.model.table if c.what.startswith("similarity: ")}
     lead = max((lead for what, lead in table.items() if what != "similarity: independent"), default=0.0)
     rows = f"{default.model.rows:,} impressions"
     if any(getattr(k_z, "shared", 1.0) for k_z in default.model.k_z):
         return f"The default found in {rows} that items are related (evidence {lead:.0f} nats), and shares."
     return (
-        f"The default knows nothing of the items. It shares once the rewards favour sharing by 20 nats; {rows} of "
+        f"The default knows nothing of the items. It shares once the rewards favour sharing by {LEAD:.0f} nats; {rows} of "
         f"the first shop favour it by {max(lead, 0.0):.0f}, since one click says little. So it learned each item "
         "alone. Describe the items, and they share from the first click."
     )
