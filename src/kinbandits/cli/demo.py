@@ -109,7 +109,7 @@ def _why(default: KMTLUCB) -> str:
     if any(getattr(k_z, "shared", 1.0) for k_z in default.model.k_z):
         return f"The default found in {rows} that items are related (evidence {lead:.0f} nats), and shares."
     return (
-        f"The default knows nothing of the items. It shares once the rewards favour sharing by {LEAD:.0f} nats; {rows} of "
-        f"the first shop favour it by {max(lead, 0.0):.0f}, since one click says little. So it learned each item "
+        f"The default knows nothing of the items. It shares once the rewards favour sharing by {LEAD:.0f} nats; {rows} "
+        f"of the first shop favour it by {max(lead, 0.0):.0f}, since one click says little. So it learned each item "
         "alone. Describe the items, and they share from the first click."
     )
