@@ -127,9 +127,9 @@ def fill_many(url: str) -> Settings:
     rng = np.random.default_rng(0)
     with running(url, options) as engine:
         for _ in range(5):
-            answers = engine.submit([Decide(rng.normal(size=2).tolist()) for _ in range(60)]).future.result(60.0)
+            answers = engine.submit([Decide(rng.normal(size=2).tolist()) for _ in range(60)]).result(60.0)
             paid = [Reward(a["id"], float(rng.random() < 0.3)) for a in answers[:50]]
-            engine.submit(paid).future.result(60.0)
+            engine.submit(paid).result(60.0)
             engine.wait_for(engine.last_seq)
     return options
 

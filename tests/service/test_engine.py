@@ -105,13 +105,13 @@ def test_an_idempotency_key_gives_the_same_decision(engine: Engine) -> None:
     assert engine.ask(Decide([0.1, 0.2], key="k")) == one
     assert refused(engine, Decide([0.1, 0.3], key="k")) == (409, "key_reused")
     twice = [engine.submit([Decide([0.5, 0.5], key="n")]) for _ in range(5)]  # in one batch, or not
-    assert len({job.future.result()[0]["id"] for job in twice}) == 1
+    assert len({job.result()[0]["id"] for job in twice}) == 1
     assert engine.ask(Decide([0.1, 0.2]))["id"] == "000000000003"  # a repeat uses no number
     both = engine.submit([Decide([0.1], key="wrong"), Decide([0.1], key="wrong"), Decide([0.1, 0.3], key="wrong")])
-    first, second, other = both.future.result()
+    first, second, other = both.result()
     assert first.code == second.code == "context_length"  # the same refusal twice, and the key is not used
     assert other["id"] == "000000000004"
-    in_one = engine.submit([Decide([0.2, 0.2], key="m"), Reward(None, 1.0, key="m")]).future.result()
+    in_one = engine.submit([Decide([0.2, 0.2], key="m"), Reward(None, 1.0, key="m")]).result()
     assert in_one[1]["state"] == "rewarded"
 
 
@@ -184,7 +184,7 @@ def test_propensities_are_what_is_played(store: Store) -> None:
     engine = Engine(store, settings())
     engine.start(10.0)
     jobs = [engine.submit([Decide([0.5]) for _ in range(100)]) for _ in range(30)]
-    answers = [a for job in jobs for a in job.future.result()]
+    answers = [a for job in jobs for a in job.result()]
     arms = [a["arm"] for a in answers]
     for arm in "abc":  # three ties, so a third each; the floor changes nothing about that
         assert arms.count(arm) / 3000 == pytest.approx(1 / 3, abs=0.04)
@@ -221,7 +221,7 @@ def test_one_bad_row_does_not_take_others_with_it(engine: Engine, monkeypatch: p
     monkeypatch.setattr(Transaction, "append", append)
     jobs = [engine.submit([Decide([float(i)], key="bad" if i == 3 else None)]) for i in range(8)]
     for i, job in enumerate(jobs):
-        result = job.future.result(10.0)[0]
+        result = job.result(10.0)[0]
         assert (result.status == 500) if i == 3 else result["id"]
     assert engine.ask(Decide([1.0]))["id"] == "000000000008"
     assert engine.ready
@@ -312,7 +312,7 @@ def everything(engine: Engine) -> dict[str, Any]:
         "observations": engine.serving.policy.n_observations,
     }
     rng = np.random.default_rng(0)
-    answers = engine.submit([Decide(rng.normal(size=2).tolist()) for _ in range(100)]).future.result(30.0)
+    answers = engine.submit([Decide(rng.normal(size=2).tolist()) for _ in range(100)]).result(30.0)
     found["next"] = [(a["id"], a["arm"], a["propensity"]) for a in answers]
     found["estimates"] = np.array([[a["mean"], a["width"]] for a in answers])
     return found

@@ -344,7 +344,7 @@ def test_what_cannot_be_right_is_refused_while_the_log_is_away(engine: Engine, m
 def test_a_damaged_database_is_not_ready(tmp_path: Path) -> None:
     url = tmp_path / "log.sqlite3"
     with running(str(url), settings()) as engine:
-        engine.submit([Decide([0.1 * i]) for i in range(500)]).future.result(10.0)
+        engine.submit([Decide([0.1 * i]) for i in range(500)]).result(10.0)
         raw: Any = engine.store._writer.connection.dbapi_connection  # type: ignore[union-attr]
         raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         with url.open("r+b") as file:

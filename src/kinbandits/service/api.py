@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import Depends, FastAPI, Path, Query, Request, Response
 from pydantic_core import to_json
 
 from kinbandits.errors import InvalidInputError
 from kinbandits.service import choose
 from kinbandits.service import messages as m
-from kinbandits.service.auth import needs
+from kinbandits.service.auth import name_of_token
 from kinbandits.service.commands import AddArm, Command, Correct, Decide, RetireArm, Reward, RollBack, Void
 from kinbandits.service.config import Feature, encode
 from kinbandits.service.engine import Engine
@@ -25,10 +25,7 @@ from kinbandits.service.messages import Problem, unknown_decision
 T = TypeVar("T")
 TO_READ = 10.0  # seconds
 ID = Annotated[str, Path(pattern=m.ID, description="The id of a decision.", examples=["000000000001"])]
-CanDecide = Annotated[str, Depends(needs("decide"))]
-CanReward = Annotated[str, Depends(needs("reward"))]
-CanRead = Annotated[str, Depends(needs("read"))]
-Admin = Annotated[str, Depends(needs("admin"))]
+By = Annotated[str, Depends(name_of_token)]
 
 
 def send(data: Any) -> Response:
@@ -44,26 +41,22 @@ async def reading(work: Callable[..., T], *args: Any, **options: Any) -> T:
         raise m.unavailable("the log does not answer; try again") from None
 
 
-def routes(engine: Engine) -> APIRouter:
-    """The routes for programs."""
-    refusals: dict[int | str, dict[str, Any]] = {
-        status: {"model": m.ProblemAnswer} for status in (400, 401, 403, 404, 405, 409, 413, 415, 422, 500, 503)
-    }
-    router = APIRouter(responses=refusals)
+def add_routes(app: FastAPI, engine: Engine) -> None:
+    """The routes for programs. The tag of a route is the role that it needs."""
     features = engine.settings.service.named_features
 
-    @router.post("/v1/decisions", response_model=m.Decision)
-    async def decide(body: m.DecisionBody, _: CanDecide) -> Response:
+    @app.post("/v1/decisions", tags=["decide"], response_model=m.Decision)
+    async def decide(body: m.DecisionBody) -> Response:
         """Choose an arm. The decision is on disk when it is answered."""
         return send(await engine.answer(_decide(body, features)))
 
-    @router.put("/v1/decisions/{id}/reward", response_model=m.Outcome)
-    async def reward(id: ID, body: m.RewardBody, _: CanReward) -> Response:
+    @app.put("/v1/decisions/{id}/reward", tags=["reward"], response_model=m.Outcome)
+    async def reward(id: ID, body: m.RewardBody) -> Response:
         """Deliver a reward. The same value again is the same answer; another value is refused with 409."""
         return send(await engine.answer(Reward(id, body.reward)))
 
-    @router.post("/v1/batch/decisions", response_model=m.Answers)
-    async def decide_batch(body: m.DecisionsBody, _: CanDecide) -> Response:
+    @app.post("/v1/batch/decisions", tags=["decide"], response_model=m.Answers)
+    async def decide_batch(body: m.DecisionsBody) -> Response:
         """Choose for several contexts at once. Each is answered for itself, in order."""
         commands: list[Command | Problem] = []
         for one in body.decisions:
@@ -73,27 +66,26 @@ def routes(engine: Engine) -> APIRouter:
                 commands.append(problem)
         return await _answers(engine, commands)
 
-    @router.post("/v1/rewards", response_model=m.Answers)
-    async def rewards(body: m.RewardsBody, _: CanReward) -> Response:
+    @app.post("/v1/rewards", tags=["reward"], response_model=m.Answers)
+    async def rewards(body: m.RewardsBody) -> Response:
         """Deliver several rewards at once, by the decisions' ids or by your own keys."""
         return await _answers(
             engine, [Reward(getattr(r, "id", None), r.reward, getattr(r, "key", None)) for r in body.rewards]
         )
 
-    @router.put("/v1/decisions/{id}/correction", response_model=m.Outcome)
-    async def correct(id: ID, body: m.CorrectionBody, by: Admin) -> Response:
+    @app.put("/v1/decisions/{id}/correction", tags=["admin"], response_model=m.Outcome)
+    async def correct(id: ID, body: m.CorrectionBody, by: By) -> Response:
         """Correct the reward of a decision, or withdraw it with null. The model is then taught again, apart."""
         return send(await engine.answer(Correct(id, body.reward, by)))
 
-    @router.delete("/v1/decisions/{id}", response_model=m.Outcome)
-    async def void(id: ID, _: CanDecide) -> Response:
+    @app.delete("/v1/decisions/{id}", tags=["decide"], response_model=m.Outcome)
+    async def void(id: ID) -> Response:
         """Void a decision that was not carried out: it takes no reward, and is not defaulted."""
         return send(await engine.answer(Void(id, "by request")))
 
-    @router.get("/v1/decisions", response_model=m.DecisionList)
+    @app.get("/v1/decisions", tags=["read"], response_model=m.DecisionList)
     async def decisions(
         request: Request,
-        _: CanRead,
         state: Annotated[m.State | None, Query(description="Only those in this state.")] = None,
         arm: Annotated[str | None, Query(max_length=200, description="Only those of this arm.")] = None,
         since: Annotated[float | None, Query(description="Made at or after, seconds since 1970.")] = None,
@@ -117,16 +109,16 @@ def routes(engine: Engine) -> APIRouter:
         found = await reading(engine.store.find_records, **filters, limit=limit)
         return send({"decisions": [_shown(r) for r in found], "next": found[-1].id if len(found) == limit else None})
 
-    @router.get("/v1/decisions/{id}", response_model=m.DecisionRecord)
-    async def decision(id: ID, _: CanRead) -> Response:
+    @app.get("/v1/decisions/{id}", tags=["read"], response_model=m.DecisionRecord)
+    async def decision(id: ID) -> Response:
         """A decision as it stands in the log."""
         record = await reading(engine.store.record, id)
         if record is None:
             raise unknown_decision()
         return send(_shown(record))
 
-    @router.get("/v1/decisions/{id}/explanation")
-    async def explanation(id: ID, _: CanRead) -> dict[str, Any]:
+    @app.get("/v1/decisions/{id}/explanation", tags=["read"])
+    async def explanation(id: ID) -> dict[str, Any]:
         """Which arms' rewards the estimate of this decision comes from, as the model is now."""
         record = await reading(engine.store.record, id)
         found = None if record is None else await reading(choose.explain, serving(engine), record)
@@ -134,36 +126,36 @@ def routes(engine: Engine) -> APIRouter:
             raise unknown_decision()
         return found
 
-    @router.get("/v1/arms", response_model=list[m.ArmRecord])
-    async def arms(_: CanRead) -> Response:
+    @app.get("/v1/arms", tags=["read"], response_model=list[m.ArmRecord])
+    async def arms() -> Response:
         """All arms with their records."""
         return send(serving(engine).stats.arm_table())
 
-    @router.post("/v1/arms", response_model=m.ArmState)
-    async def add_arm(body: m.ArmBody, by: Admin) -> Response:
+    @app.post("/v1/arms", tags=["admin"], response_model=m.ArmState)
+    async def add_arm(body: m.ArmBody, by: By) -> Response:
         """Add an arm, or have a retired one return; it is a candidate when this is answered."""
         command = AddArm(body.arm, by, body.descriptor, body.similarity, body.neighbours)
         return send(await engine.in_force(await engine.answer(command)))
 
-    @router.delete("/v1/arms/{arm}", response_model=m.ArmState)
-    async def retire_arm(arm: Annotated[str, Path(description="The name of an arm.")], by: Admin) -> Response:
+    @app.delete("/v1/arms/{arm}", tags=["admin"], response_model=m.ArmState)
+    async def retire_arm(arm: Annotated[str, Path(description="The name of an arm.")], by: By) -> Response:
         """Retire an arm: not chosen any more, but its data still help its kin. It may return."""
         known = serving(engine).stats.active
         name = next((a for a in known if str(a) == arm), arm)
         return send(await engine.in_force(await engine.answer(RetireArm(name, by))))
 
-    @router.post("/v1/rollback")
-    async def roll_back(body: m.RollBackBody, by: Admin) -> dict[str, int]:
+    @app.post("/v1/rollback", tags=["admin"])
+    async def roll_back(body: m.RollBackBody, by: By) -> dict[str, int]:
         """Forget what was learned after an event. The log keeps it; what comes from now on is learned."""
         return {"to": (await engine.answer(RollBack(body.to, by)))["to"]}
 
-    @router.get("/v1/policy")
-    async def policy(_: CanRead) -> Response:
+    @app.get("/v1/policy", tags=["read"])
+    async def policy() -> Response:
         """What is served, and how far it has learned: up to event ``model`` of ``events``."""
         return send(policy_answer(engine))
 
-    @router.get("/v1/similarity")
-    async def similarity(_: CanRead) -> Response:
+    @app.get("/v1/similarity", tags=["read"])
+    async def similarity() -> Response:
         """How alike arms are, as the model sees them now: ``arms``, and a ``matrix``."""
         policy = serving(engine).policy
 
@@ -172,26 +164,17 @@ def routes(engine: Engine) -> APIRouter:
 
         return await reading(found)
 
-    return router
-
-
-def health(engine: Engine) -> APIRouter:
-    """The routes that need no token."""
-    router = APIRouter()
-
-    @router.get("/healthz")
+    @app.get("/healthz")
     async def healthz() -> dict[str, str]:
         """The process is alive."""
         return {"status": "ok"}
 
-    @router.get("/readyz")
+    @app.get("/readyz")
     async def readyz(response: Response) -> dict[str, str | None]:
         """Requests are taken, and the last ones could be written; or 503 and why not."""
         trouble = engine.trouble
         response.status_code = 200 if trouble is None else 503
         return {"status": "ok" if trouble is None else "unavailable", "detail": trouble}
-
-    return router
 
 
 def serving(engine: Engine) -> Serving:

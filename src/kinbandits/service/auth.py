@@ -18,11 +18,12 @@ import logging
 import re
 import secrets
 import tomllib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastapi import Request
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
 
 from kinbandits._files import replacing
 from kinbandits.errors import InvalidInputError
@@ -117,13 +118,22 @@ def new_token(path: Path, name: str, roles: list[str]) -> str:
     return secret
 
 
-def needs(role: str) -> Callable[[Request], Awaitable[str]]:
-    """For a route: the name of the token, if it has this role (``admin`` has all)."""
+class RoleRoute(APIRoute):
+    """A route that needs the role it is tagged with (``admin`` has all); without a tag, none."""
 
-    async def check(request: Request) -> str:
-        token: Token = request.scope["kinbandits.token"]
-        if role not in token.roles and "admin" not in token.roles:
-            raise Problem(403, "wrong_role", f"this needs a token with the role {role}")
-        return token.name
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler, behind the check."""
+        handle, needed = super().get_route_handler(), {*self.tags, "admin"}
 
-    return check
+        async def checked(request: Request) -> Response:
+            if self.tags and needed.isdisjoint(request.scope["kinbandits.token"].roles):
+                raise Problem(403, "wrong_role", f"this needs a token with the role {self.tags[0]}")
+            return await handle(request)
+
+        return checked
+
+
+async def name_of_token(request: Request) -> str:
+    """For a route: who asks."""
+    token: Token = request.scope["kinbandits.token"]
+    return token.name

@@ -7,6 +7,7 @@ process. The only way back is a new start.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -132,26 +133,42 @@ class Engine:
 
     # -- commands -------------------------------------------------------------------------------
 
-    def submit(self, commands: Sequence[Command]) -> Job:
-        """Ask, and do not wait: the job's future has the results when they are on disk."""
+    def _put(self, job: Job) -> None:
         if not self.is_writer:
             raise unavailable(f"no requests are taken now ({self.trouble}); try again, with the same key")
         if self.writer.waiting > MOST_WAITING:
             raise unavailable("too many requests wait; try again, with the same key")
-        job = Job(commands, Future())
         self.writer.put(job)
         if self.failure is not None:  # it failed in between
             self.writer.drain(unavailable(_FAILED))
-        return job
+
+    def submit(self, commands: Sequence[Command]) -> Future[list[Result]]:
+        """Ask, from a thread, and do not wait: the results are there when they are on disk."""
+        future: Future[list[Result]] = Future()
+        self._put(Job(commands, future.set_result))
+        return future
 
     def ask(self, command: Command, timeout: float = 30.0) -> Answer:
         """Ask and wait for the answer, from a thread."""
-        return _answer(self.submit([command]).future.result(timeout)[0])
+        return _answer(self.submit([command]).result(timeout)[0])
 
     async def results(self, commands: Sequence[Command]) -> list[Result]:
         """Ask and wait for the results, from an event loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[Result]] = loop.create_future()
+
+        def resolve(results: list[Result]) -> None:
+            if not future.done():  # else nobody waits for it any more
+                future.set_result(results)
+
+        def answer(results: list[Result]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(resolve, results)
+
+        self._put(Job(commands, answer))
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(self.submit(commands).future), _TO_ANSWER)
+            async with asyncio.timeout(_TO_ANSWER):
+                return await future
         except TimeoutError:
             raise unavailable("the log does not answer; try again, with the same key") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import json
 import logging
 import os
@@ -27,12 +28,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kinbandits._version import __version__
 from kinbandits.errors import InvalidInputError, KinbanditsError
-from kinbandits.service.api import health, routes, send
-from kinbandits.service.auth import Tokens
-from kinbandits.service.dashboard import pages
+from kinbandits.service.api import add_routes, send
+from kinbandits.service.auth import RoleRoute, Tokens
+from kinbandits.service.dashboard import add_pages
 from kinbandits.service.databases import StoreUnavailableError
 from kinbandits.service.engine import Engine
-from kinbandits.service.messages import Problem
+from kinbandits.service.messages import Problem, ProblemAnswer
 from kinbandits.service.metrics import Metrics
 
 log = logging.getLogger("kinbandits.service")
@@ -66,6 +67,7 @@ class Door:
 
     def __init__(self, app: ASGIApp, tokens: Tokens, metrics: Metrics, max_body: int) -> None:
         self.app, self.tokens, self.metrics, self.max_body = app, tokens, metrics, max_body
+        self._ids = (f"{start}-{n}".encode() for start in [secrets.token_hex(4)] for n in itertools.count(1))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -75,7 +77,7 @@ class Door:
         started, status, size = time.perf_counter(), 500, 0
         headers = dict(reversed(scope["headers"]))  # of several with one name, the first
         sent_id = headers.get(b"x-request-id", b"")
-        request_id = sent_id if _REQUEST_ID.fullmatch(sent_id) else secrets.token_hex(8).encode()
+        request_id = sent_id if _REQUEST_ID.fullmatch(sent_id) else next(self._ids)
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -191,15 +193,17 @@ def create_app(engine: Engine, tokens: Tokens, on_end: Callable[[], None] = lamb
         log.info("stopped")
         on_end()
 
-    title = "kinbandits decision service"
-    app = FastAPI(
-        title=title, version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan, redirect_slashes=False
-    )
+    refusals: dict[int | str, dict[str, Any]] = {
+        status: {"model": ProblemAnswer} for status in (400, 401, 403, 404, 405, 409, 413, 415, 422, 500, 503)
+    }
+    about: dict[str, Any] = {"title": "kinbandits decision service", "version": __version__, "responses": refusals}
+    app = FastAPI(**about, docs_url=None, redoc_url=None, lifespan=lifespan, redirect_slashes=False)
+    app.router.route_class = RoleRoute
     metrics = Metrics(engine)
     for kind in (HTTPException, RequestValidationError, Problem, StoreUnavailableError, Exception):
         app.add_exception_handler(kind, _failed)
-    for router in (routes(engine), health(engine), pages(engine, metrics)):
-        app.include_router(router)
+    add_routes(app, engine)
+    add_pages(app, engine, metrics)
     return Door(app, tokens, metrics, engine.settings.service.max_body)
 
 

@@ -13,7 +13,6 @@ import logging
 import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from sqlalchemy.exc import IntegrityError
@@ -38,15 +37,10 @@ _STANDBY = 0.5  # seconds between two tries to become the writer
 
 
 class Job(NamedTuple):
-    """Commands that came together, and the future of their results."""
+    """Commands that came together, and what is called with their results."""
 
     commands: Sequence[Command]
-    future: Future[list[Result]]
-
-    def answer(self, results: list[Result]) -> None:
-        """Deliver the results, unless nobody waits for them any more."""
-        if self.future.set_running_or_notify_cancel():
-            self.future.set_result(results)
+    answer: Callable[[list[Result]], None]
 
 
 class Writer:

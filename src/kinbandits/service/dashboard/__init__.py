@@ -6,17 +6,18 @@ Nothing is fetched from elsewhere, and all works without the script: what is loo
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from kinbandits._version import __version__
 from kinbandits.service import choose
-from kinbandits.service.api import CanRead, reading, serving
+from kinbandits.service.api import reading, serving
 from kinbandits.service.dashboard import charts
 from kinbandits.service.engine import Engine
 from kinbandits.service.messages import ID, Problem
@@ -30,29 +31,27 @@ _ARMS = 50  # shown at once
 _TOO_FEW = 30  # rewards
 
 
-def pages(engine: Engine, metrics: Metrics) -> APIRouter:
+def add_pages(app: FastAPI, engine: Engine, metrics: Metrics) -> None:
     """What people look at, and Prometheus."""
-    router = APIRouter(include_in_schema=False)
+    page = partial(app.get, tags=["read"], include_in_schema=False)
     jinja = Environment(loader=FileSystemLoader(_HERE), autoescape=True)
     jinja.filters |= {"ago": _ago, "number": charts.number, "short": charts.short}
 
-    @router.get("/")
-    async def home(request: Request, _: CanRead) -> Response:
+    @page("/")
+    async def home(request: Request) -> Response:
         query = dict(request.query_params)
         values = await reading(shown, engine, metrics, query)
         return HTMLResponse(jinja.get_template("home.html").render(version=__version__, **values))
 
-    @router.get("/static/{name}")
-    async def static(name: str, _: CanRead) -> Response:
+    @page("/static/{name}")
+    async def static(name: str) -> Response:
         if name not in _FILES:
             raise Problem(404, "not_found", "there is nothing here")
         return FileResponse(_HERE / name, media_type=_FILES[name])
 
-    @router.get("/metrics")
-    async def prometheus(_: CanRead) -> Response:
+    @page("/metrics")
+    async def prometheus() -> Response:
         return Response(await reading(metrics.text), media_type=CONTENT_TYPE)
-
-    return router
 
 
 def shown(engine: Engine, metrics: Metrics, query: dict[str, str]) -> dict[str, Any]:
