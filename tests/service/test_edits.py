@@ -82,7 +82,7 @@ def test_correct_and_withdraw(engine: Engine) -> None:
     assert engine.ask(Correct(gone, None, "me"))["state"] == "withdrawn"  # again changes nothing
     expected = taught(engine, lambda i, v: 0.25 if i == wrong else None if i == gone else v)
     np.testing.assert_allclose(settled(engine), expected, rtol=1e-8, atol=1e-12)
-    assert [e.kind for e in engine.store.edits()] == ["corrected", "corrected"]
+    assert [e.kind for e in engine.store.edits().events] == ["corrected", "corrected"]
     assert engine.serving.stats.states["withdrawn"] == 1
     arms = {a["arm"]: a for a in engine.serving.stats.arm_table()}
     assert sum(a["rewards"] for a in arms.values()) == 11

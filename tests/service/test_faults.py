@@ -274,7 +274,7 @@ def test_rows_learned_one_by_one_in_slices_and_in_bulk_are_learned_alike(tmp_pat
         assert engine.wait_for(180)
         expected = engine.serving.policy.predict([0.3, 0.4]).mean
     store = open_store(url, readonly=True)
-    one_by_one = Fold(store, settings(), engine.learner.fold.edits)
+    one_by_one = Fold(store, settings())
     for event in store.read_all():
         one_by_one.apply([event], 1)
     for fold in (one_by_one, replay(store, settings())):
@@ -322,23 +322,6 @@ def test_a_full_disk_is_not_ready_until_it_can_be_written(engine: Engine) -> Non
     until(lambda: engine.ready)
     assert engine.ask(Decide([0.1], key="k")) == kept
     assert engine.ask(Decide([0.1]))["id"] == f"{acknowledged + 1:012x}"
-
-
-def test_what_cannot_be_right_is_refused_while_the_log_is_away(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request that cannot be right is told so; only the others may try again."""
-    engine.ask(Decide([0.1]))
-
-    def away(*arguments: object) -> None:
-        raise StoreUnavailableError("away")
-
-    monkeypatch.setattr(engine.store, "transaction", away)
-    wrong = {404: Decide([0.1], arms=["z"]), 409: Decide([0.1, 0.2]), 422: Decide([0.1], arms=[])}
-    right = [Decide([0.1]), Decide([0.1, 0.2], key="may be known")]
-    for status, command in [*wrong.items(), *((503, command) for command in right)]:
-        for _ in range(2):
-            with pytest.raises(Problem) as caught:
-                engine.ask(command)
-            assert caught.value.status == status
 
 
 def test_a_damaged_database_is_not_ready(tmp_path: Path) -> None:

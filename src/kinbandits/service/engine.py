@@ -26,7 +26,7 @@ from kinbandits.service.writer import Job, Writer
 
 log = logging.getLogger("kinbandits.service")
 
-MOST_WAITING = 10_000  # commands; more are refused at once
+MOST_WAITING = 5_000  # requests; more are refused at once
 _TO_STOP = 6.0  # seconds in which the threads must have ended
 _TO_ANSWER = 10.0  # seconds after which a request is answered without a result
 _STUCK = 5.0  # seconds that a transaction may take until the service is not ready

@@ -13,7 +13,6 @@ import logging
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -24,9 +23,9 @@ from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.service import snapshots
 from kinbandits.service.config import Settings
 from kinbandits.service.databases import StoreUnavailableError
-from kinbandits.service.events import ARM_KINDS, EDITS, ArmName, Body, Edits, Event
+from kinbandits.service.events import ARM_KINDS, EDITS, ArmName, Body, Event
 from kinbandits.service.stats import Stats
-from kinbandits.service.store import Store
+from kinbandits.service.store import LAST, Store
 
 if TYPE_CHECKING:
     from kinbandits.service.engine import Engine
@@ -114,8 +113,8 @@ def begin_with(store: Store, settings: Settings) -> str | None:
     store.lock()
     now, stats = max(time.time(), store.last_at()), store.beginning().stats if archived else None
     with store.transaction() as tx:
-        tx.append([Event(last + 1, "started", None, now, {"sha256": digest, "upto": upto})])
-        tx.begin_with(last + 1, upto, settings.fingerprint(), content, stats)
+        event = Event(last + 1, "started", None, now, {"sha256": digest, "upto": upto})
+        tx.begin_with(event, settings.fingerprint(), content, stats)
     return f"The model begins with {path}" + (f", which knows this log up to event {upto:,}." if upto else ".")
 
 
@@ -132,8 +131,8 @@ def change_arms(policy: kb.KMTLUCB, event_kind: str, body: Body) -> None:
 class Fold:
     """Policy and stats after some event of a log. One thread at a time."""
 
-    def __init__(self, store: Store, settings: Settings, edits: Edits) -> None:
-        self.settings, self.edits = settings, edits
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.settings, self.edits = settings, store.edits()
         self.policy, self.stats, self.known, self.begun = first_policy(store, settings)
         self.dirty = True  # whether the policy has changed since it was copied
         self.outdated = False  # whether something was edited after its edits were read
@@ -207,6 +206,8 @@ class Fold:
     def restore(self, path: Path) -> None:
         """Continue from a snapshot; one that is damaged or does not fit is a `FormatError`."""
         policy, stats, about = snapshots.load(path, **self._about())
+        if stats.seq > self.edits.upto:
+            raise FormatError("the log ends before it")
         if not self.edits.allow(stats.seq, about["edits"]):
             raise FormatError("something that it has learned was corrected since")
         self.policy, self.stats = policy, stats
@@ -214,23 +215,19 @@ class Fold:
 
 def restored(store: Store, settings: Settings, folder: Path | None) -> Fold:
     """The fold of the latest snapshot that fits and is still true; a new one if there is none."""
-    last = store.last_seq()  # first: a later edit is noticed when it is read
-    edits = Edits(store.edits(), last)
+    fold = Fold(store, settings)
     for path in snapshots.found(folder) if folder is not None else ():
-        fold = Fold(store, settings, edits)
         try:
             fold.restore(path)
-            if fold.stats.seq <= last:
-                return fold
-            raise FormatError("the log ends before it")
+            return fold
         except FormatError as error:
             log.warning("snapshot not used", extra={"snapshot": path.name, "reason": str(error)})
-    return Fold(store, settings, edits)
+    return fold
 
 
-def replay(store: Store, settings: Settings, upto: int | None = None) -> Fold:
+def replay(store: Store, settings: Settings, upto: int = LAST) -> Fold:
     """The fold of a whole log, or of its events up to ``upto``."""
-    fold = Fold(store, settings, Edits(store.edits(), store.last_seq()))
+    fold = Fold(store, settings)
     fold.apply(store.read_all(fold.stats.seq, upto), _MANY)
     fold.flush()
     return fold
@@ -245,7 +242,6 @@ class Learner:
     def __init__(self, engine: Engine) -> None:
         self._engine, self._store, self._settings = engine, engine.store, engine.settings
         self._last = 0  # the last event that this process has committed
-        self._marks: deque[tuple[int, float]] = deque()  # (seq, when it was committed) of what is not published yet
         self._news = threading.Event()
         self._stopping = False
         self._published = self._saved = 0.0  # when
@@ -259,17 +255,14 @@ class Learner:
 
     def committed(self, events: Sequence[Event]) -> None:
         """This process has committed these events."""
-        self._marks.append((events[-1].seq, time.monotonic()))
         self._last = events[-1].seq
         if any(event.kind != "decision" for event in events):
             self._news.set()
 
     def behind(self) -> float:
-        """Seconds since the oldest event was committed that the serving model does not know."""
-        try:
-            return time.monotonic() - self._marks[0][1]
-        except IndexError:
-            return 0.0
+        """Age of the oldest event that the serving model does not know, in seconds."""
+        unknown = self._store.read(self._engine.serving.seq, 1)
+        return max(0.0, self._engine.clock() - unknown[0].at) if unknown else 0.0
 
     def stop(self) -> None:
         """End soon."""
@@ -338,8 +331,6 @@ class Learner:
             self.fold.dirty = False
             serving = before._replace(stats=self.fold.stats.copy(), seq=self.fold.stats.seq)
         self._engine.serving = serving
-        while self._marks and self._marks[0][0] <= serving.seq:
-            self._marks.popleft()
         self._published = time.monotonic()
         self.publish_seconds = self._published - started
 

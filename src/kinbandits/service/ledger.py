@@ -34,11 +34,11 @@ class Position:
     archived: int  # events up to this one have left the log
     features: int | None
     active: dict[ArmName, bool]  # all arms; whether they may be chosen
-    counters: dict[str, int]
+    counters: Counter[str]  # rewards that changed nothing, by why, since the start
 
     def copy(self) -> Position:
         """To work on; it is kept only when all is on disk."""
-        return replace(self, active=dict(self.active), counters=dict(self.counters))
+        return replace(self, active=dict(self.active), counters=self.counters.copy())
 
 
 class Ledger:
@@ -61,7 +61,6 @@ class Ledger:
         self._ids: dict[str, str] = {}  # by key
         self._chosen: dict[Decide, tuple[str, Body] | Problem] = {}
         self._changed: set[str] = set()
-        self._counted: Counter[str] = Counter()
         active = [arm for arm, is_active in position.active.items() if is_active and arm in serving.arms]
         self.active = None if len(active) == len(serving.playable) else active  # None: all that the policy knows
         self.n_active = len(active)
@@ -82,9 +81,6 @@ class Ledger:
             except Problem as problem:
                 results.append(problem)
         self._write()
-        for name, more in self._counted.items():
-            self.tx.count(name, more)
-            self.position.counters[name] = self.position.counters.get(name, 0) + more
         return results
 
     def sweep(self, limit: int) -> int:
@@ -187,13 +183,13 @@ class Ledger:
     def _reward(self, command: Reward) -> Answer:
         identifier = command.id if command.id is not None else self._ids.get(command.key or "")
         if identifier not in self._records:
-            self._counted["dangling"] += 1
+            self.position.counters["dangling"] += 1
         record = self._find(identifier)
         if record.state in ("rewarded", "late"):
             if record.reward != command.value:
-                self._counted["conflicting"] += 1
+                self.position.counters["conflicting"] += 1
                 raise Problem(409, "reward_conflict", "this decision already has another reward")
-            self._counted["duplicate"] += 1
+            self.position.counters["duplicate"] += 1
             return _outcome(record)
         if record.state in ("void", "withdrawn"):
             raise Problem(409, record.state, f"this decision is {record.state}; it takes no reward")

@@ -64,7 +64,7 @@ class Metrics(Collector):
             ("behind_seconds", "Age of the oldest event that the serving model does not know.", learner.behind()),
             ("publish_seconds", "Last copy of the model.", learner.publish_seconds),
             ("snapshot_seconds", "Last snapshot.", learner.save_seconds),
-            ("waiting_requests", "Commands that wait to be written.", writer.waiting),
+            ("waiting_requests", "Requests that wait to be written.", writer.waiting),
         ]
         sizes = engine.store.database.sizes()
         if sizes is not None:

@@ -21,7 +21,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.service import tables as t
 from kinbandits.service.databases import Postgres, SQLite, StoreLockedError, StoreUnavailableError
-from kinbandits.service.events import EDITS, Event, Record, decision_id
+from kinbandits.service.events import EDITS, Edits, Event, Record, decision_id
+
+LAST = 2**62  # no log has so many events
 
 
 class Store:
@@ -69,10 +71,11 @@ class Store:
                     raise FormatError(f"{self.name} is a log of another release, or not a log; this one cannot open it")
                 return
             t.TABLES.create_all(writer)
+            for index in t.PARTIAL_INDEXES:
+                writer.exec_driver_sql(index)
             self.database.guard(writer, True)
             made = {"format": str(t.FORMAT), "id": secrets.token_hex(16), "secret": secrets.token_hex(16), "probe": ""}
             writer.execute(t.META.insert(), [{"name": name, "value": value} for name, value in made.items()])
-            writer.execute(t.COUNTERS.insert(), [{"name": name, "value": 0} for name in t.COUNTED])
 
     @contextmanager
     def _translated(self, what: str, writer: sa.Connection | None = None) -> Iterator[None]:
@@ -131,27 +134,28 @@ class Store:
 
     def read(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events after ``seq``, in order."""
-        found = self.query(t.EVENTS.select().where(t.EVENTS.c.seq > after).order_by(t.EVENTS.c.seq).limit(limit))
-        return [_event(row) for row in found]
+        return self._events(t.EVENTS.c.seq > after, limit)
 
-    def read_all(self, after: int = 0, upto: int | None = None) -> Iterator[Event]:
+    def _events(self, where: Any, limit: int | None = None) -> list[Event]:
+        found = self.query(t.EVENTS.select().where(where).order_by(t.EVENTS.c.seq).limit(limit))
+        return [Event(seq, kind, decision, at, from_json(body)) for seq, kind, decision, at, body in found]
+
+    def read_all(self, after: int = 0, upto: int = LAST) -> Iterator[Event]:
         """All events after ``after``, in order, up to event ``upto``."""
-        while events := self.read(after, 5000):
-            for event in events:
-                if upto is not None and event.seq > upto:
-                    return
-                yield event
+        seq = t.EVENTS.c.seq
+        while events := self._events((seq > after) & (seq <= upto), 5000):
+            yield from events
             after = events[-1].seq
 
     def special(self, *kinds: str) -> list[Event]:
         """Events of rare kinds (arms, edits, beginnings), in order."""
-        where = t.EVENTS.c.decision.is_(None) | (t.EVENTS.c.kind == "corrected")
-        found = self.query(t.EVENTS.select().where(where, t.EVENTS.c.kind.in_(kinds)).order_by(t.EVENTS.c.seq))
-        return [_event(row) for row in found]
+        rare = t.EVENTS.c.decision.is_(None) | (t.EVENTS.c.kind == "corrected")
+        return self._events(rare & t.EVENTS.c.kind.in_(kinds))
 
-    def edits(self) -> list[Event]:
-        """Corrections and roll-backs, in order."""
-        return self.special(*EDITS)
+    def edits(self) -> Edits:
+        """Corrections and roll-backs so far."""
+        last = self.last_seq()  # first: a later edit is noticed when it is read
+        return Edits(self.special(*EDITS), last)
 
     def last_seq(self) -> int:
         """The number of the last event; 0 if there is none."""
@@ -166,7 +170,7 @@ class Store:
         """The last event (or with "number" the last decision) that has left the log; 0 if none has."""
         return max([0, *(int(e.body[what]) for e in self.special("archived"))])
 
-    def last_number(self, upto: int = 2**62) -> int:
+    def last_number(self, upto: int = LAST) -> int:
         """How many decisions were ever made, up to an event: the number of the last one."""
         found = self.query(sa.select(sa.func.max(t.DECISIONS.c.number)).where(t.DECISIONS.c.seq <= upto))[0][0]
         return max(int(found or 0), self.archived("number"))
@@ -176,20 +180,13 @@ class Store:
         found = self.query(t.RECORD.where(t.DECISIONS.c.number == int(identifier, 16)))
         return _record(found[0]) if found else None
 
-    def records(self, after: int = 0, limit: int = 5000) -> list[Record]:
-        """Decisions after the ``after``-th, in order."""
-        found = self.query(t.RECORD.where(t.DECISIONS.c.number > after).order_by(t.DECISIONS.c.number).limit(limit))
-        return [_record(row) for row in found]
-
-    def all_records(self, upto: int | None = None) -> Iterator[Record]:
+    def all_records(self, upto: int = LAST) -> Iterator[Record]:
         """All decisions, in order, up to event ``upto``."""
-        after = 0
-        while batch := self.records(after):
-            for record in batch:
-                if upto is not None and record.seq > upto:
-                    return
-                yield record
-            after = int(batch[-1].id, 16)
+        d, after = t.DECISIONS.c, 0
+        wanted = t.RECORD.where(d.number > sa.bindparam("after"), d.seq <= upto).order_by(d.number).limit(5000)
+        while rows := self.query(wanted.params(after=after)):
+            yield from map(_record, rows)
+            after = rows[-1][0]
 
     def find_records(
         self,
@@ -206,14 +203,6 @@ class Store:
         limits = ((eq, d.state, state), (eq, d.arm, arm), (ge, d.at, since), (lt, d.at, until), (lt, d.number, number))
         wanted = [compare(column, value) for compare, column, value in limits if value is not None]
         return [_record(row) for row in self.query(t.RECORD.where(*wanted).order_by(d.number.desc()).limit(limit))]
-
-    def has_keys(self, keys: Iterable[str]) -> set[str]:
-        """Which of these idempotency keys have been used."""
-        return {row[0] for row in self.query(sa.select(t.DECISIONS.c.key).where(t.DECISIONS.c.key.in_(list(keys))))}
-
-    def counters(self) -> dict[str, int]:
-        """Rewards that changed nothing, by why."""
-        return {name: int(value) for name, value in self.query(t.COUNTERS.select())}
 
     def meta(self, name: str) -> str | None:
         """The text kept under this name."""
@@ -271,18 +260,15 @@ class Transaction:
         if rows:
             self._connection.execute(t.SET_OUTCOME, rows)
 
-    def count(self, name: str, more: int) -> None:
-        """Add to a counter of things that are not events."""
-        self._connection.execute(t.COUNT, {"of": name, "more": more})
-
     def set_meta(self, name: str, value: str) -> None:
         """Keep a text under a name that there is."""
         self._connection.execute(t.META.update().where(t.META.c.name == name).values(value=value))
 
-    def begin_with(self, seq: int, upto: int, settings: str, policy: bytes, stats: str | None) -> None:
-        """Keep what the model begins with, in place of what it began with before."""
+    def begin_with(self, event: Event, settings: str, policy: bytes, stats: str | None) -> None:
+        """Say what the model begins with, and keep it, in place of what it began with before."""
+        self.append([event])
         self._connection.execute(t.BEGINNINGS.delete())
-        row = {"seq": seq, "upto": upto, "settings": settings, "policy": policy, "stats": stats}
+        row = {"seq": event.seq, "upto": event.body["upto"], "settings": settings, "policy": policy, "stats": stats}
         self._connection.execute(t.BEGINNINGS.insert(), row)
 
     def drop_before(self, database: SQLite | Postgres, upto: int) -> None:
@@ -296,11 +282,6 @@ class Transaction:
 def _insert(table: sa.Table, columns: int, mark: str) -> str:
     names = [c.name for c in table.columns][:columns]
     return f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({', '.join([mark] * columns)})"
-
-
-def _event(row: Any) -> Event:
-    seq, kind, decision, at, body = row
-    return Event(seq, kind, decision, at, from_json(body))
 
 
 def _record(row: Any) -> Record:

@@ -23,9 +23,9 @@ from kinbandits.log_rows import seconds
 from kinbandits.logs import Log
 from kinbandits.service.choose import learned_row
 from kinbandits.service.config import LARGEST, MOST_FEATURES, Settings, encode
-from kinbandits.service.events import Edits, Event, Record, decision_id
+from kinbandits.service.events import Event, Record, decision_id
 from kinbandits.service.learner import Fold
-from kinbandits.service.store import Store
+from kinbandits.service.store import LAST, Store
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 _PART = 100_000  # rows of a Parquet file, where there are several
@@ -33,9 +33,9 @@ _REAL = ("at", "propensity", "mean", "width", "reward", "learned")
 _COLUMNS = ("id", "at", "state", "arm", "candidates", "index", "context", *_REAL[1:])
 
 
-def decisions_with_rewards(store: Store, upto: int | None = None) -> Iterator[tuple[Record, float | None]]:
+def decisions_with_rewards(store: Store, upto: int = LAST) -> Iterator[tuple[Record, float | None]]:
     """All decisions up to an event, in order, each with the reward that is learned of it, if there is one."""
-    edits = Edits(store.edits())
+    edits = store.edits()
     undone: set[str | None] = set()
     if any(e.kind == "rolled_back" for e in edits.events):
         undone = {e.decision for e in store.read_all() if "own_contexts" in e.body and edits.reward(e) is None}
@@ -129,8 +129,6 @@ def import_log(
     names = {str(a): a for a in policy.arms}
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     mark = f"import-{digest}-{secrets.token_hex(4) if again else 0}"
-    if store.has_keys([f"{mark}-1"]):
-        raise InvalidInputError(f"{path} was imported into this log before; --again imports it once more")
     n, (low, high) = settings.service.n_features, policy.reward_range or (-LARGEST, LARGEST)
     number, seq = store.last_number(), store.last_seq()
     events: list[Event] = []
@@ -162,6 +160,8 @@ def import_log(
         outcomes.append(Record(decision_id(number), seq + 1, when, body, "rewarded", value, value))
         seq += 2
     with store.transaction() as tx:
+        if tx.find([], [f"{mark}-1"]):
+            raise InvalidInputError(f"{path} was imported into this log before; --again imports it once more")
         tx.append(events)
         tx.set_outcomes(outcomes)
     return len(outcomes)
@@ -228,7 +228,7 @@ class Shadow:
     reward."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
-        self._store, self._fold = store, Fold(store, settings, Edits(store.edits(), store.last_seq()))
+        self._store, self._fold = store, Fold(store, settings)
         self._asked: dict[str, tuple[float, float, float, float]] = {}  # by decision
         self._rows: list[tuple[float, ...]] = []  # reward, propensity, target of the chosen, its mean, that of others
 

@@ -150,6 +150,6 @@ def archive(store: Store, path: Path, settings: Settings, before: float) -> tupl
     body = {"upto": upto, "decisions": n, "number": number, "path": str(path)}
     with store.transaction() as tx:
         tx.drop_before(store.database, upto)
-        tx.append([Event(last + 1, "archived", None, now, body)])
-        tx.begin_with(last + 1, upto, settings.fingerprint(), policy, json.dumps(fold.stats.to_data()))
+        event = Event(last + 1, "archived", None, now, body)
+        tx.begin_with(event, settings.fingerprint(), policy, json.dumps(fold.stats.to_data()))
     return n, upto - earlier

@@ -12,19 +12,19 @@ import itertools
 import logging
 import queue
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from sqlalchemy.exc import IntegrityError
 
 import kinbandits as kb
-from kinbandits.service.commands import Command, Decide
+from kinbandits.service.commands import Command
 from kinbandits.service.databases import StoreDamagedError, StoreLostError, StoreUnavailableError
 from kinbandits.service.events import Body
 from kinbandits.service.learner import change_arms, first_policy
 from kinbandits.service.ledger import Ledger, Position, Result
 from kinbandits.service.messages import Problem, unavailable
-from kinbandits.service.store import Transaction
 
 if TYPE_CHECKING:
     from kinbandits.service.engine import Engine
@@ -49,7 +49,6 @@ class Writer:
     def __init__(self, engine: Engine) -> None:
         self._engine, self._store, self._settings = engine, engine.store, engine.settings.service
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._submitted = self._taken = 0
         self._trial: kb.KMTLUCB | None = None  # has all arms, to see whether the similarity takes another
         self._stopping = self._damaged = False
         self._swept = 0.0
@@ -63,13 +62,12 @@ class Writer:
 
     def put(self, job: Job) -> None:
         """Add a job to the queue."""
-        self._submitted += len(job.commands)
         self._jobs.put(job)
 
     @property
     def waiting(self) -> int:
-        """Commands that wait."""
-        return self._submitted - self._taken
+        """Requests that wait."""
+        return self._jobs.qsize()
 
     @property
     def busy_seconds(self) -> float:
@@ -87,7 +85,6 @@ class Writer:
         while not self._jobs.empty():
             job = self._jobs.get()
             if job is not None:
-                self._taken += len(job.commands)
                 job.answer([problem] * len(job.commands))
 
     # -- the thread -----------------------------------------------------------------------------
@@ -120,8 +117,9 @@ class Writer:
             return False
         stats = engine.serving.stats
         features = self._settings.n_features or stats.features
+        counters = Counter(duplicate=0, conflicting=0, dangling=0)
         self.position = Position(
-            last, store.last_number(), store.last_at(), store.archived(), features, dict(stats.active), store.counters()
+            last, store.last_number(), store.last_at(), store.archived(), features, dict(stats.active), counters
         )
         engine.accept()
         return True
@@ -141,7 +139,6 @@ class Writer:
                 if job is not None:
                     jobs.append(job)
                     size += len(job.commands)
-                    self._taken += len(job.commands)
                 if size >= _MOST_AT_ONCE:
                     return jobs
                 job = self._jobs.get_nowait()
@@ -167,7 +164,7 @@ class Writer:
             return self._transact(lambda ledger: ledger.apply(commands))
         except StoreUnavailableError as error:
             self._trouble(error)
-            return [self._refusal(c) or unavailable() for c in commands]
+            return [unavailable()] * len(commands)
         except IntegrityError as error:
             raise RuntimeError("another process writes this log") from error
         except Exception:
@@ -180,27 +177,14 @@ class Writer:
     def _transact(self, work: Callable[[Ledger], T]) -> T:
         """Choose, write, flush. Nothing is remembered unless all of it is on disk."""
         position = self.position.copy()
-        with self._store.transaction() as tx:
-            ledger = self._ledger(tx, position)
+        engine, store = self._engine, self._store
+        with store.transaction() as tx:
+            ledger = Ledger(tx, engine.clock(), position, engine.serving, self._settings, store.secret, self._try_arm)
             result = work(ledger)
         self.position = position
         if ledger.events:
-            self._engine.learner.committed(ledger.events)
+            engine.learner.committed(ledger.events)
         return result
-
-    def _ledger(self, tx: Transaction | None, position: Position) -> Ledger:
-        engine = self._engine
-        now, secret = engine.clock(), self._store.secret
-        return Ledger(tx, now, position, engine.serving, self._settings, secret, self._try_arm)  # type: ignore[arg-type]
-
-    def _refusal(self, command: Command) -> Problem | None:
-        """Why it is refused whatever the log says, if it is. A key may be that of an earlier decision."""
-        if isinstance(command, Decide) and command.key is None:
-            try:
-                self._ledger(None, self.position.copy()).check(command)
-            except Problem as problem:
-                return problem
-        return None
 
     def _try_arm(self, body: Body) -> None:
         """Raise what the policy raises if it cannot take this arm."""

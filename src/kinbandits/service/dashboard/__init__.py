@@ -154,7 +154,7 @@ def _engine(engine: Engine) -> list[tuple[str, str]]:
         ("Not yet learned", f"{max(0, engine.last_seq - model.seq):,} events"),
         ("Rows not learned", f"{model.stats.refused:,}"),
         *((f"Event {seq:,}", reason[:200]) for seq, reason in model.stats.last_refused),
-        ("Commands waiting", f"{engine.writer.waiting:,}"),
+        ("Requests waiting", f"{engine.writer.waiting:,}"),
         ("Log", engine.store.name),
     ]
     sizes = engine.store.database.sizes()
