@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from kinbandits.service.messages import Decision, DecisionBody
+from kinbandits.client import Choice
+from kinbandits.service.messages import DecisionBody
 
 ARMS, FEATURES = 10, 8
 SETTINGS: dict[str, Any] = {"policy": {"arms": ARMS}, "service": {"features": FEATURES, "reward_wait": 0.0}}
@@ -36,8 +37,8 @@ def serve_noop(wire: Any) -> None:
     app = FastAPI()
 
     @app.post("/v1/decisions")
-    async def decide(body: DecisionBody) -> Decision:
-        return Decision(id="0" * 12, arm=0, index=0, mean=0.0, width=0.0, propensity=0.5)
+    async def decide(body: DecisionBody) -> Choice:
+        return Choice(id="0" * 12, arm=0, index=0, mean=0.0, width=0.0, propensity=0.5)
 
     uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False)).run(sockets=[wire])
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kinbandits.service.commands import Decide, Reward, Void
 from kinbandits.service.config import ServiceSettings, Settings, load_settings
 from kinbandits.service.engine import Engine
+from kinbandits.service.ledger import Decide, Reward, Void
 from kinbandits.service.store import open_store
 
 TOML = """

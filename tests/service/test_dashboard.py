@@ -14,10 +14,10 @@ from commands import running, settings
 from test_app import serving, wait_ready
 
 import kinbandits as kb
-from kinbandits.service.commands import Decide, Reward
 from kinbandits.service.config import Settings
 from kinbandits.service.dashboard import charts, verdict, working
 from kinbandits.service.events import Event, decision_id
+from kinbandits.service.ledger import Decide, Reward
 from kinbandits.service.stats import Bucket, Stats
 
 ARMS = [f"arm-{i:03}" for i in range(1000)]

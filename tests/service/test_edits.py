@@ -11,10 +11,10 @@ import pytest
 from commands import Clock
 from harness import until
 
-from kinbandits.service.commands import Correct, Decide, Reward, RollBack
 from kinbandits.service.config import ServiceSettings, Settings
 from kinbandits.service.engine import Engine
 from kinbandits.service.learner import replay, restored
+from kinbandits.service.ledger import Correct, Decide, Reward, RollBack
 from kinbandits.service.messages import Problem
 from kinbandits.service.store import Store
 from kinbandits.service.transfer import decisions_with_rewards

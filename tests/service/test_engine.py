@@ -13,10 +13,10 @@ import pytest
 from commands import POLICY, Clock, running, settings
 from harness import until
 
-from kinbandits.service.commands import AddArm, Command, Decide, RetireArm, Reward, Void
 from kinbandits.service.config import Settings, load_settings
 from kinbandits.service.engine import Engine
 from kinbandits.service.events import uniform_draws
+from kinbandits.service.ledger import AddArm, Command, Decide, RetireArm, Reward, Void
 from kinbandits.service.messages import Problem
 from kinbandits.service.store import Store, Transaction, open_store
 

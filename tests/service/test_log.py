@@ -21,9 +21,9 @@ from harness import LINEAR, fork_server, until
 import kinbandits as kb
 from kinbandits.errors import FormatError
 from kinbandits.service import auth, learner, transfer
-from kinbandits.service.commands import AddArm, Correct, Decide, RetireArm, Reward, RollBack
 from kinbandits.service.config import Settings, load_settings
 from kinbandits.service.events import Event
+from kinbandits.service.ledger import AddArm, Correct, Decide, RetireArm, Reward, RollBack
 from kinbandits.service.messages import Problem
 from kinbandits.service.store import Store, open_store
 from kinbandits.service.verify import archive, verify

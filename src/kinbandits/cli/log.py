@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kinbandits.errors import InvalidInputError, package
+from kinbandits.cli.output import need
 from kinbandits.log_rows import seconds
 
 if TYPE_CHECKING:
     from kinbandits.service.config import Settings
     from kinbandits.service.store import Store
 
+Config = Annotated[Path, typer.Option(help="The service's TOML file.")]
 Log = Annotated[str, typer.Argument(help="The log: a file (SQLite), or postgresql://user@host/database.")]
 
 
@@ -33,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 @contextlib.contextmanager
 def _opened(url: str, *, readonly: bool = True) -> Iterator[Store]:
-    package("sqlalchemy", "the log of a service needs", "'kinbandits[serve]'")
+    need("the log of a service", "serve", "sqlalchemy")
     from kinbandits.service.store import open_store
 
     with contextlib.closing(open_store(url, readonly=readonly, create=not readonly)) as store:
@@ -46,15 +47,13 @@ def _settings(path: Path) -> Settings:
     return load_settings(path)
 
 
-def export(
-    log: Log, path: Annotated[Path, typer.Argument(help="A .jsonl, .csv or .parquet file, or a new folder.")]
-) -> None:
-    """Write one row per decision; to a folder, as several Parquet files. The service may run meanwhile.
+def export(log: Log, path: Annotated[Path, typer.Argument(help="A .jsonl, .csv or .parquet file.")]) -> None:
+    """Write one row per decision. The service may run meanwhile.
 
     \b
     Examples:
       kinbandits log export news.sqlite3 news.csv
-      kinbandits log export postgresql://kin@localhost/news rows/monday
+      kinbandits log export postgresql://kin@localhost/news monday.parquet
     """
     from kinbandits.service.transfer import export_log
 
@@ -65,7 +64,7 @@ def export(
 def import_(
     log: Log,
     path: Annotated[Path, typer.Argument(help="A .csv, .jsonl or .parquet file.")],
-    config: Annotated[Path, typer.Option(help="The service's TOML file, which names the arms.")],
+    config: Config,
     arm: Annotated[str, typer.Option(help="Column of the arm.")] = "arm",
     reward: Annotated[str, typer.Option(help="Column of the reward.")] = "reward",
     context: Annotated[str, typer.Option(help="Columns of the context, with commas.")] = "context",
@@ -140,10 +139,10 @@ def verify(log: Log) -> None:
     Examples:
       kinbandits log verify news.sqlite3
     """
-    from kinbandits.service import verify as verifying
+    from kinbandits.service.verify import verify as work
 
     with _opened(log) as store:
-        problems, last = verifying.verify(store), store.last_seq()
+        problems, last = work(store), store.last_seq()
     print("\n".join(problems) if problems else f"{last:,} events, all in order.")
     if problems:
         raise typer.Exit(1)
@@ -152,7 +151,7 @@ def verify(log: Log) -> None:
 def archive(
     log: Log,
     path: Annotated[Path, typer.Argument(help="A new .parquet file.")],
-    config: Annotated[Path, typer.Option(help="The service's TOML file.")],
+    config: Config,
     before: Annotated[str, typer.Option(help="How old: 90d, 12h, or a date like 2026-01-31.")],
 ) -> None:
     """Move old decisions to a file; what they taught the model is kept. Stop the service first.
@@ -161,27 +160,20 @@ def archive(
     Examples:
       kinbandits log archive news.sqlite3 2026-01.parquet --config news.toml --before 90d
     """
-    from kinbandits.service import verify as verifying
+    from kinbandits.service.verify import archive as work
 
     settings = _settings(config)
     with _opened(log, readonly=False) as store:
-        n, events = verifying.archive(store, path, settings, _time(before))
+        n, events = work(store, path, settings, _time(before))
     print(f"{n:,} decisions in {path}; {events:,} events left the log." if events else "Nothing is that old.")
 
 
 def _time(text: str) -> float:
-    """Seconds since 1970, of an age or a date.
-
-    >>> _time("1970-01-02")
-    86400.0
-    """
+    """Seconds since 1970, of an age or a date."""
     age = re.fullmatch(r"(\d+)([dh])", text)
     if age is not None:
         return time.time() - int(age[1]) * (86_400.0 if age[2] == "d" else 3600.0)
-    try:
-        return seconds(text)
-    except InvalidInputError:
-        raise InvalidInputError(f"--before is like 90d, 12h or 2026-01-31, got {text!r}") from None
+    return seconds(text, "--before (or 90d, 12h)")
 
 
 def backup(log: Log, target: Annotated[Path, typer.Argument(help="A new file.")]) -> None:
@@ -191,10 +183,10 @@ def backup(log: Log, target: Annotated[Path, typer.Argument(help="A new file.")]
     Examples:
       kinbandits backup news.sqlite3 /backups/news-monday.sqlite3
     """
-    from kinbandits.service import verify as verifying
+    from kinbandits.service.verify import backup as work
 
     with _opened(log) as store:
-        print(f"{verifying.backup(store, target):,} events in {target}, all in order.")
+        print(f"{work(store, target):,} events in {target}, all in order.")
 
 
 def restore(
@@ -208,7 +200,7 @@ def restore(
     Examples:
       kinbandits restore /backups/news-monday.sqlite3 news.sqlite3
     """
-    from kinbandits.service import verify as verifying
+    from kinbandits.service.verify import restore as work
 
-    n, problems = verifying.restore(source, target, force)
+    n, problems = work(source, target, force)
     print(f"{n:,} events in {target}, {'all in order.' if not problems else 'but: ' + problems[0]}")

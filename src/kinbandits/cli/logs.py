@@ -165,7 +165,7 @@ def _source(
             from kinbandits.service.transfer import export_log, missing_rewards
 
             with contextlib.closing(open_store(url, readonly=True)) as store:
-                export_log(store, Path(folder) / f"log-{i:03}")
+                export_log(store, Path(folder) / f"log-{i:03}.parquet")
                 warning = missing_rewards(store)
                 if warning is not None:
                     print(f"Warning: {url}: {warning}", file=sys.stderr)

@@ -10,16 +10,16 @@ import numpy as np
 from fastapi import Depends, FastAPI, Path, Query, Request, Response
 from pydantic_core import to_json
 
+from kinbandits.client import Arm, Choice, Outcome
 from kinbandits.errors import InvalidInputError
 from kinbandits.service import choose
 from kinbandits.service import messages as m
 from kinbandits.service.auth import name_of_token
-from kinbandits.service.commands import AddArm, Command, Correct, Decide, RetireArm, Reward, RollBack, Void
 from kinbandits.service.config import Feature, encode
 from kinbandits.service.engine import Engine
 from kinbandits.service.events import Record
 from kinbandits.service.learner import Serving
-from kinbandits.service.ledger import Result
+from kinbandits.service.ledger import AddArm, Command, Correct, Decide, Result, RetireArm, Reward, RollBack, Void
 from kinbandits.service.messages import Problem, unknown_decision
 
 T = TypeVar("T")
@@ -45,12 +45,12 @@ def add_routes(app: FastAPI, engine: Engine) -> None:
     """The routes for programs. The tag of a route is the role that it needs."""
     features = engine.settings.service.named_features
 
-    @app.post("/v1/decisions", tags=["decide"], response_model=m.Decision)
+    @app.post("/v1/decisions", tags=["decide"], response_model=Choice)
     async def decide(body: m.DecisionBody) -> Response:
         """Choose an arm. The decision is on disk when it is answered."""
         return send(await engine.answer(_decide(body, features)))
 
-    @app.put("/v1/decisions/{id}/reward", tags=["reward"], response_model=m.Outcome)
+    @app.put("/v1/decisions/{id}/reward", tags=["reward"], response_model=Outcome)
     async def reward(id: ID, body: m.RewardBody) -> Response:
         """Deliver a reward. The same value again is the same answer; another value is refused with 409."""
         return send(await engine.answer(Reward(id, body.reward)))
@@ -73,12 +73,12 @@ def add_routes(app: FastAPI, engine: Engine) -> None:
             engine, [Reward(getattr(r, "id", None), r.reward, getattr(r, "key", None)) for r in body.rewards]
         )
 
-    @app.put("/v1/decisions/{id}/correction", tags=["admin"], response_model=m.Outcome)
+    @app.put("/v1/decisions/{id}/correction", tags=["admin"], response_model=Outcome)
     async def correct(id: ID, body: m.CorrectionBody, by: By) -> Response:
         """Correct the reward of a decision, or withdraw it with null. The model is then taught again, apart."""
         return send(await engine.answer(Correct(id, body.reward, by)))
 
-    @app.delete("/v1/decisions/{id}", tags=["decide"], response_model=m.Outcome)
+    @app.delete("/v1/decisions/{id}", tags=["decide"], response_model=Outcome)
     async def void(id: ID) -> Response:
         """Void a decision that was not carried out: it takes no reward, and is not defaulted."""
         return send(await engine.answer(Void(id, "by request")))
@@ -126,7 +126,7 @@ def add_routes(app: FastAPI, engine: Engine) -> None:
             raise unknown_decision()
         return found
 
-    @app.get("/v1/arms", tags=["read"], response_model=list[m.ArmRecord])
+    @app.get("/v1/arms", tags=["read"], response_model=list[Arm])
     async def arms() -> Response:
         """All arms with their records."""
         return send(serving(engine).stats.arm_table())

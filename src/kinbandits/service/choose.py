@@ -14,8 +14,8 @@ from kinbandits.service.events import ArmName, Body, Record, decision_id, unifor
 from kinbandits.service.messages import Problem
 
 if TYPE_CHECKING:
-    from kinbandits.service.commands import Decide
     from kinbandits.service.learner import Serving
+    from kinbandits.service.ledger import Decide
 
 
 def choose(

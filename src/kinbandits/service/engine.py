@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from kinbandits.service.commands import Command
 from kinbandits.service.config import Settings
 from kinbandits.service.learner import Learner, Serving
-from kinbandits.service.ledger import Answer, Result
+from kinbandits.service.ledger import Answer, Command, Result
 from kinbandits.service.messages import Problem, unavailable
 from kinbandits.service.snapshots import local_folder
 from kinbandits.service.store import Store

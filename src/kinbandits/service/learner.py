@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -59,10 +58,7 @@ def first_policy(store: Store, settings: Settings) -> tuple[kb.KMTLUCB, Stats, i
     if row is None:
         policy = settings.new_policy()
         return policy, Stats(list(policy.arms)), 0, 0
-    with tempfile.TemporaryDirectory(prefix="kinbandits-") as folder:
-        path = Path(folder) / "policy"
-        path.write_bytes(row.policy)
-        policy = kb.load(path)
+    policy = snapshots.unpacked(row.policy)
     if row.stats is not None and row.settings != settings.fingerprint():
         raise InvalidInputError(
             f"the log was archived up to event {row.upto:,} with other settings in [policy], and what was archived "

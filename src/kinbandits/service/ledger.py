@@ -5,15 +5,17 @@ Commands are taken in order, each seeing what those before it have done. A `Prob
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic_core import to_json
+
 from kinbandits.errors import InvalidInputError, KinbanditsError
 from kinbandits.service import choose
-from kinbandits.service.commands import AddArm, Command, Correct, Decide, RetireArm, Reward, RollBack, Void
 from kinbandits.service.config import LARGEST, ServiceSettings, check_arms
 from kinbandits.service.events import ArmName, Body, Event, Record, decision_id, step
 from kinbandits.service.learner import Serving
@@ -22,6 +24,80 @@ from kinbandits.service.store import Transaction
 
 Answer = dict[str, Any]
 Result = Answer | Problem
+
+# -- what can be asked ------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class Decide:
+    """Choose an arm: one context for all candidates, or one for each."""
+
+    context: list[float] | list[list[float]]
+    arms: list[ArmName] | None = None
+    key: str | None = None
+
+    def fingerprint(self) -> str:
+        """A digest of the request, to tell a repeat from another request with the same key."""
+        return hashlib.blake2b(to_json([self.context, self.arms]), digest_size=16).hexdigest()
+
+
+@dataclass(eq=False, slots=True)
+class Reward:
+    """The reward of a decision, which is named by its id, or by its idempotency key."""
+
+    id: str | None
+    value: float
+    key: str | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Void:
+    """The decision was not carried out."""
+
+    id: str
+    reason: str
+
+
+@dataclass(eq=False, slots=True)
+class Correct:
+    """Learn another reward, or none (None)."""
+
+    id: str
+    value: float | None
+    by: str
+
+
+@dataclass(eq=False, slots=True)
+class RollBack:
+    """Forget what was learned after event ``to``."""
+
+    to: int
+    by: str
+
+
+@dataclass(eq=False, slots=True)
+class AddArm:
+    """Add an arm, or have a retired one return."""
+
+    arm: ArmName
+    by: str
+    descriptor: list[float] | None = None
+    similarity: list[float] | None = None
+    neighbours: list[ArmName] | None = None
+
+
+@dataclass(eq=False, slots=True)
+class RetireArm:
+    """Do not choose this arm any more."""
+
+    arm: ArmName
+    by: str
+
+
+Command = Decide | Reward | Void | Correct | RollBack | AddArm | RetireArm
+
+
+# -- what is done -----------------------------------------------------------------------------------
 
 
 @dataclass

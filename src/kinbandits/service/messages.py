@@ -1,6 +1,7 @@
 """What is sent and answered, as models: FastAPI makes validation and the OpenAPI document of them.
 
-Strict: no NaN, no infinities, no numbers in strings, no unknown fields. Problems never repeat what was sent.
+What the client has a class for (`Choice`, `Outcome`, `Arm`) is answered as that. Strict: no NaN, no infinities, no
+numbers in strings, no unknown fields. Problems never repeat what was sent.
 """
 
 from __future__ import annotations
@@ -103,25 +104,6 @@ class ArmBody(Strict):
     neighbours: Arms | None = Field(default=None, description="For a graph: the arms it is linked to.")
 
 
-class Decision(BaseModel):
-    """Play ``arm``, then send its reward to ``PUT /v1/decisions/{id}/reward``."""
-
-    id: str
-    arm: Arm
-    index: int = Field(description="Which candidate, counted from 0.")
-    mean: float | None = Field(description="Estimated reward.")
-    width: float | None = Field(description="How uncertain the estimate is.")
-    propensity: float = Field(description="The probability with which this candidate was chosen.")
-
-
-class Outcome(BaseModel):
-    """What became of a decision."""
-
-    id: str
-    state: State
-    reward: float | None
-
-
 class OneAnswer(BaseModel):
     """One of several: its status, and the result or why there is none."""
 
@@ -137,9 +119,12 @@ class Answers(BaseModel):
     answers: list[OneAnswer]
 
 
-class DecisionRecord(Outcome):
+class DecisionRecord(BaseModel):
     """A decision as it stands in the log."""
 
+    id: str
+    state: State
+    reward: float | None
     at: float = Field(description="When it was made, in seconds since 1970.")
     seq: int = Field(description="The number of its event.")
     learned: float | None = Field(description="The reward that is learned of it.")
@@ -164,16 +149,6 @@ class ArmState(BaseModel):
 
     arm: Arm
     retired: bool
-
-
-class ArmRecord(ArmState):
-    """An arm and its record."""
-
-    pulls: int
-    rewards: int
-    mean_reward: float | None
-    standard_error: float | None
-    last_pull: float | None
 
 
 class ProblemAnswer(BaseModel):

@@ -19,11 +19,56 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from kinbandits.errors import FormatError, InvalidInputError
-from kinbandits.service import tables as t
 from kinbandits.service.databases import Postgres, SQLite, StoreLockedError, StoreUnavailableError
 from kinbandits.service.events import EDITS, Edits, Event, Record, decision_id
 
 LAST = 2**62  # no log has so many events
+FORMAT = 1
+PROBE = 65_536  # characters: a nearly full disk may have room for a few
+
+TABLES = sa.MetaData()
+_LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite's own row number must be INTEGER
+
+
+def _table(name: str, /, *may_be_null: str, **columns: Any) -> sa.Table:
+    """A table; its first column is the primary key."""
+    key = next(iter(columns))
+    made = [
+        sa.Column(
+            c, kind, primary_key=c == key, nullable=c in may_be_null, autoincrement=False, unique=c == "key" or None
+        )
+        for c, kind in columns.items()
+    ]
+    return sa.Table(name, TABLES, *made)
+
+
+META = _table("meta", "value", name=sa.Text, value=sa.Text)
+EVENTS = _table("events", "decision", seq=_LONG, kind=sa.Text, decision=sa.Text, at=sa.Double, body=sa.Text)
+_fixed = {"number": _LONG, "seq": sa.BigInteger, "at": sa.Double, "arm": sa.Text, "state": sa.Text}
+_later = {"key": sa.Text, "request": sa.Text, "reward": sa.Double, "learned": sa.Double}
+DECISIONS = _table("decisions", *_later, **_fixed, **_later)
+sa.Index("decisions_of_arms", DECISIONS.c.arm, DECISIONS.c.number)
+PARTIAL_INDEXES = (  # in the words of both databases
+    "CREATE INDEX events_of_arms ON events (seq) WHERE decision IS NULL OR kind = 'corrected'",
+    "CREATE INDEX open_decisions ON decisions (at) WHERE state = 'open'",
+)
+# A policy that the model begins with: fitted elsewhere (``started``), or taught by what was archived (``archived``).
+BEGINNINGS = _table(
+    "beginnings", "stats", seq=_LONG, upto=sa.BigInteger, settings=sa.Text, policy=sa.LargeBinary, stats=sa.Text
+)
+RECORD = sa.select(
+    *(DECISIONS.c[name] for name in ("number", "seq", "at")),
+    EVENTS.c.body,
+    *(DECISIONS.c[name] for name in ("state", "reward", "learned", "key", "request")),
+).join_from(DECISIONS, EVENTS, DECISIONS.c.seq == EVENTS.c.seq)
+FIND = {
+    c.name: RECORD.where(c.in_(sa.bindparam("wanted", expanding=True))) for c in (DECISIONS.c.number, DECISIONS.c.key)
+}
+SET_OUTCOME = (
+    DECISIONS.update()
+    .where(DECISIONS.c.number == sa.bindparam("of"))
+    .values({name: sa.bindparam(name) for name in ("state", "reward", "learned")})
+)
 
 
 class Store:
@@ -51,12 +96,12 @@ class Store:
             self._engines.append(writer := self.database.writer())
             self._writer = writer.connect()
             mark = "?" if writer.dialect.positional else "%s"
-            self._sql = [_insert(t.EVENTS, 5, mark), _insert(t.DECISIONS, 7, mark)]
+            self._sql = [_insert(EVENTS, 5, mark), _insert(DECISIONS, 7, mark)]
             self._make_tables(self._writer)
         version = self.meta("format")
-        if version != str(t.FORMAT):
+        if version != str(FORMAT):
             raise FormatError(
-                f"{self.name} has format {version}; this release reads format {t.FORMAT}. Upgrade kinbandits to open it"
+                f"{self.name} has format {version}; this release reads format {FORMAT}. Upgrade kinbandits to open it"
             )
         self.id = self.meta("id") or ""
         self.secret = bytes.fromhex(self.meta("secret") or "")
@@ -66,16 +111,16 @@ class Store:
             if self.database.is_shared:  # two processes may come at once
                 writer.execute(sa.select(sa.func.pg_advisory_xact_lock(1)))
             names = set(sa.inspect(writer).get_table_names())
-            if names & set(t.TABLES.tables):
+            if names & set(TABLES.tables):
                 if "beginnings" not in names:
                     raise FormatError(f"{self.name} is a log of another release, or not a log; this one cannot open it")
                 return
-            t.TABLES.create_all(writer)
-            for index in t.PARTIAL_INDEXES:
+            TABLES.create_all(writer)
+            for index in PARTIAL_INDEXES:
                 writer.exec_driver_sql(index)
             self.database.guard(writer, True)
-            made = {"format": str(t.FORMAT), "id": secrets.token_hex(16), "secret": secrets.token_hex(16), "probe": ""}
-            writer.execute(t.META.insert(), [{"name": name, "value": value} for name, value in made.items()])
+            made = {"format": str(FORMAT), "id": secrets.token_hex(16), "secret": secrets.token_hex(16), "probe": ""}
+            writer.execute(META.insert(), [{"name": name, "value": value} for name, value in made.items()])
 
     @contextmanager
     def _translated(self, what: str, writer: sa.Connection | None = None) -> Iterator[None]:
@@ -114,7 +159,7 @@ class Store:
     def probe(self) -> None:
         """Write something and flush it, to see whether that can be done."""
         with self.transaction() as tx:
-            tx.set_meta("probe", secrets.token_hex(t.PROBE // 2))
+            tx.set_meta("probe", secrets.token_hex(PROBE // 2))
 
     def close(self) -> None:
         """Close connections and release the lock."""
@@ -134,23 +179,23 @@ class Store:
 
     def read(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events after ``seq``, in order."""
-        return self._events(t.EVENTS.c.seq > after, limit)
+        return self._events(EVENTS.c.seq > after, limit)
 
     def _events(self, where: Any, limit: int | None = None) -> list[Event]:
-        found = self.query(t.EVENTS.select().where(where).order_by(t.EVENTS.c.seq).limit(limit))
+        found = self.query(EVENTS.select().where(where).order_by(EVENTS.c.seq).limit(limit))
         return [Event(seq, kind, decision, at, from_json(body)) for seq, kind, decision, at, body in found]
 
     def read_all(self, after: int = 0, upto: int = LAST) -> Iterator[Event]:
         """All events after ``after``, in order, up to event ``upto``."""
-        seq = t.EVENTS.c.seq
+        seq = EVENTS.c.seq
         while events := self._events((seq > after) & (seq <= upto), 5000):
             yield from events
             after = events[-1].seq
 
     def special(self, *kinds: str) -> list[Event]:
         """Events of rare kinds (arms, edits, beginnings), in order."""
-        rare = t.EVENTS.c.decision.is_(None) | (t.EVENTS.c.kind == "corrected")
-        return self._events(rare & t.EVENTS.c.kind.in_(kinds))
+        rare = EVENTS.c.decision.is_(None) | (EVENTS.c.kind == "corrected")
+        return self._events(rare & EVENTS.c.kind.in_(kinds))
 
     def edits(self) -> Edits:
         """Corrections and roll-backs so far."""
@@ -159,11 +204,11 @@ class Store:
 
     def last_seq(self) -> int:
         """The number of the last event; 0 if there is none."""
-        return int(self.query(sa.select(sa.func.coalesce(sa.func.max(t.EVENTS.c.seq), 0)))[0][0])
+        return int(self.query(sa.select(sa.func.coalesce(sa.func.max(EVENTS.c.seq), 0)))[0][0])
 
     def last_at(self) -> float:
         """When the last event was written."""
-        found = self.query(sa.select(t.EVENTS.c.at).order_by(t.EVENTS.c.seq.desc()).limit(1))
+        found = self.query(sa.select(EVENTS.c.at).order_by(EVENTS.c.seq.desc()).limit(1))
         return float(found[0][0]) if found else 0.0
 
     def archived(self, what: str = "upto") -> int:
@@ -172,18 +217,18 @@ class Store:
 
     def last_number(self, upto: int = LAST) -> int:
         """How many decisions were ever made, up to an event: the number of the last one."""
-        found = self.query(sa.select(sa.func.max(t.DECISIONS.c.number)).where(t.DECISIONS.c.seq <= upto))[0][0]
+        found = self.query(sa.select(sa.func.max(DECISIONS.c.number)).where(DECISIONS.c.seq <= upto))[0][0]
         return max(int(found or 0), self.archived("number"))
 
     def record(self, identifier: str) -> Record | None:
         """The decision of this id."""
-        found = self.query(t.RECORD.where(t.DECISIONS.c.number == int(identifier, 16)))
+        found = self.query(RECORD.where(DECISIONS.c.number == int(identifier, 16)))
         return _record(found[0]) if found else None
 
     def all_records(self, upto: int = LAST) -> Iterator[Record]:
         """All decisions, in order, up to event ``upto``."""
-        d, after = t.DECISIONS.c, 0
-        wanted = t.RECORD.where(d.number > sa.bindparam("after"), d.seq <= upto).order_by(d.number).limit(5000)
+        d, after = DECISIONS.c, 0
+        wanted = RECORD.where(d.number > sa.bindparam("after"), d.seq <= upto).order_by(d.number).limit(5000)
         while rows := self.query(wanted.params(after=after)):
             yield from map(_record, rows)
             after = rows[-1][0]
@@ -199,19 +244,19 @@ class Store:
         limit: int = 100,
     ) -> list[Record]:
         """Decisions that fit, newest first; ``before`` is an id, to continue an earlier answer."""
-        d, number = t.DECISIONS.c, None if before is None else int(before, 16)
+        d, number = DECISIONS.c, None if before is None else int(before, 16)
         limits = ((eq, d.state, state), (eq, d.arm, arm), (ge, d.at, since), (lt, d.at, until), (lt, d.number, number))
         wanted = [compare(column, value) for compare, column, value in limits if value is not None]
-        return [_record(row) for row in self.query(t.RECORD.where(*wanted).order_by(d.number.desc()).limit(limit))]
+        return [_record(row) for row in self.query(RECORD.where(*wanted).order_by(d.number.desc()).limit(limit))]
 
     def meta(self, name: str) -> str | None:
         """The text kept under this name."""
-        found = self.query(sa.select(t.META.c.value).where(t.META.c.name == name))
+        found = self.query(sa.select(META.c.value).where(META.c.name == name))
         return str(found[0][0]) if found else None
 
     def beginning(self) -> Any:
         """What the model begins with, if not with nothing: seq, upto, settings, policy, stats."""
-        found = self.query(t.BEGINNINGS.select().order_by(t.BEGINNINGS.c.seq.desc()).limit(1))
+        found = self.query(BEGINNINGS.select().order_by(BEGINNINGS.c.seq.desc()).limit(1))
         return found[0] if found else None
 
     @contextmanager
@@ -232,13 +277,13 @@ class Transaction:
         found: list[Record] = []
         for name, wanted in (("number", [int(i, 16) for i in ids]), ("key", list(keys))):
             if wanted:
-                found += map(_record, self._connection.execute(t.FIND[name], {"wanted": wanted}))
+                found += map(_record, self._connection.execute(FIND[name], {"wanted": wanted}))
         return found
 
     def overdue(self, before: float, limit: int) -> list[Record]:
         """Open decisions made before this time, oldest first."""
-        d = t.DECISIONS.c
-        wanted = t.RECORD.where(d.state == "open", d.at < before).order_by(d.at, d.number).limit(limit)
+        d = DECISIONS.c
+        wanted = RECORD.where(d.state == "open", d.at < before).order_by(d.at, d.number).limit(limit)
         return [_record(row) for row in self._connection.execute(wanted)]
 
     def append(self, events: Sequence[Event]) -> None:
@@ -258,24 +303,24 @@ class Transaction:
         """Enter what became of decisions."""
         rows = [{"of": int(r.id, 16), "state": r.state, "reward": r.reward, "learned": r.learned} for r in records]
         if rows:
-            self._connection.execute(t.SET_OUTCOME, rows)
+            self._connection.execute(SET_OUTCOME, rows)
 
     def set_meta(self, name: str, value: str) -> None:
         """Keep a text under a name that there is."""
-        self._connection.execute(t.META.update().where(t.META.c.name == name).values(value=value))
+        self._connection.execute(META.update().where(META.c.name == name).values(value=value))
 
     def begin_with(self, event: Event, settings: str, policy: bytes, stats: str | None) -> None:
         """Say what the model begins with, and keep it, in place of what it began with before."""
         self.append([event])
-        self._connection.execute(t.BEGINNINGS.delete())
+        self._connection.execute(BEGINNINGS.delete())
         row = {"seq": event.seq, "upto": event.body["upto"], "settings": settings, "policy": policy, "stats": stats}
-        self._connection.execute(t.BEGINNINGS.insert(), row)
+        self._connection.execute(BEGINNINGS.insert(), row)
 
     def drop_before(self, database: SQLite | Postgres, upto: int) -> None:
         """Delete decisions and their events up to ``upto``; what is rare and small stays."""
         database.guard(self._connection, False)
-        self._connection.execute(t.EVENTS.delete().where(t.EVENTS.c.seq <= upto, t.EVENTS.c.decision.is_not(None)))
-        self._connection.execute(t.DECISIONS.delete().where(t.DECISIONS.c.seq <= upto))
+        self._connection.execute(EVENTS.delete().where(EVENTS.c.seq <= upto, EVENTS.c.decision.is_not(None)))
+        self._connection.execute(DECISIONS.delete().where(DECISIONS.c.seq <= upto))
         database.guard(self._connection, True)
 
 

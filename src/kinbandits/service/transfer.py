@@ -28,7 +28,7 @@ from kinbandits.service.learner import Fold
 from kinbandits.service.store import LAST, Store
 
 FORMATS = (".jsonl", ".csv", ".parquet")
-_PART = 100_000  # rows of a Parquet file, where there are several
+_GROUP = 100_000  # rows of a row group of Parquet
 _REAL = ("at", "propensity", "mean", "width", "reward", "learned")
 _COLUMNS = ("id", "at", "state", "arm", "candidates", "index", "context", *_REAL[1:])
 
@@ -44,64 +44,47 @@ def decisions_with_rewards(store: Store, upto: int = LAST) -> Iterator[tuple[Rec
 
 
 def export_log(store: Store, path: Path, upto: int | None = None) -> int:
-    """Write one row per decision to a .jsonl, .csv or .parquet file, or to a new folder of Parquet files; how many.
+    """Write one row per decision to a .jsonl, .csv or .parquet file; how many.
 
-    In CSV and Parquet, lists are JSON text. Parquet needs pyarrow; its files say of which log they are, so that
+    In CSV and Parquet, lists are JSON text. Parquet needs pyarrow; the file says of which log it is, so that
     `kinbandits fit` learns no row twice.
     """
-    if path.suffix not in (*FORMATS, ""):
-        raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}, or be a new folder")
-    if path.is_dir():
-        raise InvalidInputError(f"{path} already exists; name a folder that does not")
-    if not path.suffix:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    last, n = store.last_seq() if upto is None else upto, 0
-
-    def rows() -> Iterator[dict[str, Any]]:
-        nonlocal n
-        for record, learned in decisions_with_rewards(store, last):
-            n += 1
-            fields = {**record.body, **record._asdict(), "learned": learned}
-            yield {name: fields.get(name) for name in _COLUMNS}
-
+    if path.suffix not in FORMATS:
+        raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}")
+    last = store.last_seq() if upto is None else upto
+    n = sum(1 for _ in store.all_records(last))
+    rows = map(_row, decisions_with_rewards(store, last))
     with replacing(path) as part:
-        if path.suffix in (".parquet", ""):
-            about = {"first": store.id, "head": f"{last}:{store.id}", "rows": sum(1 for _ in store.all_records(last))}
-            _parquet(rows(), part, about, path.suffix == "")
-        else:
-            with part.open("w", encoding="utf-8", newline="") as file:
-                if path.suffix == ".jsonl":
-                    file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows())
-                else:
-                    writer = csv.DictWriter(file, _COLUMNS)
-                    writer.writeheader()
-                    writer.writerows({k: _text(v) for k, v in row.items()} for row in rows())
+        if path.suffix == ".parquet":
+            _parquet(rows, part, {"first": store.id, "head": f"{last}:{store.id}", "rows": n})
+            return n
+        with part.open("w", encoding="utf-8", newline="") as file:
+            if path.suffix == ".jsonl":
+                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            else:
+                writer = csv.DictWriter(file, _COLUMNS)
+                writer.writeheader()
+                writer.writerows(map(_flat, rows))
     return n
 
 
-def _text(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list) else value
+def _row(found: tuple[Record, float | None]) -> dict[str, Any]:
+    fields = {**found[0].body, **found[0]._asdict(), "learned": found[1]}
+    return {name: fields.get(name) for name in _COLUMNS}
 
 
-def _parquet(rows: Iterator[dict[str, Any]], path: Path, about: dict[str, Any], parts: bool) -> None:
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()}
+
+
+def _parquet(rows: Iterator[dict[str, Any]], path: Path, about: dict[str, Any]) -> None:
     """Arms may be numbers or text, contexts lists or lists of lists: text holds them all."""
     pa, pq = (package(name, "Parquet needs", "pyarrow") for name in ("pyarrow", "pyarrow.parquet"))
     types = {c: pa.float64() if c in _REAL else pa.int64() if c == "index" else pa.string() for c in _COLUMNS}
     schema = pa.schema(list(types.items()), {b"kinbandits.log": json.dumps(about).encode()})
-    if parts:
-        path.mkdir()
-    writer = None if parts else pq.ParquetWriter(path, schema)
-    for i in itertools.count():
-        some = [{k: str(v) if k == "arm" else _text(v) for k, v in r.items()} for r in itertools.islice(rows, _PART)]
-        if not some and (i or not parts):
-            break
-        table = pa.Table.from_pylist(some, schema=schema)
-        if writer is None:
-            pq.write_table(table, path / f"part-{i:05}.parquet")
-        else:
-            writer.write_table(table)
-    if writer is not None:
-        writer.close()
+    with pq.ParquetWriter(path, schema) as writer:
+        while some := [_flat(r) | {"arm": str(r["arm"])} for r in itertools.islice(rows, _GROUP)]:
+            writer.write_table(pa.Table.from_pylist(some, schema=schema))
 
 
 # -- import -----------------------------------------------------------------------------------------
@@ -185,14 +168,10 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
     if path.suffix not in FORMATS:
         raise InvalidInputError(f"{path} must end in one of {', '.join(FORMATS)}")
     with path.open(encoding="utf-8", newline="") as file:
-        if path.suffix == ".csv":
-            yield from csv.DictReader(file)
-            return
-        for i, line in enumerate(file, 1):
-            try:
-                yield json.loads(line)
-            except ValueError as error:
-                raise InvalidInputError(f"{path}, line {i} is not JSON: {error}") from None
+        try:
+            yield from csv.DictReader(file) if path.suffix == ".csv" else map(json.loads, file)
+        except json.JSONDecodeError as error:
+            raise InvalidInputError(f"{path} holds a line that is not JSON: {error}: {error.doc[:80]!r}") from None
 
 
 # -- evaluation -------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from kinbandits.service.config import Settings
 from kinbandits.service.databases import SQLite, StoreUnavailableError
 from kinbandits.service.events import Event, Record, step
 from kinbandits.service.learner import replay
+from kinbandits.service.snapshots import packed
 from kinbandits.service.store import Store, open_store
 from kinbandits.service.transfer import export_log
 
@@ -142,9 +143,7 @@ def archive(store: Store, path: Path, settings: Settings, before: float) -> tupl
     fold = replay(store, settings, upto)
     fold.edits.events.clear()  # the beginning is final: later edits do not reach it
     n = export_log(store, path, upto)
-    with tempfile.TemporaryDirectory(prefix="kinbandits-") as folder:
-        fold.policy.save(Path(folder) / "policy")
-        policy = (Path(folder) / "policy").read_bytes()
+    policy = packed(fold.policy)
     last, number = store.last_seq(), store.last_number(upto)
     now = max(time.time(), store.last_at())
     body = {"upto": upto, "decisions": n, "number": number, "path": str(path)}

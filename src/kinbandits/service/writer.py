@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from sqlalchemy.exc import IntegrityError
 
 import kinbandits as kb
-from kinbandits.service.commands import Command
 from kinbandits.service.databases import StoreDamagedError, StoreLostError, StoreUnavailableError
 from kinbandits.service.events import Body
 from kinbandits.service.learner import change_arms, first_policy
-from kinbandits.service.ledger import Ledger, Position, Result
+from kinbandits.service.ledger import Command, Ledger, Position, Result
 from kinbandits.service.messages import Problem, unavailable
 
 if TYPE_CHECKING:
