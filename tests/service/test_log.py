@@ -219,14 +219,14 @@ def test_defaulted_decisions_count_at_the_default_reward(tmp_path: Path, run: Ru
             if rng.random() < pays[answer["arm"]]:
                 served.ask(Reward(answer["id"], 1.0))
         clock.now += 30.0  # the youngest half minute still waits
-        until(lambda: served.serving.stats.states["open"] <= 60, 60.0)
+        until(lambda: served.serving.stats.states["open"] <= 30, 60.0)
     with closing(open_store(url, readonly=True)) as store:
         assert transfer.missing_rewards(store) is None
         still_open = sum(record.state == "open" for record in store.all_records())
     kb.KMTLUCB(["a", "b", "c"], epsilon=1.0).save(tmp_path / "even.policy")
     found = json.loads(run("evaluate", url, "--policy", tmp_path / "even.policy", "--json"))
     assert 0.02 < found["policies"]["even"]["logged"] < 0.3
-    assert still_open <= found["left_out"]["younger than the oldest open decision"] <= 61
+    assert still_open <= found["left_out"]["younger than the oldest open decision"] <= 31
     assert len(found["left_out"]) == 1  # those that are open are counted once
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 from kinbandits.cli.output import need
 from kinbandits.errors import InvalidInputError
 
 TOKENS = Path("tokens.toml")
-LEVELS = click.Choice(["debug", "info", "warning", "error"])
 
 
 def register(app: typer.Typer) -> None:
@@ -54,12 +53,12 @@ def serve(
     ] = "kinbandits.sqlite3",
     tokens: Annotated[Path, typer.Option(help="The file of tokens; `kinbandits token new` makes it.")] = TOKENS,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8321,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8321,
     start: Annotated[
         Path | None, typer.Option(help="A policy that `kinbandits fit` saved, to begin with.", show_default=False)
     ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="A throw-away service with simulated clients.")] = False,
-    log_level: Annotated[str, typer.Option(click_type=LEVELS, help="What is logged.")] = "info",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve decisions over HTTP, from a log that survives a crash.
 
@@ -71,12 +70,17 @@ def serve(
       kinbandits serve news.toml --start start.policy
     """
     need("the service", "serve", "fastapi", "uvicorn", "jinja2", "prometheus_client", "sqlalchemy")
+    gc.disable()  # until it serves: what is imported now stays, and to look through it again and again takes time
     from kinbandits.service import auth, server
     from kinbandits.service.config import Settings, load_settings
     from kinbandits.service.engine import Engine
     from kinbandits.service.learner import begin_with
     from kinbandits.service.store import open_store
 
+    if log_level not in ("debug", "info", "warning", "error"):
+        raise InvalidInputError(f"--log-level must be debug, info, warning or error, got {log_level!r}")
+    if not 0 <= port <= 65535:
+        raise InvalidInputError(f"--port must be between 0 and 65535, got {port}")
     if config is None and start is not None:
         raise InvalidInputError("--start needs the settings file of the service")
     with contextlib.ExitStack() as stack:

@@ -265,12 +265,9 @@ def run(engine: Engine, tokens: Tokens, wire: socket.socket, on_ready: Callable[
         server.should_exit = True
         end_within(12.0)
 
-    def ready() -> None:
-        gc.collect()
-        gc.freeze()  # all that is there now stays; a full collection would stop everybody for milliseconds
-        on_ready()
-
-    engine.on_failure, engine.on_ready = fail, ready
+    engine.on_failure, engine.on_ready = fail, on_ready
+    gc.freeze()  # all that is there now stays; a full collection would stop everybody for milliseconds
+    gc.enable()
     sys.setswitchinterval(0.001)  # the threads of engine and server take turns often
     server.run(sockets=[wire])
     if engine.failure is not None:
