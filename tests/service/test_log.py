@@ -394,7 +394,7 @@ def test_archive_by_command(tmp_path: Path, config: Path, run: Run) -> None:
     fill(str(tmp_path / "log.sqlite3"), config, rounds=20)
     command = ("log", "archive", tmp_path / "log.sqlite3", tmp_path / "x.parquet", "--config", config, "--before")
     assert "Nothing is that old" in run(*command, "90d")
-    assert "--before is like 90d" in run(*command, "yesterday", code=1)
+    assert "--before is an age (90d, 12h)" in run(*command, "yesterday", code=1)
     assert "20 decisions" in run(*command, "0h")
     assert "all in order" in run("log", "verify", tmp_path / "log.sqlite3")
 

@@ -173,7 +173,7 @@ def _time(text: str) -> float:
     age = re.fullmatch(r"(\d+)([dh])", text)
     if age is not None:
         return time.time() - int(age[1]) * (86_400.0 if age[2] == "d" else 3600.0)
-    return seconds(text, "--before (or 90d, 12h)")
+    return seconds(text, "--before is an age (90d, 12h), or")
 
 
 def backup(log: Log, target: Annotated[Path, typer.Argument(help="A new file.")]) -> None:

@@ -144,7 +144,12 @@ class Engine:
     def submit(self, commands: Sequence[Command]) -> Future[list[Result]]:
         """Ask, from a thread, and do not wait: the results are there when they are on disk."""
         future: Future[list[Result]] = Future()
-        self._put(Job(commands, future.set_result))
+
+        def answer(results: list[Result]) -> None:
+            if future.set_running_or_notify_cancel():  # else nobody waits for it any more
+                future.set_result(results)
+
+        self._put(Job(commands, answer))
         return future
 
     def ask(self, command: Command, timeout: float = 30.0) -> Answer:

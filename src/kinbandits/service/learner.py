@@ -33,7 +33,7 @@ log = logging.getLogger("kinbandits.service")
 
 _TOGETHER = 64  # rows that are learned at once while requests are answered,
 _MANY = 20_000  # and at a start
-_READ = 256  # events that are read at once then
+_READ = 256  # events that are read at once while requests are answered
 _PUBLISH = 0.05  # seconds between two copies of the model, at least
 _SHARE = 10.0  # and so many times what the last copy took, up to a second
 _POLL = 0.25  # seconds until a decision, which is only counted, is read

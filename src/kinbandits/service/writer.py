@@ -48,6 +48,7 @@ class Writer:
     def __init__(self, engine: Engine) -> None:
         self._engine, self._store, self._settings = engine, engine.store, engine.settings.service
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self.put = self._jobs.put
         self._trial: kb.KMTLUCB | None = None  # has all arms, to see whether the similarity takes another
         self._stopping = self._damaged = False
         self._swept = 0.0
@@ -58,10 +59,6 @@ class Writer:
         self.last_error: str | None = None
 
     # -- called by other threads ----------------------------------------------------------------
-
-    def put(self, job: Job) -> None:
-        """Add a job to the queue."""
-        self._jobs.put(job)
 
     @property
     def waiting(self) -> int:

@@ -10,7 +10,7 @@ from html import escape
 from kinbandits.service.stats import Interval
 
 WIDTH, HEIGHT = 720, 250
-LEFT, RIGHT, TOP, BOTTOM = 58, 12, 30, 40
+LEFT, RIGHT, TOP, BOTTOM = 58, 12, 30, 46
 
 
 @dataclass(frozen=True)
