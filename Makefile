@@ -87,7 +87,7 @@ soak: soak-service  ## all of it: the service (docs/soak-service.txt), a million
 
 soak-service: $(STAMP)  ## the service killed 262 times, 50,000 deliveries, 10,000 malformed requests, half an hour of steady load
 	$(BIN)/python -m pytest tests/service -m slow -n 0 -s
-	$(BIN)/python tests/service/steady.py --figure docs/soak-service.png
+	$(BIN)/python tests/service/steady.py
 
 bench-service: $(STAMP)  ## the service beside a FastAPI no-op of the same shape
 	$(BIN)/python benchmarks/service.py | tee docs/bench-service.txt

@@ -1,6 +1,6 @@
 """A service under steady load on one core: how far the model is behind, how long answers take, and memory.
 
-    python tests/service/steady.py [--minutes 30] [--rate 100] [--figure docs/soak-service.png]
+    python tests/service/steady.py [--minutes 30] [--rate 100]
 
 Half of the events are decisions, half are rewards, sent by the clock whether or not answers come (so that waiting
 counts). All on 127.0.0.1.
@@ -77,7 +77,7 @@ class Clients:
             thread.join(60.0)
 
 
-def steady(folder: Path, seconds: float, rate: float = 100.0, figure: Path | None = None, **policy: Any) -> str:
+def steady(folder: Path, seconds: float, rate: float = 100.0, **policy: Any) -> str:
     """Run it; the account in words."""
     settings = SETTINGS | {"policy": SETTINGS["policy"] | policy}
     service = Service(str(folder / "log.sqlite3"), settings, folder)
@@ -105,8 +105,6 @@ def steady(folder: Path, seconds: float, rate: float = 100.0, figure: Path | Non
     restarted = time.monotonic() - started
     service.stop()
     found, answered = np.array(seen), np.array(clients.answered)
-    if figure is not None:
-        draw(found, answered, figure)
     late = found[len(found) // 2 :, 3]
     return (
         f"{2 * len(answered) / seconds:.0f} events/s, {len(answered):,} decisions, {found[-1, 2]:,.0f} rows; "
@@ -117,41 +115,12 @@ def steady(folder: Path, seconds: float, rate: float = 100.0, figure: Path | Non
     )
 
 
-def draw(found: Any, answered: Any, figure: Path) -> None:
-    """Lag, p99 of every ten seconds, and memory, over time."""
-    from kinbandits.plotting import OKABE_ITO, canvas, plot_style
-
-    with plot_style():
-        sheet, axes = canvas(columns=1, rows=3, width=7.0, height=6.0)
-        minutes = found[:, 0] / 60.0
-        tens = (answered[:, 0] // 10).astype(int)
-        p99 = [1e3 * np.quantile(answered[tens == i, 1], 0.99) for i in np.unique(tens)]
-        change = minutes[np.searchsorted(found[:, 2], 2000)] if found[-1, 2] > 2000 else None
-        for ax, x, y, label in (
-            (axes[0, 0], minutes, found[:, 1], "model behind, s"),
-            (axes[1, 0], (np.unique(tens) + 0.5) / 6.0, p99, "decisions, p99 ms"),
-            (axes[2, 0], minutes, found[:, 3], "memory, MB"),
-        ):
-            ax.plot(x, y, color=OKABE_ITO[0], linewidth=1.0)
-            ax.set(ylabel=label, ylim=(0, 1.15 * max(y)))
-            if change is not None:
-                ax.axvline(change, color="0.6", linewidth=0.8, linestyle="--")
-        axes[0, 0].set(ylim=(0, max(2.4, 1.15 * found[:, 1].max())))
-        axes[0, 0].axhline(2.0, color=OKABE_ITO[1], linewidth=0.8)
-        axes[0, 0].text(minutes[-1], 2.0, "to hold: 2 s", ha="right", va="bottom")
-        if change is not None:
-            axes[2, 0].text(change, 0.0, " 2,000 rows: the change-over begins", ha="left", va="bottom")
-        axes[2, 0].set(xlabel="minutes")
-        sheet.savefig(figure)
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--rate", type=float, default=100.0)
     parser.add_argument("--similarity", help="in place of the default one")
-    parser.add_argument("--figure", type=Path)
     given = parser.parse_args()
     own = {} if given.similarity is None else {"similarity": {"type": given.similarity}}
     with tempfile.TemporaryDirectory(prefix="kinbandits-steady-") as name:
-        print(steady(Path(name), 60.0 * given.minutes, given.rate, given.figure, **own))
+        print(steady(Path(name), 60.0 * given.minutes, given.rate, **own))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from fastapi import Depends, FastAPI, Path, Query, Request, Response
+from fastapi import Depends, FastAPI, Path, Query, Response
 from pydantic_core import to_json
 
 from kinbandits.client import Arm, Choice, Outcome
@@ -84,30 +84,13 @@ def add_routes(app: FastAPI, engine: Engine) -> None:
         return send(await engine.answer(Void(id, "by request")))
 
     @app.get("/v1/decisions", tags=["read"], response_model=m.DecisionList)
-    async def decisions(
-        request: Request,
-        state: Annotated[m.State | None, Query(description="Only those in this state.")] = None,
-        arm: Annotated[str | None, Query(max_length=200, description="Only those of this arm.")] = None,
-        since: Annotated[float | None, Query(description="Made at or after, seconds since 1970.")] = None,
-        until: Annotated[float | None, Query(description="Made before, seconds since 1970.")] = None,
-        before: Annotated[str | None, Query(pattern=m.ID, description="As ``next`` of an earlier answer.")] = None,
-        limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    ) -> Response:
+    async def decisions(query: Annotated[m.DecisionQuery, Query()]) -> Response:
         """List decisions, newest first."""
-        filters = {"state": state, "arm": arm, "since": since, "until": until, "before": before}
-        sent = [name for name, _ in request.query_params.multi_items()]
-        for name in sent:
-            if name not in filters and name != "limit":
-                what = (
-                    f"{name!r} is no parameter" if name.isidentifier() and len(name) < 40 else "a parameter is unknown"
-                )
-                raise Problem(422, "invalid", f"{what}; there are {', '.join(filters)}, limit")
-            if sent.count(name) > 1:  # of which the last would count
-                raise Problem(422, "invalid", f"the query names {name} more than once")
-        if arm is not None and "\x00" in arm:  # which PostgreSQL does not take
+        if query.arm is not None and "\x00" in query.arm:  # which PostgreSQL does not take
             return send({"decisions": [], "next": None})
-        found = await reading(engine.store.find_records, **filters, limit=limit)
-        return send({"decisions": [_shown(r) for r in found], "next": found[-1].id if len(found) == limit else None})
+        found = await reading(engine.store.find_records, **query.model_dump())
+        next_ = found[-1].id if len(found) == query.limit else None
+        return send({"decisions": [_shown(r) for r in found], "next": next_})
 
     @app.get("/v1/decisions/{id}", tags=["read"], response_model=m.DecisionRecord)
     async def decision(id: ID) -> Response:

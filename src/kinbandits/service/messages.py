@@ -137,6 +137,19 @@ class DecisionRecord(BaseModel):
     width: float | None = None
 
 
+class DecisionQuery(BaseModel):
+    """Which decisions are listed."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    state: State | None = Field(None, description="Only those in this state.")
+    arm: str | None = Field(None, max_length=200, description="Only those of this arm.")
+    since: float | None = Field(None, description="Made at or after, seconds since 1970.")
+    until: float | None = Field(None, description="Made before, seconds since 1970.")
+    before: str | None = Field(None, pattern=ID, description="As ``next`` of an earlier answer.")
+    limit: int = Field(50, ge=1, le=500)
+
+
 class DecisionList(BaseModel):
     """Decisions, newest first."""
 

@@ -33,7 +33,7 @@ from kinbandits.service.auth import RoleRoute, Tokens
 from kinbandits.service.dashboard import add_pages
 from kinbandits.service.databases import StoreUnavailableError
 from kinbandits.service.engine import Engine
-from kinbandits.service.messages import Problem, ProblemAnswer
+from kinbandits.service.messages import DecisionQuery, Problem, ProblemAnswer
 from kinbandits.service.metrics import Metrics
 
 log = logging.getLogger("kinbandits.service")
@@ -54,7 +54,8 @@ _CODES = {
 }
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_FIELDS = re.compile(r"context|arms|task|key|decisions|rewards?|id|to|arm|descriptor|similarity|neighbours")
+_FIELDS = {"context", "arms", "task", "key", "decisions", "reward", "rewards", "id", "to", "arm", "descriptor"}
+_FIELDS |= {"similarity", "neighbours", *DecisionQuery.model_fields}
 _OWN = set(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "asctime", "taskName"}
 
 
@@ -167,7 +168,7 @@ def _invalid(error: RequestValidationError) -> Problem:
         return Problem(400, "not_json", "the body is not valid JSON")
     for e in found[:10]:
         place, *rest = e["loc"]
-        own = [x for x in rest if isinstance(x, int) or place in ("path", "query") or _FIELDS.fullmatch(str(x))]
+        own = [x for x in rest if isinstance(x, int) or x in _FIELDS]
         errors.append({"where": [place, *own], "rule": e["type"]})
     where = ".".join(map(str, errors[0]["where"]))
     return Problem(422, "invalid", f"{where} does not fit ({errors[0]['rule']}); see errors and /openapi.json", errors)
