@@ -57,7 +57,7 @@ def first_policy(store: Store, settings: Settings) -> tuple[kb.KMTLUCB, Stats, i
     row = store.beginning()
     if row is None:
         policy = settings.new_policy()
-        return policy, Stats(list(policy.arms)), 0, 0
+        return policy, Stats(policy.arms), 0, 0
     policy = snapshots.unpacked(row.policy)
     if row.stats is not None and row.settings != settings.fingerprint():
         raise InvalidInputError(
@@ -69,7 +69,7 @@ def first_policy(store: Store, settings: Settings) -> tuple[kb.KMTLUCB, Stats, i
         policy.activate_arm(arm)
     if row.stats is None:
         settings.check_start(policy, "the policy that this log was started with")
-        return policy, Stats(list(policy.arms)), row.upto, row.seq
+        return policy, Stats(policy.arms), row.upto, row.seq
     stats = Stats.from_data(json.loads(row.stats))
     for event in store.special("arm_added"):
         if event.seq <= stats.seq:

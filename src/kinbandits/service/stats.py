@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from kinbandits.estimators import ratio_interval
@@ -48,11 +49,11 @@ class Stats:
         extremes: lowest and highest reward, largest 1 / k, smallest propensity.
     """
 
-    def __init__(self, arms: list[ArmName] | None = None, retired: set[ArmName] | None = None) -> None:
+    def __init__(self, arms: Iterable[ArmName] = ()) -> None:
         self.seq, self.at = 0, 0.0
         self.states = dict.fromkeys(STATES, 0)
         self.arms: dict[ArmName, list[float]] = {}
-        self.active: dict[ArmName, bool] = {arm: arm not in (retired or ()) for arm in arms or ()}
+        self.active: dict[ArmName, bool] = dict.fromkeys(arms, True)
         self.learned, self.refused = 0, 0
         self.last_refused: list[list[Any]] = []
         self.features: int | None = None
