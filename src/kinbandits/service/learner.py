@@ -12,6 +12,7 @@ import json
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -33,7 +34,7 @@ log = logging.getLogger("kinbandits.service")
 
 _TOGETHER = 64  # rows that are learned at once while requests are answered,
 _MANY = 20_000  # and at a start
-_READ = 256  # events that are read at once while requests are answered
+_READ = 128  # events that are read at once while requests are answered
 _PUBLISH = 0.05  # seconds between two copies of the model, at least
 _SHARE = 10.0  # and so many times what the last copy took, up to a second
 _POLL = 0.25  # seconds until a decision, which is only counted, is read
@@ -238,6 +239,7 @@ class Learner:
     def __init__(self, engine: Engine) -> None:
         self._engine, self._store, self._settings = engine, engine.store, engine.settings
         self._last = 0  # the last event that this process has committed
+        self._marks: deque[tuple[int, float]] = deque()  # (seq, when it was committed) of what is not published yet
         self._news = threading.Event()
         self._stopping = False
         self._published = self._saved = 0.0  # when
@@ -251,14 +253,17 @@ class Learner:
 
     def committed(self, events: Sequence[Event]) -> None:
         """This process has committed these events."""
+        self._marks.append((events[-1].seq, time.monotonic()))
         self._last = events[-1].seq
         if any(event.kind != "decision" for event in events):
             self._news.set()
 
     def behind(self) -> float:
-        """Age of the oldest event that the serving model does not know, in seconds."""
-        unknown = self._store.read(self._engine.serving.seq, 1)
-        return max(0.0, self._engine.clock() - unknown[0].at) if unknown else 0.0
+        """Seconds since the oldest event was committed that the serving model does not know; the log is not asked."""
+        try:
+            return time.monotonic() - self._marks[0][1]
+        except IndexError:
+            return 0.0
 
     def stop(self) -> None:
         """End soon."""
@@ -327,6 +332,8 @@ class Learner:
             self.fold.dirty = False
             serving = before._replace(stats=self.fold.stats.copy(), seq=self.fold.stats.seq)
         self._engine.serving = serving
+        while self._marks and self._marks[0][0] <= serving.seq:
+            self._marks.popleft()
         self._published = time.monotonic()
         self.publish_seconds = self._published - started
 
