@@ -17,6 +17,7 @@ import hashlib
 import logging
 import re
 import secrets
+import time
 import tomllib
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -47,6 +48,7 @@ class Tokens:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._seen: tuple[int, int] | None = None
+        self._looked = time.monotonic()
         self._by_hash: dict[str, Token] = {}
         if not self.path.exists():
             command = f"kinbandits token new admin --role admin --tokens {self.path}"
@@ -58,8 +60,11 @@ class Tokens:
         self._by_hash = {str(t["sha256"]): Token(name, frozenset(t["roles"])) for name, t in read(self.path).items()}
         self._seen = about.st_mtime_ns, about.st_size
 
-    def refresh(self) -> None:
-        """Read the file again if it has changed; one that cannot be read changes nothing."""
+    def _refresh(self) -> None:
+        """Read the file again if it has changed, looking once a second; one that cannot be read changes nothing."""
+        if time.monotonic() < self._looked + 1.0:
+            return
+        self._looked = time.monotonic()
         try:
             about = self.path.stat()
             if self._seen != (about.st_mtime_ns, about.st_size):
@@ -72,6 +77,7 @@ class Tokens:
 
     def find(self, method: str, authorization: bytes) -> Token | None:
         """The valid token that a request was sent with."""
+        self._refresh()
         scheme, _, value = authorization.decode("latin-1").partition(" ")
         if scheme.lower() == "bearer":
             return self._by_hash.get(_hash(value.strip()))

@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import uvicorn
@@ -176,21 +175,12 @@ def _invalid(error: RequestValidationError) -> Problem:
 
 def create_app(engine: Engine, tokens: Tokens, on_end: Callable[[], None] = lambda: None) -> ASGIApp:
     """The application, for any ASGI server. It starts and stops the engine with itself."""
-    apart = ThreadPoolExecutor(1, thread_name_prefix="kinbandits_tokens")  # other threads may wait for a database
-
-    async def keep_fresh() -> None:
-        while True:
-            await asyncio.sleep(1.0)
-            await asyncio.get_running_loop().run_in_executor(apart, tokens.refresh)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         engine.start()
-        fresh = asyncio.create_task(keep_fresh())
         yield
-        fresh.cancel()
         await asyncio.to_thread(engine.stop)
-        apart.shutdown(wait=False)
         log.info("stopped")
         on_end()
 
