@@ -3,7 +3,8 @@
     python benchmarks/service.py [--seconds 5] [--connections 16] [--rewards 200]
 
 Server and clients are two processes on 127.0.0.1. Each connection asks again when it is answered. Decisions carry keys,
-as those of the client do; rewards come at a steady rate and are learned. The second run of each kind counts. Compare
+as those of the client do; rewards come at a steady rate on four connections of
+their own and are learned. The second run of each kind counts. Compare
 figures of one run only: they depend on the machine, and on what else it does.
 """
 
@@ -93,14 +94,14 @@ async def load(port: int, token: str, connections: int, seconds: float, rewards:
         wire, began = await asyncio.open_connection("127.0.0.1", port), time.perf_counter()
         while time.perf_counter() < end:
             if open_ and sent < rewards * (time.perf_counter() - began):
+                sent += 1
                 body = {"reward": float(rng.random() < 0.3)}
                 await call(wire, head, f"/v1/decisions/{open_.pop()}/reward", body, "PUT")
-                sent += 1
             else:
                 await asyncio.sleep(0.002)
 
     began = time.perf_counter()
-    await asyncio.gather(*(ask(i) for i in range(connections)), *([reward()] if rewards else []))
+    await asyncio.gather(*(ask(i) for i in range(connections)), *(reward() for _ in range(4 if rewards else 0)))
     n, took = len(times) * (batch or 1), time.perf_counter() - began
     p50, p99 = np.quantile(times, [0.5, 0.99]) * 1e3
     return {"n": n, "rate": n / took, "rewards": sent / took, "p50": p50, "p99": p99}
