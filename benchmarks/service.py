@@ -3,9 +3,8 @@
     python benchmarks/service.py [--seconds 5] [--connections 16] [--rewards 200]
 
 Server and clients are two processes on 127.0.0.1. Each connection asks again when it is answered. Decisions carry keys,
-as those of the client do; rewards come at a steady rate on four connections of
-their own and are learned. The second run of each kind counts. Compare
-figures of one run only: they depend on the machine, and on what else it does.
+as those of the client do; rewards come at a steady rate on four connections of their own and are learned. The second
+run of each kind counts. Compare figures of one run only: they depend on the machine, and on what else it does.
 """
 
 from __future__ import annotations
