@@ -433,7 +433,7 @@ LOG = Log.of([0, 1], [[0.0], [1.0]], [0, 1])
         (lambda: toy(protocol="paper"), "the smallest has 12; lower validation_per_class"),
         (lambda: Classification.from_arrays([[1.0], [2.0]], ["a", "a"]), "only one class"),
         (lambda: Classification.from_arrays([[1.0], [np.nan]], ["a", "b"]), r"X\[1, 0\] is nan"),
-        (lambda: Classification.from_arrays([["x"], ["y"]], ["a", "b"]), "X must hold numbers"),
+        (lambda: Classification.from_arrays([["x"], ["y"]], ["a", "b"]), "X must be numbers in an array"),
         (lambda: Classification.from_arrays([[1.0], [2.0]], [0.5, 1.5]), "regression target"),
         (lambda: Classification.from_arrays([[1.0], [2.0]], [1.0, np.nan]), r"y\[1\] is missing"),
         (lambda: Classification.from_arrays([[1.0], [2.0]], [1]), "one label per row"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import NamedTuple
 
 import typer
 
-from kinbandits.cli.output import Json, print_json, print_table
+from kinbandits._html import text_table
+from kinbandits.cli.output import Json, print_json
 
 OPTIONAL = {
     "'kinbandits[experiments]'": ("scikit-learn", "narwhals"),
@@ -53,7 +55,7 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         print_json([f._asdict() for f in findings])
     else:
-        print_table("kinbandits doctor", ["what", "found", "verdict", "advice"], [[*f] for f in findings])
+        print(text_table("kinbandits doctor", ["what", "found", "verdict", "advice"], findings))
     if any(f.verdict == "problem" for f in findings):
         raise typer.Exit(1)
 
@@ -76,7 +78,7 @@ def examine() -> Iterator[Finding]:
         value = f"{library['internal_api']} {library['version']}, threads: {library['num_threads']}"
         yield Finding("BLAS", value, "note" if several else "ok", note if several else "")
     yield Finding("cores", str(cpu_count()))
-    yield sqlite()
+    yield Finding("SQLite", sqlite3.sqlite_version)
     for what, path in (("disk here", Path.cwd()), ("disk of the cache", cache_directory())):
         place = next(p for p in (path, *path.parents) if p.exists())
         free = shutil.disk_usage(place).free / 1e9
@@ -93,16 +95,3 @@ def examine() -> Iterator[Finding]:
                 yield Finding(package, metadata.version(package))
             except metadata.PackageNotFoundError:
                 yield Finding(package, "not installed", "note", f"optional; pip install {install}")
-
-
-def sqlite() -> Finding:
-    """SQLite has write-ahead logs (WAL) from 3.7.0, and a fault in them that concerns several writers until 3.51.3."""
-    import sqlite3
-
-    version = sqlite3.sqlite_version
-    if sqlite3.sqlite_version_info < (3, 7, 0):
-        return Finding("SQLite", version, "problem", "no WAL before 3.7.0; use a newer Python")
-    if sqlite3.sqlite_version_info < (3, 51, 3):
-        safe = "WAL is safe with one writer, which is all that kinbandits opens"
-        return Finding("SQLite", version, "note", f"{safe}; several could damage a database before 3.51.3")
-    return Finding("SQLite", f"{version}, WAL safe")
