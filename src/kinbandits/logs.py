@@ -47,7 +47,7 @@ from kinbandits.log_rows import (
 
 __all__ = ["Columns", "Log", "LogFiles", "Source", "learned_from"]
 
-PART_ROWS = 2**17  # of a part of a log, about
+PART_ROWS = 2**17  # of a part of a log in memory
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Part = Callable[[], tuple["Log", Account]]  # the good rows of a part, and the account of all
 
@@ -377,7 +377,7 @@ class LogFiles:
         if not sum(file.rows for file in files):
             raise InvalidInputError("the log has no rows")
         found = cls(files, asked.settled(files[0].names))
-        warn_of_keys(files[0].table((0,), found.columns.context or ()), asked, found.columns)
+        warn_of_keys(files[0].table(0, found.columns.context or ()), asked, found.columns)
         return found
 
     def __len__(self) -> int:
@@ -428,25 +428,25 @@ class LogFiles:
         raise InvalidInputError(f"column {context[0]!r} holds no context, a number or a list of numbers")
 
     def _groups(self, columns: Sequence[str]) -> Iterator[Any]:
-        return (file.table((group,), columns) for file in self.files for group in range(len(file.groups)))
+        return (file.table(group, columns) for file in self.files for group in range(len(file.groups)))
 
     def parts(
         self, policy_arms: Sequence[ArmName], *, d: int | None = None, limits: Limits = None, propensities: bool = False
     ) -> list[Part]:
-        """The rows in parts of about `PART_ROWS`, cut at row groups, for policies with these arms."""
+        """The rows in parts, the row groups of the files, for policies with these arms."""
         arms, d = tuple(policy_arms), d or self.n_features
         parts: list[Part] = []
         start = 0  # the place of the first row of a part
         for file in self.files:
             text = file.path.endswith(".csv") or file.source is not None
             reading = Reading(self.columns, arms, d, limits, self.since, self.until, propensities, text)
-            row = 0
-            for groups in file.stretches():
-                size = sum(file.groups[g] for g in groups)
+            first = start  # the place of the first row of the file
+            for group, size in enumerate(file.groups):
                 low, high = max(0, self.places[0] - start), min(size, self.places[1] - start)
                 if low < high:
-                    parts.append(partial(file.checked, groups, slice(low, high), reading, start + low, row + low))
-                start, row = start + size, row + size
+                    place = start + low
+                    parts.append(partial(file.checked, group, slice(low, high), reading, place, place - first))
+                start += size
         return parts
 
 
@@ -472,33 +472,21 @@ class File:
     def rows(self) -> int:
         return sum(self.groups)
 
-    def stretches(self) -> list[tuple[int, ...]]:
-        """Row groups one after the other, together about `PART_ROWS` rows."""
-        found: list[tuple[int, ...]] = []
-        for group, size in enumerate(self.groups):
-            if found and sum(self.groups[g] for g in found[-1]) + size <= PART_ROWS:
-                found[-1] += (group,)
-            else:
-                found.append((group,))
-        return found
-
-    def table(self, groups: Sequence[int], wanted: Sequence[str], extra: Sequence[str | None] = ()) -> Any:
-        """Columns of some row groups, as a narwhals table."""
+    def table(self, group: int, wanted: Sequence[str], extra: Sequence[str | None] = ()) -> Any:
+        """Columns of a row group, as a narwhals table."""
         for name in wanted:
             if name not in self.names:
                 raise InvalidInputError(f"{self.path} has no column {name!r}; it has {', '.join(self.names)}")
         columns = list(dict.fromkeys([*wanted, *(name for name in extra if name in self.names)]))
         if self.path.endswith(".csv"):
             return read_table(self.path).select(columns)
-        return as_table(_parquet(self.path).read_row_groups(list(groups), columns))
+        return as_table(_parquet(self.path).read_row_group(group, columns))
 
-    def checked(
-        self, groups: Sequence[int], rows: slice, reading: Reading, place: int, row: int
-    ) -> tuple[Log, Account]:
-        """The good ones of some rows of row groups; the first of them is number ``row`` of the file."""
+    def checked(self, group: int, rows: slice, reading: Reading, place: int, row: int) -> tuple[Log, Account]:
+        """The good ones of some rows of a row group; the first of them is number ``row`` of the file."""
         c = reading.columns
         extra = [c.at, "index"] + [c.propensity, "candidates", "state"] * reading.propensities
-        table = self.table(groups, [c.arm, str(c.reward), *(c.context or ())], extra)[rows]
+        table = self.table(group, [c.arm, str(c.reward), *(c.context or ())], extra)[rows]
         return _checked(table, reading, place, f"{self.path}, ", row)
 
 
