@@ -413,9 +413,9 @@ def test_rounds_with_candidates_and_tasks_are_evaluated() -> None:
     rng = np.random.default_rng(0)
     rounds = list(environment.rounds())
     chosen = rng.integers(5, size=len(rounds)).tolist()
-    log = Log.of_tasks(
-        [round.candidates[0] for round in rounds],
+    log = Log.of_rounds(
         [round.context for round in rounds],
+        [round.candidates for round in rounds],
         chosen,
         [float(round.rewards[i]) for round, i in zip(rounds, chosen, strict=True)],
         [0.2] * len(rounds),

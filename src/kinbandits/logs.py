@@ -54,7 +54,7 @@ Part = Callable[[], tuple["Log", Account]]  # the good rows of a part, and the a
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """Logged rounds in memory, in order of time. `of`, `of_rounds`, `of_tasks`, `from_frame` and `read` make one.
+    """Logged rounds in memory, in order of time. `of`, `of_rounds`, `from_frame` and `read` make one.
 
     Attributes:
         arms: names of all arms that could be played.
@@ -137,6 +137,8 @@ class Log:
     ) -> Log:
         """From rounds that differ: per round a context (d,) or (k, d), the candidates' names, and which was chosen.
 
+        Where a task was given and one of its candidates was chosen, all candidates have the name of the task.
+
         >>> log = Log.of_rounds([[0.1], [[0.2], [0.3]]], [["a", "b"], ["b", "c"]], [0, 1], [1, 0], [0.5, 0.5])
         >>> log.played_arms, log.contexts.ravel().tolist()
         (['a', 'c'], [0.1, 0.3])
@@ -155,24 +157,6 @@ class Log:
         apart = own if any(x is not None for x in own) else None
         Z = rows_of_contexts(np.array(rows).reshape(n, -1), None)
         return cls._made(known, played, Z, rewards, propensities, index, candidates=names, own=apart)
-
-    @classmethod
-    def of_tasks(
-        cls,
-        tasks: Sequence[ArmName],
-        candidates: Sequence[Any],
-        chosen: Sequence[int],
-        rewards: ArrayLike,
-        propensities: ArrayLike,
-    ) -> Log:
-        """Rounds in which a task was given, and one of ``candidates`` (k, d) was chosen for it.
-
-        >>> log = Log.of_tasks(["a"], [[[0.1], [0.2]]], [1], [1.0], [0.5])
-        >>> log.candidates, log.contexts
-        ((('a', 'a'),), array([[0.2]]))
-        """
-        names = [[task] * len(rows) for task, rows in zip(tasks, candidates, strict=True)]
-        return cls.of_rounds(candidates, names, chosen, rewards, propensities)
 
     @classmethod
     def from_frame(

@@ -426,7 +426,7 @@ LOG = Log.of([0, 1], [[0.0], [1.0]], [0, 1])
         (lambda: HiddenDescriptors(similarity=1.5), "similarity must be between 0"),
         (lambda: HiddenDescriptors(similarity=math.nan), "similarity must be finite"),
         (lambda: HiddenDescriptors(length_scale=0), "length_scale must be greater than 0"),
-        (lambda: Classification("digit"), "neither a data set"),
+        (lambda: Classification("digit"), "data must be a data set"),
         (lambda: Classification(np.eye(3)), "from_arrays"),
         (lambda: Classification("digits", protocol="none"), "protocol must be"),
         (lambda: Classification("digits", horizon=5000), "only 1797 rounds"),
