@@ -188,21 +188,16 @@ class Log:
             raise InvalidTypeError(
                 f"frame must be a table (pandas, polars, pyarrow), got {type(frame).__name__}; from arrays: Log.of"
             )
-        table, asked = as_table(frame), Columns(arm, reward, contexts, propensity, at)
-        columns = asked.settled(table.columns)
-        warn_of_keys(table, asked, columns)
-        names = table[columns.arm]
-        known = arm_list(names.to_list(), categories(names.to_native()) if arms is None else arms, skip=True)
-        reading = Reading(columns, tuple(known), width(table, columns) or 1, propensities=True)
-        return _read([_checked(table, reading, 0)], bad)
+        table = as_table(frame)
+        file = File("", tuple(table.columns), (len(table),), frame=table)
+        return LogFiles.of_files([file], Columns(arm, reward, contexts, propensity, at)).load(arms, bad)
 
     @classmethod
     def read(
         cls, paths: Paths, columns: Columns | None = None, arms: Sequence[ArmName] | None = None, bad: str = "refuse"
     ) -> Log:
         """From .csv or .parquet files, or folders of them, all of it in memory."""
-        files = LogFiles.of(paths, columns)
-        return _read([part() for part in files.parts(arms or files.arms(), propensities=True)], bad)
+        return LogFiles.of(paths, columns).load(arms, bad)
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -311,16 +306,6 @@ def _within(log: Log, limits: Limits) -> tuple[Log, Account]:
     return log[good], account
 
 
-def _checked(table: Any, reading: Reading, *where: Any) -> tuple[Log, Account]:
-    fields, account = checked(table, reading, *where)
-    return Log(reading.arms, **fields), account
-
-
-def _read(parts: Sequence[tuple[Log, Account]], bad: str) -> Log:
-    left_out = sum((account for _, account in parts[1:]), parts[0][1]).left_out(one_of("bad", bad, "refuse", "skip"))
-    return replace(joined([log for log, _ in parts]), left_out=left_out)
-
-
 def joined(logs: Sequence[Log]) -> Log:
     """Logs one after the other."""
     arrays: dict[str, Any] = {name: np.concatenate([getattr(log, name) for log in logs]) for name in _PER_ROW}
@@ -357,12 +342,23 @@ class LogFiles:
     @classmethod
     def of(cls, paths: Paths, columns: Columns | None = None) -> LogFiles:
         """Of .parquet or .csv files, or folders of them."""
-        files, asked = tuple(File.of(path) for path in files_of(paths)), columns or Columns()
+        return cls.of_files([File.of(path) for path in files_of(paths)], columns or Columns())
+
+    @classmethod
+    def of_files(cls, files: Sequence[File], asked: Columns) -> LogFiles:
+        """Of files that were looked into; columns that are not named follow from the first."""
         if not sum(file.rows for file in files):
             raise InvalidInputError("the log has no rows")
-        found = cls(files, asked.settled(files[0].names))
+        found = cls(tuple(files), asked.settled(files[0].names))
         warn_of_keys(files[0].table(0, found.columns.context or ()), asked, found.columns)
         return found
+
+    def load(self, arms: Sequence[ArmName] | None = None, bad: str = "refuse") -> Log:
+        """All rows in memory."""
+        parts = [part() for part in self.parts(self.arms() if arms is None else arms, propensities=True)]
+        account = sum((account for _, account in parts[1:]), parts[0][1])
+        left_out = account.left_out(one_of("bad", bad, "refuse", "skip"))
+        return replace(joined([log for log, _ in parts]), left_out=left_out)
 
     def __len__(self) -> int:
         return min(self.places[1], sum(file.rows for file in self.files)) - self.places[0]
@@ -397,9 +393,14 @@ class LogFiles:
         return replace(self, since=self.since if since is None else since, until=self.until if until is None else until)
 
     def arms(self) -> list[ArmName]:
-        """The arms played in all files, and the categories of a categorical column."""
-        found = (table[self.columns.arm] for table in self._groups([self.columns.arm]))
-        return arm_list((a for s in found for a in categories(s.to_native()) or s.to_list()), None, skip=True)
+        """The arms played in all files; of categorical columns all categories, in their order."""
+        found: dict[Any, None] = {}
+        ordered = True
+        for table in self._groups([self.columns.arm]):
+            names = categories(table[self.columns.arm].to_native())
+            ordered = ordered and names is not None
+            found |= dict.fromkeys(table[self.columns.arm].to_list() if names is None else names)
+        return arm_list(found, list(found) if ordered else None, skip=True)
 
     @property
     def n_features(self) -> int:
@@ -436,12 +437,13 @@ class LogFiles:
 
 @dataclass(frozen=True)
 class File:
-    """A file of rows: its columns, and the rows of each row group (a CSV file is one)."""
+    """A file of rows: its columns, and the rows of each row group (a CSV file is one); or a table in memory."""
 
     path: str
     names: tuple[str, ...]
     groups: tuple[int, ...]
     source: Source | None = None
+    frame: Any = None
 
     @classmethod
     def of(cls, path: str) -> File:
@@ -462,6 +464,8 @@ class File:
             if name not in self.names:
                 raise InvalidInputError(f"{self.path} has no column {name!r}; it has {', '.join(self.names)}")
         columns = list(dict.fromkeys([*wanted, *(name for name in extra if name in self.names)]))
+        if self.frame is not None:
+            return self.frame.select(columns)
         if self.path.endswith(".csv"):
             return read_table(self.path).select(columns)
         return as_table(_parquet(self.path).read_row_group(group, columns))
@@ -471,7 +475,8 @@ class File:
         c = reading.columns
         extra = [c.at, "index"] + [c.propensity, "candidates", "state"] * reading.propensities
         table = self.table(group, [c.arm, str(c.reward), *(c.context or ())], extra)[rows]
-        return _checked(table, reading, place, f"{self.path}, ", row)
+        fields, account = checked(table, reading, place, f"{self.path}, " if self.path else "", row)
+        return Log(reading.arms, **fields), account
 
 
 def files_of(paths: Paths) -> list[str]:
