@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kinbandits._html import text_table
+from kinbandits._value import one_of
 from kinbandits.cli.output import Jobs, Json, command_line, need, print_json
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def paper(
       kinbandits paper --settings cv
     """
     need("the report", "plot", "matplotlib", "jinja2")
+    one_of("--settings", settings, "paper", "cv")
     from kinbandits.paper import protocol
     from kinbandits.paper.report import write_paper_report
 
@@ -126,7 +128,7 @@ def paper(
         folder = directory / "settings"
         chosen = protocol.choose_settings(names, streams=streams, jobs=jobs, folder=folder, stream=sys.stderr)
     count = seeds or (3 if quick else None)
-    experiment = protocol.paper_experiment(names, seeds=count, settings=settings, streams=streams, chosen=chosen)
+    experiment = protocol.paper_experiment(names, seeds=count, streams=streams, chosen=chosen)
     _run(experiment, directory, jobs)
     _present(experiment.name, directory, write_paper_report(directory, command=command_line()), as_json)
 
