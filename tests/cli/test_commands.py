@@ -159,7 +159,7 @@ def test_digits_is_not_here_without_scikit_learn(run, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "sklearn" else real(name, *a))
     assert json.loads(run("data", "--json")[1])[0]["path"] is None
     (finding,) = (f for f in doctor.examine() if f.what == "data sets")
-    assert finding.value == "none"
+    assert finding.found == "none"
     assert "kinbandits data digits" in finding.advice
 
 
@@ -169,9 +169,9 @@ def test_doctor(run, monkeypatch):
     findings = {f["what"]: f for f in json.loads(out)}
     for what in ("Python", "kinbandits", "BLAS", "cores", "SQLite", "disk here", "data sets", "scikit-learn"):
         assert what in findings
-    assert code == any(f["verdict"] == "problem" for f in findings.values())
+    assert code == any(f["problem"] for f in findings.values())
     assert findings["not-a-package"]["advice"] == "optional; pip install 'kinbandits[plot]'"
-    monkeypatch.setattr(doctor, "examine", lambda: [doctor.Finding("disk", "full", "problem", "make room")])
+    monkeypatch.setattr(doctor, "examine", lambda: [doctor.Finding("disk", "full", "make room", True)])
     code, out, _ = run("doctor")
     assert code == 1
     assert "make room" in out

@@ -27,12 +27,12 @@ OPTIONAL = {
 
 
 class Finding(NamedTuple):
-    """One thing looked at; ``verdict`` is "ok", "note" or "problem"."""
+    """One thing looked at, and what could be done about it."""
 
     what: str
-    value: str
-    verdict: str = "ok"
+    found: str
     advice: str = ""
+    problem: bool = False
 
 
 def register(app: typer.Typer) -> None:
@@ -55,8 +55,8 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         print_json([f._asdict() for f in findings])
     else:
-        print(text_table("kinbandits doctor", ["what", "found", "verdict", "advice"], findings))
-    if any(f.verdict == "problem" for f in findings):
+        print(text_table("kinbandits doctor", ["what", "found", "advice"], [f[:3] for f in findings]))
+    if any(f.problem for f in findings):
         raise typer.Exit(1)
 
 
@@ -74,24 +74,21 @@ def examine() -> Iterator[Finding]:
     yield Finding("kinbandits", f"{__version__} with NumPy {numpy.__version__}, SciPy {scipy.__version__}")
     note = "set OPENBLAS_NUM_THREADS=1 where the last bits of a result must not depend on the machine"
     for library in threadpool_info():
-        several = library["num_threads"] > 1
         value = f"{library['internal_api']} {library['version']}, threads: {library['num_threads']}"
-        yield Finding("BLAS", value, "note" if several else "ok", note if several else "")
+        yield Finding("BLAS", value, note if library["num_threads"] > 1 else "")
     yield Finding("cores", str(cpu_count()))
     yield Finding("SQLite", sqlite3.sqlite_version)
     for what, path in (("disk here", Path.cwd()), ("disk of the cache", cache_directory())):
         place = next(p for p in (path, *path.parents) if p.exists())
         free = shutil.disk_usage(place).free / 1e9
         low = free < 1.0
-        advice = "less than 1 GB is free; make room" if low else ""
-        yield Finding(what, f"{free:.1f} GB free at {place}", "problem" if low else "ok", advice)
+        yield Finding(what, f"{free:.1f} GB free at {place}", "less than 1 GB; make room" if low else "", low)
     missing = [name for name in CATALOGUE if where(name) is None]
     here = ", ".join(name for name in CATALOGUE if name not in missing) or "none"
-    advice = f"to have the others: kinbandits data {' '.join(missing)}" if missing else ""
-    yield Finding("data sets", here, "note" if missing else "ok", advice)
+    yield Finding("data sets", here, f"to have the others: kinbandits data {' '.join(missing)}" if missing else "")
     for install, packages in OPTIONAL.items():
         for package in packages:
             try:
                 yield Finding(package, metadata.version(package))
             except metadata.PackageNotFoundError:
-                yield Finding(package, "not installed", "note", f"optional; pip install {install}")
+                yield Finding(package, "not installed", f"optional; pip install {install}")
