@@ -108,13 +108,13 @@ def test_a_killed_fit_leaves_nothing_half_written_and_goes_on(tmp_path: Path) ->
 KILLED = """
 import importlib, itertools, os, signal, time
 from kinbandits.cli import main
-fit, calls = importlib.import_module("kinbandits.fit"), itertools.count(1)
+fit = importlib.import_module("kinbandits.fit")
 time.monotonic = itertools.count(step=10).__next__
-real = fit._sums
+fit.calls, fit.real = itertools.count(1), fit._sums  # of the module: what is here is copied for each part
 def dies(part, **options):
-    if next(calls) == {dies}:
+    if next(fit.calls) == {dies}:
         os.kill(os.getpid(), signal.SIGKILL)
-    return real(part, **options)
+    return fit.real(part, **options)
 fit._sums = dies
 main({options})
 """
