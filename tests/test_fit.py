@@ -108,13 +108,13 @@ def test_a_killed_fit_leaves_nothing_half_written_and_goes_on(tmp_path: Path) ->
 KILLED = """
 import importlib, itertools, os, signal, time
 from kinbandits.cli import main
-fit = importlib.import_module("kinbandits.fit")
+fit, calls = importlib.import_module("kinbandits.fit"), itertools.count(1)
 time.monotonic = itertools.count(step=10).__next__
-fit.calls, fit.real = itertools.count(1), fit._sums  # of the module: what is here is copied for each part
+real = fit._sums
 def dies(part, **options):
-    if next(fit.calls) == {dies}:
+    if next(calls) == {dies}:
         os.kill(os.getpid(), signal.SIGKILL)
-    return fit.real(part, **options)
+    return real(part, **options)
 fit._sums = dies
 main({options})
 """

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import pickle
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -250,14 +249,12 @@ def _least(log: Log, size: int, seed: int) -> Log:
 def each(leaf: Callable[[Any], T], parts: Sequence[Part], jobs: int | None) -> Iterator[T]:
     """``leaf`` of every part, in their order, on the processes that joblib is told to use."""
     from joblib import Parallel, delayed
-    from joblib.externals.loky.backend.reduction import dumps  # classes of a notebook too
 
-    packed = np.frombuffer(dumps(leaf), dtype=np.uint8)  # an array goes to a worker once, not every time
-    yield from Parallel(n_jobs=jobs, return_as="generator")(delayed(_alone)(packed, part) for part in parts)
+    yield from Parallel(n_jobs=jobs, return_as="generator")(delayed(_alone)(leaf, part) for part in parts)
 
 
-def _alone(packed: NDArray[np.uint8], part: Any) -> Any:
+def _alone(leaf: Callable[[Any], T], part: Any) -> T:
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):
-        return pickle.loads(packed.tobytes())(part)
+        return leaf(part)
