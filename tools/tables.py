@@ -18,8 +18,7 @@ from kinbandits.plotting import OKABE_ITO, canvas, plot_style
 ROOT = Path(__file__).parents[1]
 COMPARISON = ROOT / "docs" / "comparison.md"
 FIGURE = ROOT / "docs" / "_static" / "kin.png"
-RESULTS, PAPER = ROOT / "benchmarks" / "results", ROOT / "docs" / "paper" / "tables"
-KIN, BULK = RESULTS / "kin.csv", RESULTS / "bulk.csv"
+KIN, PAPER = ROOT / "benchmarks" / "results" / "kin.csv", ROOT / "docs" / "paper" / "tables"
 MARKS = re.compile(r"(<!-- numbers: ([a-z-]+) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
 PAGES = [p for p in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if MARKS.search(p.read_text("utf-8"))]
 
@@ -27,8 +26,7 @@ PAGES = [p for p in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) 
 def tables() -> dict[str, str]:
     """Every table by name: the groups of benchmarks/regret.py, and the files of `make paper`, shown as they are."""
     groups = {row["group"] for row in kin_rows()}
-    files = [BULK, *sorted(PAPER.glob("*.csv"))]
-    return {g: kin(g) for g in groups} | {"rivals": rivals()} | {p.stem: shown(p) for p in files}
+    return {g: kin(g) for g in groups} | {"rivals": rivals()} | {p.stem: shown(p) for p in sorted(PAPER.glob("*.csv"))}
 
 
 def filled(text: str) -> str:
