@@ -151,10 +151,10 @@ def test_a_wrong_download_is_not_kept(nowhere, monkeypatch):
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", lambda **_: openml("pendigits"))
     with pytest.raises(DatasetError, match="unexpected label '0'"):
         datasets.load("letter")
-    with pytest.raises(DatasetError, match="OpenML data set 28 is not the optdigits data set"):
-        datasets.load("optdigits")
+    with pytest.raises(DatasetError, match="OpenML data set 554 is not the mnist data set"):
+        datasets.load("mnist")
     assert datasets.where("letter") is None
-    assert datasets.where("optdigits") is None
+    assert datasets.where("mnist") is None
 
 
 def test_no_network(nowhere, monkeypatch):
@@ -212,7 +212,7 @@ def test_a_name_does_not_rescale_your_rows(name):
 
 @pytest.mark.data
 @pytest.mark.skipif(GIVEN is None, reason="KINBANDITS_DATA is not set")
-@pytest.mark.parametrize("name", [*PAPER, "optdigits"])
+@pytest.mark.parametrize("name", PAPER)
 def test_the_real_sets(name):
     assert GIVEN is not None
     if not (Path(GIVEN) / f"{name}.npz").exists():

@@ -74,6 +74,14 @@ def test_a_policy_is_known_again_after_a_restart(tmp_path: Path) -> None:
     assert identity(taught) == identity(kb.load(tmp_path / "policy")) != identity(kb.KMTLUCB(ARMS))
 
 
+def test_a_folder_of_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    policy = kb.KMTLUCB(ARMS, engine=kb.Budgeted(points=16))
+    with pytest.raises(InvalidInputError, match="holds other files"):
+        kb.fit(made(400), policy, work=tmp_path)
+    assert (tmp_path / "letter.txt").exists()
+
+
 @pytest.mark.slow
 def test_a_killed_fit_leaves_nothing_half_written_and_goes_on(tmp_path: Path) -> None:
     """`kinbandits fit`, killed twice on its way: there is no policy, then the one of an undisturbed run."""
@@ -83,7 +91,7 @@ def test_a_killed_fit_leaves_nothing_half_written_and_goes_on(tmp_path: Path) ->
 
     def fit(name: str, dies: int = 0) -> int:
         options = ["fit", "log.parquet", "--policy", "shop.toml", "--out", name, "--jobs", "1"]
-        code = KILLED.format(parts=200, dies=dies, options=options)
+        code = KILLED.format(dies=dies, options=options)
         return subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=False).returncode
 
     assert fit("whole") == 0
@@ -99,9 +107,7 @@ def test_a_killed_fit_leaves_nothing_half_written_and_goes_on(tmp_path: Path) ->
 
 KILLED = """
 import importlib, itertools, os, signal, time
-import kinbandits.logs
 from kinbandits.cli import main
-kinbandits.logs.PART_ROWS = {parts}
 fit, calls = importlib.import_module("kinbandits.fit"), itertools.count(1)
 time.monotonic = itertools.count(step=10).__next__
 real = fit._sums
@@ -137,7 +143,6 @@ def test_a_dask_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path, monke
     import joblib
 
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr("kinbandits.logs.PART_ROWS", 500)
     path = written(made(12_000), tmp_path / "log.parquet", 500)
     here = kb.fit(path, kb.KMTLUCB(ARMS, seed=0))
     compared = evaluate(path, {"one": here, "two": kb.fit(made(300, 2), kb.KMTLUCB(ARMS, epsilon=0.1, seed=0))})

@@ -64,17 +64,15 @@ def test_files_are_the_table(kind: str, tmp_path: Path) -> None:
     assert (len(source), source.n_features, source.arms()) == (60, 2, ["a", "b", "c"])
 
 
-def test_parts_are_cut_at_row_groups_and_count_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kinbandits.logs.PART_ROWS", 25)
-    pq.write_table(pa.table(columns(60)), tmp_path / "a.parquet", row_group_size=10)
+def test_parts_are_row_groups_and_count_places(tmp_path: Path) -> None:
+    pq.write_table(pa.table(columns(60)), tmp_path / "a.parquet", row_group_size=20)
     pq.write_table(pa.table(columns(7)), tmp_path / "b.parquet")
     parts = LogFiles.of(tmp_path, COLUMNS).between(5, 64).parts(["a", "b", "c"])
     places = [part()[0].places.tolist() for part in parts]
     assert places == [list(range(5, 20)), list(range(20, 40)), list(range(40, 60)), list(range(60, 64))]
 
 
-def test_bad_rows_are_named_with_file_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kinbandits.logs.PART_ROWS", 20)
+def test_bad_rows_are_named_with_file_and_number(tmp_path: Path) -> None:
     data = columns(60)
     data["clicked"][7] = None  # its reward has not come
     data["item"][33] = "z"

@@ -9,7 +9,7 @@ import pytest
 
 from kinbandits.errors import FormatError
 from kinbandits.logs import Log
-from kinbandits.logs_vw import read_vw, to_vw_lines, write_vw
+from kinbandits.logs_vw import read_vw
 from kinbandits.ope import estimate
 
 
@@ -23,11 +23,30 @@ def a_log(n: int = 40, per_arm: bool = False) -> Log:
     )
 
 
+def vw_lines(log: Log) -> list[str]:
+    """A log as VW writes it: a shared context in the namespace ``context``, others with each candidate."""
+    lines = []
+    for i in range(len(log)):
+        names, own, chosen = log.candidates[i], None if log.own is None else log.own[i], int(log.index[i])
+        actions: list[dict[str, object]] = [{"arm": {"name": str(name)}} for name in names]
+        for action, row in zip(actions, () if own is None else own, strict=own is not None):
+            action["context"] = {f"x{j}": float(v) for j, v in enumerate(row)}
+        shared = {"context": {f"x{j}": float(v) for j, v in enumerate(log.contexts[i])}} if own is None else {}
+        p = float(log.propensities[i])
+        lines.append(json.dumps({
+            "_label_cost": -float(log.rewards[i]), "_label_probability": p, "_label_Action": chosen + 1,
+            "_labelIndex": chosen, "Version": "1", "EventId": str(i),
+            "a": [chosen + 1, *(j + 1 for j in range(len(names)) if j != chosen)],
+            "c": {"_multi": actions, **shared}, "p": [p, *[(1.0 - p) / (len(names) - 1)] * (len(names) - 1)],
+        }))  # fmt: skip
+    return lines
+
+
 @pytest.mark.parametrize("per_arm", [False, True])
-def test_there_and_back(tmp_path, per_arm) -> None:
+def test_what_vw_wrote_is_read(tmp_path, per_arm) -> None:
     log = a_log(per_arm=per_arm)
     path = tmp_path / "log.json"
-    assert write_vw(log, path) == 40
+    path.write_text("\n".join(vw_lines(log)))
     again, columns = read_vw(path, arms=["red", "blue", 7])
     assert columns == ["context.x0", "context.x1"]
     assert again.played_arms == log.played_arms
@@ -55,7 +74,7 @@ def test_the_real_vw_learns_the_same_as_from_its_text_format(tmp_path) -> None:
     vw = pytest.importorskip("vowpalwabbit", reason="vowpalwabbit is not installed")
     log = a_log()
     path = tmp_path / "log.json"
-    write_vw(log, path)
+    path.write_text("\n".join(vw_lines(log)) + "\n")
     options = "--cb_explore_adf --epsilon 0.2 --cb_type mtr -q ca --chain_hash --quiet"
     ours = vw.Workspace(f"{options} --dsjson -d {path}")
     theirs = vw.Workspace(f"{options}")
@@ -70,7 +89,7 @@ def test_the_real_vw_learns_the_same_as_from_its_text_format(tmp_path) -> None:
 
 def test_an_estimate_of_ours_from_a_log_that_vw_wrote_about() -> None:
     """IPS of 'always the first' on a file in their layout: their formula by hand, -cost / p where it was played."""
-    lines = list(to_vw_lines(a_log(200)))
+    lines = list(vw_lines(a_log(200)))
     by_hand = np.mean([
         -data["_label_cost"] / data["_label_probability"] if data["a"][0] == 1 else 0.0
         for data in map(json.loads, lines)

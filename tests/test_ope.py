@@ -12,8 +12,6 @@ import pytest
 
 import kinbandits as kb
 from coverage_difference import WORLDS, World, measured
-from kinbandits import ope
-from kinbandits.errors import InvalidInputError
 from kinbandits.logs import Columns, Log, LogFiles
 from kinbandits.ope import estimate, evaluate
 
@@ -367,12 +365,18 @@ def test_the_difference_covers_the_truth_in_the_long_run(kind: str, floor: float
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("world", "floor"), [(World(), 0.0125), (WORLDS["other"][2], 0.02)])
-def test_a_logger_that_learns_does_not_open_the_gate(world: World, floor: float) -> None:
-    """Where the interval without the square of the unseen row was wrongly above the truth in 4.2 %."""
-    covered, above, _ = measured("learning", n=1000, floor=floor, effect=0.0, logs=2000, seed=6, world=world)
+@pytest.mark.parametrize(
+    ("world", "rows", "floor"),
+    [(World(), 1000, 0.0125), (WORLDS["other"][2], 1000, 0.02), (WORLDS["other"][1], 500, 0.0125)],
+)
+def test_a_logger_that_learns_does_not_open_the_gate(world: World, rows: int, floor: float) -> None:
+    """Where the interval without the square of the unseen row was wrongly above the truth in 4.2 %.
+
+    And, in the last, the one that skewness could narrow too.
+    """
+    covered, above, _ = measured("learning", n=rows, floor=floor, effect=0.0, logs=2000, seed=11, world=world)
     assert covered >= 0.94
-    assert above <= 0.0355  # 2.5 % and three standard errors
+    assert above <= 0.0335  # 2.5 % are allowed; its standard error is 0.35 %
 
 
 def test_policies_that_are_alike_differ_by_nothing() -> None:
@@ -409,9 +413,9 @@ def test_rounds_with_candidates_and_tasks_are_evaluated() -> None:
     rng = np.random.default_rng(0)
     rounds = list(environment.rounds())
     chosen = rng.integers(5, size=len(rounds)).tolist()
-    log = Log.of_tasks(
-        [round.candidates[0] for round in rounds],
+    log = Log.of_rounds(
         [round.context for round in rounds],
+        [round.candidates for round in rounds],
         chosen,
         [float(round.rewards[i]) for round, i in zip(rounds, chosen, strict=True)],
         [0.2] * len(rounds),
@@ -440,33 +444,6 @@ def test_open_decisions_end_what_is_evaluated(tmp_path: Path) -> None:
     held = Log.read(tmp_path / "x.parquet", Columns(context=("x0", "x1")), arms=["a", "b", "c"])
     again = evaluate(held, kb.fit(log, kb.KMTLUCB(["a", "b", "c"], epsilon=0.1)))
     assert (again["policy"].n, again.left_out) == (30, found.left_out)
-
-
-def test_a_kill_costs_what_was_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same call goes on: parts that are done are not done again, and the answer is that of one start."""
-    monkeypatch.setattr("kinbandits.logs.PART_ROWS", 100)
-    monkeypatch.setattr("time.monotonic", iter(np.arange(1e6) * 10.0).__next__)
-    path = written(made(800), tmp_path / "log.parquet", 100)
-    policies = {name: kb.fit(made(200, 1), p) for name, p in pair().items()}
-    whole, calls, real = evaluate(path, policies), [], ope._tallies
-
-    def dies(part, **options):
-        calls.append(part)
-        if len(calls) == 5:
-            raise KeyboardInterrupt
-        return real(part, **options)
-
-    monkeypatch.setattr(ope, "_tallies", dies)
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(path, policies, work=tmp_path / "work", jobs=1)
-    assert (tmp_path / "work" / "evaluate.npz").exists()
-    assert evaluate(path, policies, work=tmp_path / "work", jobs=1) == whole
-    assert len(calls) == 5 + 4
-    assert not (tmp_path / "work").exists()
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(InvalidInputError, match="holds other files"):
-        evaluate(path, policies, work=tmp_path / "mine")
 
 
 def test_numbers_that_no_interval_can_be_made_of_are_refused() -> None:

@@ -41,7 +41,7 @@ def outside(figure) -> float:
 def test_every_figure_fits_and_is_shown_by_a_notebook(compared):
     policy = taught()
     figures = [
-        compared.trace("Lin-UCB", 1).plot(),
+        compared.group.of("Lin-UCB")[1].trace.plot(),
         compared.plot(),
         compared.plot_differences(),
         policy.plot_similarity(),
@@ -69,9 +69,7 @@ def test_compare_says_what_is_wrong(policies, environment, options, match):
         kb.compare(policies, environment, **options)
 
 
-def test_unknown_runs_and_empty_traces_are_named(compared):
-    with pytest.raises(ValueError, match="no run of 'x' with seed 0; there are with descriptors, Lin-UCB"):
-        compared.trace("x", 0)
+def test_an_empty_trace_has_no_figure():
     with pytest.raises(ValueError, match="nothing to plot"):
         Trace.of({"t": []}).plot()
 

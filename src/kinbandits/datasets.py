@@ -7,7 +7,7 @@ looks in the directory that the environment variable ``KINBANDITS_DATA`` names, 
 what it got in the cache. Whatever the source, rows, columns and classes are counted, and a file that is
 damaged or does not fit is refused, never used. Digits comes with scikit-learn and needs no download.
 
-A file NAME.npz holds ``X`` (n, d), ``y`` (n,) in 0..N-1 and optionally ``scale``: the published values are X * scale.
+A file NAME.npz holds ``X`` (n, d), ``y`` (n,) in 0..N-1 and optionally ``scale``, which X is multiplied by.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kinbandits._checks import as_float64
 from kinbandits._files import replacing, write_arrays
 from kinbandits._types import Matrix
 from kinbandits._value import Value, one_of
@@ -68,10 +69,6 @@ CATALOGUE: dict[str, Entry] = {
         (6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958), 784, 554, 4000, (0, 255),
         "handwritten digits, 28 x 28", factor=1.0 / 255.0,
     ),
-    "optdigits": Entry(
-        (554, 571, 557, 572, 568, 558, 558, 566, 554, 562), 64, 28, 4000, (0, 16),
-        "handwritten digits, 8 x 8, all of it",
-    ),
     "pendigits": Entry(
         (1143, 1143, 1144, 1055, 1144, 1055, 1056, 1142, 1055, 1055), 16, 32, 4000, (0, 100),
         "handwritten digits, eight points along the pen's way",
@@ -97,7 +94,6 @@ class Dataset(Value):
     X: NDArray[Any]
     y: NDArray[np.int64]
     class_names: tuple[str | int, ...]
-    scale: float = 1.0
     published: bool = False
 
     def __post_init__(self) -> None:
@@ -112,18 +108,11 @@ class Dataset(Value):
         >>> Dataset.of([[0.0], [1.0], [2.0]], ["no", "yes", "no"]).class_names
         ('no', 'yes')
         """
-        features, given = np.array(X), list(np.asarray(y, dtype=object))
+        features, given = as_float64("X", X), list(np.asarray(y, dtype=object))
         if features.ndim != 2 or not features.size:
             raise InvalidInputError(f"X must be 2-D (rows, features) and not empty, got shape {features.shape}")
         if len(given) != len(features) or np.ndim(y) != 1:
             raise InvalidInputError(f"y must have one label per row: {len(features)} rows, shape {np.shape(y)}")
-        if features.dtype.kind not in "buif":
-            raise InvalidInputError(
-                f"X must hold numbers, got {features.dtype}; turn text and categories into numbers first"
-            )
-        if not np.isfinite(features).all():
-            row, column = np.argwhere(~np.isfinite(features))[0]
-            raise InvalidInputError(f"X[{row}, {column}] is {features[row, column]}; fill in missing values first")
         labels = [_label(i, v) for i, v in enumerate(given)]
         classes = sorted(set(labels), key=lambda c: (isinstance(c, str), c))
         if len(classes) < 2:
@@ -153,9 +142,8 @@ class Dataset(Value):
         one_of("scaling", scaling, "paper", "raw", "minmax")
         entry = CATALOGUE[self.name] if self.published and scaling == "paper" else None
         values = (self.X if rows is None else self.X[np.asarray(rows, dtype=np.intp)]).astype(np.float64)
-        values *= self.scale
         if scaling == "minmax" or (entry is not None and entry.minmax):
-            low, high = ((end * self.scale).astype(np.float64) for end in (self.X.min(axis=0), self.X.max(axis=0)))
+            low, high = (end.astype(np.float64) for end in (self.X.min(axis=0), self.X.max(axis=0)))
             span = np.where(high > low, high - low, 1.0)
             return np.asarray(np.where(high > low, 2.0 * (values - low) / span - 1.0, 0.0))
         return values if entry is None else values * entry.factor
@@ -182,14 +170,12 @@ def load(name: str, *, download: bool = True) -> Dataset:
     >>> load("digits")
     Dataset('digits', 1797 rows, 64 features, 10 classes)
     """
-    entry, path = _entry(name), _find(name)
-    if path is not None:
-        return _read(name, path)
-    if entry.openml is None and importlib.util.find_spec("sklearn") is not None:
+    path = _find(name)
+    if path is None and where(name) is not None:
         return _bundled(name)
-    if not download:
+    if path is None and not download:
         raise DatasetError(_ways_to_have(name, "it is not on this machine, and download is off"))
-    return _read(name, fetch(name))
+    return _read(name, path or fetch(name))
 
 
 def fetch(name: str) -> Path:
@@ -198,7 +184,7 @@ def fetch(name: str) -> Path:
     if path is not None:
         _read(name, path)
         return path
-    dataset = _bundled(name) if _entry(name).openml is None else _download(name)
+    dataset = _bundled(name) if CATALOGUE[name].openml is None else _download(name)
     path = cache_directory() / f"{name}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as part, part.open("wb") as stream:
@@ -211,7 +197,7 @@ def where(name: str) -> str | None:
     path = _find(name)
     if path is not None:
         return str(path)
-    bundled = _entry(name).openml is None and importlib.util.find_spec("sklearn") is not None
+    bundled = CATALOGUE[name].openml is None and importlib.util.find_spec("sklearn") is not None
     return "with scikit-learn" if bundled else None
 
 
@@ -220,15 +206,10 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kinbandits"
 
 
-def _entry(name: str) -> Entry:
-    if name not in CATALOGUE:
-        raise DatasetError(f"there is no data set {name!r}; there are {', '.join(CATALOGUE)}")
-    return CATALOGUE[name]
-
-
 def _find(name: str) -> Path | None:
     """The file of a data set, if it is on this machine: ``KINBANDITS_DATA`` first, then the cache."""
-    _entry(name)
+    if name not in CATALOGUE:
+        raise DatasetError(f"there is no data set {name!r}; there are {', '.join(CATALOGUE)}")
     own = os.environ.get("KINBANDITS_DATA")
     folders = [*([Path(own).expanduser()] if own else []), cache_directory()]
     return next((path for folder in folders if (path := folder / f"{name}.npz").is_file()), None)
@@ -252,11 +233,11 @@ def _read(name: str, path: Path) -> Dataset:
     cure = f"Remove it and run: kinbandits data {name}"
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            scale = float(file["scale"]) if "scale" in file else 1.0
             X, y = file["X"], file["y"].astype(np.int64)
+            X = X * float(file["scale"]) if "scale" in file else X
     except Exception as error:  # zipfile, zlib, numpy and KeyError have no common ancestor
         raise DatasetError(f"{path} is damaged and is not used ({error}). {cure}") from error
-    return _checked(Dataset(name, X, y, CATALOGUE[name].class_names, scale, published=True), str(path), cure)
+    return _checked(Dataset(name, X, y, CATALOGUE[name].class_names, published=True), str(path), cure)
 
 
 def _checked(dataset: Dataset, source: str, cure: str) -> Dataset:
@@ -268,7 +249,7 @@ def _checked(dataset: Dataset, source: str, cure: str) -> Dataset:
         problem = f"rows per class are not {list(entry.class_counts)}"
     elif not np.isfinite(X).all():
         problem = "X holds NaN or infinity"
-    elif X.min() * dataset.scale < entry.range[0] - 1e-6 or X.max() * dataset.scale > entry.range[1] + 1e-6:
+    elif X.min() < entry.range[0] - 1e-6 or X.max() > entry.range[1] + 1e-6:
         problem = f"values are outside {entry.range}"
     else:
         return dataset

@@ -25,8 +25,9 @@ Intervals
     the highest reward for the upper end, the lowest for the lower one. ``direct`` has the interval of ``dr``.
 
     The difference of two targets decides what is deployed. Where few rows of large weight count, or the logger
-    learned on the way, its estimated variance is often too small just when the estimate is too high. So the square
-    of the row that might have come is added to it (benchmarks/coverage_difference.py).
+    learned on the way, its estimated variance is often too small just when the estimate is too high, and a third
+    moment says little. So the square of the row that might have come is added to the variance, and skewness may
+    widen the interval, not narrow it (benchmarks/coverage_difference.py).
 
     Without a reward range, rewards of 0 and 1 alone are clicks, in [0, 1]. Others have no limits: no interval stops
     at the rewards that were seen, and the row that might have come has the highest (lowest) of those, and their
@@ -223,7 +224,7 @@ def evaluated(
         estimates["direct"] = Estimate("direct", direct, min(dr.low, direct), max(dr.high, direct), error)
         estimates["dr"] = dr
         widest, room = max(-ends[0], ends[1]) * float(found["most"][3] / found["most"][0]), within[1] - within[0]
-        difference = _interval("difference", columns[_MORE], z, (-widest, widest), (-room, room), unseen=1.0)
+        difference = _interval("difference", columns[_MORE], z, (-widest, widest), (-room, room), careful=True)
     square = float(columns[_SQUARED, 0])
     effective = (n * weight) ** 2 / square if square else 0.0
     return Evaluation(
@@ -247,13 +248,14 @@ def _interval(
     most: tuple[float, float],
     *,
     skew: float = 2.0 / 3.0,
-    unseen: float = 0.0,
+    careful: bool = False,
 ) -> Estimate:
     """A mean of terms, which cannot be beyond ``most``; ``extremes`` are the terms that might have come.
 
     ``skew`` is how much of the variance's slope counts: 1 is the score interval, 2/3 that of the likelihood ratio
     to second order. The first covers as it says for ips, whose terms have one sign, the second for dr, whose terms
-    have both. ``unseen`` is how often the square of the term that might have come is added to the variance.
+    have both. ``careful`` adds the square of the term that might have come to the variance, and leaves out a slope
+    that would bring an end nearer.
     """
     n, value, squares, cubes = (float(x) for x in moments[:4])
     if n == 1:
@@ -263,7 +265,8 @@ def _interval(
     for extreme, sign in zip(extremes, (-1, 1), strict=True):
         second = squares + extreme**2
         slope = (cubes + extreme**3) / second if second else 0.0
-        variance = z * z * (squares + unseen * extreme**2) / n**2
+        slope = sign * max(sign * slope, 0.0) if careful else slope
+        variance = z * z * (squares + careful * extreme**2) / n**2
         ends.append(value + _distance(variance, skew * z * z * slope / n, 0.0, sign))
     low, high = min(max(ends[0], most[0]), value), max(min(ends[1], most[1]), value)
     return Estimate(name, value, low, high, float(np.sqrt(squares) / n))

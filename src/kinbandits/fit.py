@@ -16,7 +16,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -101,7 +101,7 @@ def fitted(
         for part in parts:
             part()[0].teach(pupil)
     else:
-        with working(work, source, [since, until, bad, seed], [policy]) as folder:
+        with working(work, [source.stamp, since, until, bad, seed, identity(policy)]) as folder:
             _learn_sums(pupil, found, parts, points, jobs, folder)
     return Fitted(pupil, found.account.good, {**source.left_out, **left_out})
 
@@ -127,7 +127,7 @@ def _learn_sums(
     rows = _history(n, found.sample)
     settings = settled(pupil.regression.settings, rows)
     chosen = choose_points(settings, rows, points)
-    total = fold("learn", parts, partial(_sums, settings=settings, points=chosen), _added, jobs, folder)
+    total = _total(parts, partial(_sums, settings=settings, points=chosen), jobs, folder)
     sums = Sums(total["S"], total["v"], total["ones"], float(total["squares"]), int(total["n"]), total["counts"])
     engine = engine_of(settings, chosen, sums, capacity=points, kept=_history(n, found.last))
     pupil.adopt(engine, rows, found.sample.places, sums.n)
@@ -144,8 +144,53 @@ def _sums(part: Part, settings: Any, points: Any) -> State:
     return {name: np.asarray(getattr(found, name)) for name in ("S", "v", "ones", "squares", "n", "counts")}
 
 
-def _added(a: State, b: State) -> State:
-    return {name: a[name] + b[name] for name in a}
+def _total(parts: Sequence[Part], leaf: Callable[[Any], State], jobs: int | None, folder: Path | None) -> State:
+    """The sums over parts; with a folder, what is done is kept there, and not done again."""
+    total: State = {}
+    done, path, saved = 0, None if folder is None else folder / "learn.npz", time.monotonic()
+    if path is not None and path.exists():
+        with np.load(path, allow_pickle=False) as arrays:
+            total = dict(arrays)
+        done = int(total.pop("parts_done"))
+    for found in each(leaf, parts[done:], jobs):
+        total, done = {name: total.get(name, 0) + array for name, array in found.items()}, done + 1
+        if path is not None and (time.monotonic() - saved > 1.0 or done == len(parts)):
+            with replacing(path, flush=False) as unfinished, unfinished.open("wb") as stream:
+                write_arrays(stream, {**total, "parts_done": np.array(done)})
+            saved = time.monotonic()
+    return total
+
+
+@contextlib.contextmanager
+def working(work: str | Path | None, job: Sequence[Any]) -> Iterator[Path | None]:
+    """The folder of this job: what an earlier start of it left is used, that of another is removed."""
+    if work is None:
+        yield None
+        return
+    folder = Path(work)
+    name = hashlib.sha256(repr([__version__, *job]).encode()).hexdigest()
+    marker, lock = folder / "job.json", folder.with_name(folder.name + ".lock")
+    with locked(lock, folder):
+        if marker.exists() and marker.read_text(encoding="utf-8") != name:
+            shutil.rmtree(folder)
+        elif folder.exists() and not marker.exists() and any(folder.iterdir()):
+            raise InvalidInputError(f"{folder} holds other files; give a new folder, or that of an earlier start")
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write(marker, name.encode())
+        yield folder
+        shutil.rmtree(folder)
+        lock.unlink(missing_ok=True)
+
+
+def identity(policy: Any) -> str:
+    """A digest of what a policy is and has learned, not of its random state: the same after a restart."""
+    arrays: dict[str, Any] = {}
+    params = {name: to_json(value, arrays) for name, value in policy.get_params().items()}
+    learned, rows = policy._state()
+    digest = hashlib.sha256(json.dumps([policy.kind, params, learned]).encode())
+    for name, array in sorted({**arrays, **rows}.items()):
+        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 # -- what fit and evaluate have in common -----------------------------------------------------------
@@ -213,62 +258,3 @@ def _alone(leaf: Callable[[Any], T], part: Any) -> T:
 
     with threadpool_limits(1):
         return leaf(part)
-
-
-def fold(
-    name: str,
-    parts: Sequence[Part],
-    leaf: Callable[[Any], State | None],
-    merge: Callable[[State, State], State],
-    jobs: int | None,
-    folder: Path | None,
-) -> State:
-    """The sum over parts; with a folder, what is done is kept there, and not done again."""
-    total: State = {}
-    done, path, saved = 0, None if folder is None else folder / f"{name}.npz", time.monotonic()
-    if path is not None and path.exists():
-        with np.load(path, allow_pickle=False) as arrays:
-            total = dict(arrays)
-        done = int(total.pop("parts_done"))
-    for found in each(leaf, parts[done:], jobs):
-        total, done = (merge(total, found) if total and found else found or total), done + 1
-        if path is not None and (time.monotonic() - saved > 1.0 or done == len(parts)):
-            with replacing(path, flush=False) as unfinished, unfinished.open("wb") as stream:
-                write_arrays(stream, {**total, "parts_done": np.array(done)})
-            saved = time.monotonic()
-    return total
-
-
-@contextlib.contextmanager
-def working(
-    work: str | Path | None, source: Any, options: Sequence[Any], policies: Iterable[Policy]
-) -> Iterator[Path | None]:
-    """The folder of this job: what an earlier start of it left is used, that of another is removed."""
-    if work is None:
-        yield None
-        return
-    folder = Path(work)
-    job = [__version__, source.stamp, *options, *map(identity, policies)]
-    name = hashlib.sha256(repr(job).encode()).hexdigest()
-    marker, lock = folder / "job.json", folder.with_name(folder.name + ".lock")
-    with locked(lock, folder):
-        if marker.exists() and marker.read_text(encoding="utf-8") != name:
-            shutil.rmtree(folder)
-        elif folder.exists() and not marker.exists() and any(folder.iterdir()):
-            raise InvalidInputError(f"{folder} holds other files; give a new folder, or that of an earlier start")
-        folder.mkdir(parents=True, exist_ok=True)
-        atomic_write(marker, name.encode())
-        yield folder
-        shutil.rmtree(folder)
-        lock.unlink(missing_ok=True)
-
-
-def identity(policy: Any) -> str:
-    """A digest of what a policy is and has learned, not of its random state: the same after a restart."""
-    arrays: dict[str, Any] = {}
-    params = {name: to_json(value, arrays) for name, value in policy.get_params().items()}
-    learned, rows = policy._state()
-    digest = hashlib.sha256(json.dumps([policy.kind, params, learned]).encode())
-    for name, array in sorted({**arrays, **rows}.items()):
-        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()

@@ -47,14 +47,14 @@ from kinbandits.log_rows import (
 
 __all__ = ["Columns", "Log", "LogFiles", "Source", "learned_from"]
 
-PART_ROWS = 2**17  # of a part of a log, about
+PART_ROWS = 2**17  # of a part of a log in memory
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Part = Callable[[], tuple["Log", Account]]  # the good rows of a part, and the account of all
 
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """Logged rounds in memory, in order of time. `of`, `of_rounds`, `of_tasks`, `from_frame` and `read` make one.
+    """Logged rounds in memory, in order of time. `of`, `of_rounds`, `from_frame` and `read` make one.
 
     Attributes:
         arms: names of all arms that could be played.
@@ -137,6 +137,8 @@ class Log:
     ) -> Log:
         """From rounds that differ: per round a context (d,) or (k, d), the candidates' names, and which was chosen.
 
+        Where a task was given and one of its candidates was chosen, all candidates have the name of the task.
+
         >>> log = Log.of_rounds([[0.1], [[0.2], [0.3]]], [["a", "b"], ["b", "c"]], [0, 1], [1, 0], [0.5, 0.5])
         >>> log.played_arms, log.contexts.ravel().tolist()
         (['a', 'c'], [0.1, 0.3])
@@ -155,24 +157,6 @@ class Log:
         apart = own if any(x is not None for x in own) else None
         Z = rows_of_contexts(np.array(rows).reshape(n, -1), None)
         return cls._made(known, played, Z, rewards, propensities, index, candidates=names, own=apart)
-
-    @classmethod
-    def of_tasks(
-        cls,
-        tasks: Sequence[ArmName],
-        candidates: Sequence[Any],
-        chosen: Sequence[int],
-        rewards: ArrayLike,
-        propensities: ArrayLike,
-    ) -> Log:
-        """Rounds in which a task was given, and one of ``candidates`` (k, d) was chosen for it.
-
-        >>> log = Log.of_tasks(["a"], [[[0.1], [0.2]]], [1], [1.0], [0.5])
-        >>> log.candidates, log.contexts
-        ((('a', 'a'),), array([[0.2]]))
-        """
-        names = [[task] * len(rows) for task, rows in zip(tasks, candidates, strict=True)]
-        return cls.of_rounds(candidates, names, chosen, rewards, propensities)
 
     @classmethod
     def from_frame(
@@ -204,21 +188,16 @@ class Log:
             raise InvalidTypeError(
                 f"frame must be a table (pandas, polars, pyarrow), got {type(frame).__name__}; from arrays: Log.of"
             )
-        table, asked = as_table(frame), Columns(arm, reward, contexts, propensity, at)
-        columns = asked.settled(table.columns)
-        warn_of_keys(table, asked, columns)
-        names = table[columns.arm]
-        known = arm_list(names.to_list(), categories(names.to_native()) if arms is None else arms, skip=True)
-        reading = Reading(columns, tuple(known), width(table, columns) or 1, propensities=True)
-        return _read([_checked(table, reading, 0)], bad)
+        table = as_table(frame)
+        file = File("", tuple(table.columns), (len(table),), frame=table)
+        return LogFiles.of_files([file], Columns(arm, reward, contexts, propensity, at)).load(arms, bad)
 
     @classmethod
     def read(
         cls, paths: Paths, columns: Columns | None = None, arms: Sequence[ArmName] | None = None, bad: str = "refuse"
     ) -> Log:
         """From .csv or .parquet files, or folders of them, all of it in memory."""
-        files = LogFiles.of(paths, columns)
-        return _read([part() for part in files.parts(arms or files.arms(), propensities=True)], bad)
+        return LogFiles.of(paths, columns).load(arms, bad)
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -327,16 +306,6 @@ def _within(log: Log, limits: Limits) -> tuple[Log, Account]:
     return log[good], account
 
 
-def _checked(table: Any, reading: Reading, *where: Any) -> tuple[Log, Account]:
-    fields, account = checked(table, reading, *where)
-    return Log(reading.arms, **fields), account
-
-
-def _read(parts: Sequence[tuple[Log, Account]], bad: str) -> Log:
-    left_out = sum((account for _, account in parts[1:]), parts[0][1]).left_out(one_of("bad", bad, "refuse", "skip"))
-    return replace(joined([log for log, _ in parts]), left_out=left_out)
-
-
 def joined(logs: Sequence[Log]) -> Log:
     """Logs one after the other."""
     arrays: dict[str, Any] = {name: np.concatenate([getattr(log, name) for log in logs]) for name in _PER_ROW}
@@ -373,12 +342,23 @@ class LogFiles:
     @classmethod
     def of(cls, paths: Paths, columns: Columns | None = None) -> LogFiles:
         """Of .parquet or .csv files, or folders of them."""
-        files, asked = tuple(File.of(path) for path in files_of(paths)), columns or Columns()
+        return cls.of_files([File.of(path) for path in files_of(paths)], columns or Columns())
+
+    @classmethod
+    def of_files(cls, files: Sequence[File], asked: Columns) -> LogFiles:
+        """Of files that were looked into; columns that are not named follow from the first."""
         if not sum(file.rows for file in files):
             raise InvalidInputError("the log has no rows")
-        found = cls(files, asked.settled(files[0].names))
-        warn_of_keys(files[0].table((0,), found.columns.context or ()), asked, found.columns)
+        found = cls(tuple(files), asked.settled(files[0].names))
+        warn_of_keys(files[0].table(0, found.columns.context or ()), asked, found.columns)
         return found
+
+    def load(self, arms: Sequence[ArmName] | None = None, bad: str = "refuse") -> Log:
+        """All rows in memory."""
+        parts = [part() for part in self.parts(self.arms() if arms is None else arms, propensities=True)]
+        account = sum((account for _, account in parts[1:]), parts[0][1])
+        left_out = account.left_out(one_of("bad", bad, "refuse", "skip"))
+        return replace(joined([log for log, _ in parts]), left_out=left_out)
 
     def __len__(self) -> int:
         return min(self.places[1], sum(file.rows for file in self.files)) - self.places[0]
@@ -413,9 +393,14 @@ class LogFiles:
         return replace(self, since=self.since if since is None else since, until=self.until if until is None else until)
 
     def arms(self) -> list[ArmName]:
-        """The arms played in all files, and the categories of a categorical column."""
-        found = (table[self.columns.arm] for table in self._groups([self.columns.arm]))
-        return arm_list((a for s in found for a in categories(s.to_native()) or s.to_list()), None, skip=True)
+        """The arms played in all files; of categorical columns all categories, in their order."""
+        found: dict[Any, None] = {}
+        ordered = True
+        for table in self._groups([self.columns.arm]):
+            names = categories(table[self.columns.arm].to_native())
+            ordered = ordered and names is not None
+            found |= dict.fromkeys(table[self.columns.arm].to_list() if names is None else names)
+        return arm_list(found, list(found) if ordered else None, skip=True)
 
     @property
     def n_features(self) -> int:
@@ -428,36 +413,37 @@ class LogFiles:
         raise InvalidInputError(f"column {context[0]!r} holds no context, a number or a list of numbers")
 
     def _groups(self, columns: Sequence[str]) -> Iterator[Any]:
-        return (file.table((group,), columns) for file in self.files for group in range(len(file.groups)))
+        return (file.table(group, columns) for file in self.files for group in range(len(file.groups)))
 
     def parts(
         self, policy_arms: Sequence[ArmName], *, d: int | None = None, limits: Limits = None, propensities: bool = False
     ) -> list[Part]:
-        """The rows in parts of about `PART_ROWS`, cut at row groups, for policies with these arms."""
+        """The rows in parts, the row groups of the files, for policies with these arms."""
         arms, d = tuple(policy_arms), d or self.n_features
         parts: list[Part] = []
         start = 0  # the place of the first row of a part
         for file in self.files:
             text = file.path.endswith(".csv") or file.source is not None
             reading = Reading(self.columns, arms, d, limits, self.since, self.until, propensities, text)
-            row = 0
-            for groups in file.stretches():
-                size = sum(file.groups[g] for g in groups)
+            first = start  # the place of the first row of the file
+            for group, size in enumerate(file.groups):
                 low, high = max(0, self.places[0] - start), min(size, self.places[1] - start)
                 if low < high:
-                    parts.append(partial(file.checked, groups, slice(low, high), reading, start + low, row + low))
-                start, row = start + size, row + size
+                    place = start + low
+                    parts.append(partial(file.checked, group, slice(low, high), reading, place, place - first))
+                start += size
         return parts
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of rows: its columns, and the rows of each row group (a CSV file is one)."""
+    """A file of rows: its columns, and the rows of each row group (a CSV file is one); or a table in memory."""
 
     path: str
     names: tuple[str, ...]
     groups: tuple[int, ...]
     source: Source | None = None
+    frame: Any = None
 
     @classmethod
     def of(cls, path: str) -> File:
@@ -472,34 +458,25 @@ class File:
     def rows(self) -> int:
         return sum(self.groups)
 
-    def stretches(self) -> list[tuple[int, ...]]:
-        """Row groups one after the other, together about `PART_ROWS` rows."""
-        found: list[tuple[int, ...]] = []
-        for group, size in enumerate(self.groups):
-            if found and sum(self.groups[g] for g in found[-1]) + size <= PART_ROWS:
-                found[-1] += (group,)
-            else:
-                found.append((group,))
-        return found
-
-    def table(self, groups: Sequence[int], wanted: Sequence[str], extra: Sequence[str | None] = ()) -> Any:
-        """Columns of some row groups, as a narwhals table."""
+    def table(self, group: int, wanted: Sequence[str], extra: Sequence[str | None] = ()) -> Any:
+        """Columns of a row group, as a narwhals table."""
         for name in wanted:
             if name not in self.names:
                 raise InvalidInputError(f"{self.path} has no column {name!r}; it has {', '.join(self.names)}")
         columns = list(dict.fromkeys([*wanted, *(name for name in extra if name in self.names)]))
+        if self.frame is not None:
+            return self.frame.select(columns)
         if self.path.endswith(".csv"):
             return read_table(self.path).select(columns)
-        return as_table(_parquet(self.path).read_row_groups(list(groups), columns))
+        return as_table(_parquet(self.path).read_row_group(group, columns))
 
-    def checked(
-        self, groups: Sequence[int], rows: slice, reading: Reading, place: int, row: int
-    ) -> tuple[Log, Account]:
-        """The good ones of some rows of row groups; the first of them is number ``row`` of the file."""
+    def checked(self, group: int, rows: slice, reading: Reading, place: int, row: int) -> tuple[Log, Account]:
+        """The good ones of some rows of a row group; the first of them is number ``row`` of the file."""
         c = reading.columns
         extra = [c.at, "index"] + [c.propensity, "candidates", "state"] * reading.propensities
-        table = self.table(groups, [c.arm, str(c.reward), *(c.context or ())], extra)[rows]
-        return _checked(table, reading, place, f"{self.path}, ", row)
+        table = self.table(group, [c.arm, str(c.reward), *(c.context or ())], extra)[rows]
+        fields, account = checked(table, reading, place, f"{self.path}, " if self.path else "", row)
+        return Log(reading.arms, **fields), account
 
 
 def files_of(paths: Paths) -> list[str]:

@@ -1,4 +1,4 @@
-"""Logs in and out of Vowpal Wabbit's contextual-bandit JSON, one round a line.
+"""Logs of Vowpal Wabbit in its contextual-bandit JSON, one round a line.
 
     {"_label_cost": -1.0, "_label_probability": 0.8, "_label_Action": 2, "_labelIndex": 1,
      "a": [2, 1], "p": [0.8, 0.2],
@@ -23,47 +23,9 @@ from kinbandits.errors import FormatError, InvalidInputError
 from kinbandits.log_rows import ArmName
 from kinbandits.logs import Log
 
-__all__ = ["read_vw", "to_vw_lines", "write_vw"]
+__all__ = ["read_vw"]
 
 NameOf = Callable[[Mapping[str, Any], int], ArmName]
-
-
-def write_vw(log: Log, path: str | PathLike[str]) -> int:
-    """Write a log to a file; how many rounds it has."""
-    lines = list(to_vw_lines(log))
-    Path(path).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    return len(lines)
-
-
-def to_vw_lines(log: Log) -> Iterator[str]:
-    """A log, one line of JSON a round.
-
-    A context that all candidates share stands in the namespace ``context``; a context per candidate with each.
-    """
-    for i in range(len(log)):
-        names = log.arms if log.candidates is None else log.candidates[i]
-        own = None if log.own is None else log.own[i]
-        chosen, p = int(log.index[i]), float(log.propensities[i])
-        actions: list[dict[str, Any]] = [{"arm": {"name": str(name)}} for name in names]
-        for action, row in zip(actions, () if own is None else own, strict=own is not None):
-            action["context"] = _columns(row)
-        rest = (1.0 - p) / max(1, len(names) - 1)  # the log has the choice's alone; VW does not read the others
-        line = {
-            "_label_cost": -float(log.rewards[i]),
-            "_label_probability": p,
-            "_label_Action": chosen + 1,
-            "_labelIndex": chosen,
-            "Version": "1",
-            "EventId": str(i),
-            "a": [chosen + 1, *(j + 1 for j in range(len(names)) if j != chosen)],
-            "c": {"_multi": actions} | ({"context": _columns(log.contexts[i])} if own is None else {}),
-            "p": [p, *[rest] * (len(names) - 1)],
-        }
-        yield json.dumps(line, allow_nan=False)
-
-
-def _columns(row: Any) -> dict[str, float]:
-    return {f"x{i}": float(v) for i, v in enumerate(row)}
 
 
 def read_vw(
@@ -81,8 +43,8 @@ def read_vw(
 
     Args:
         source: a path, or lines.
-        arm: the name of a candidate, from its JSON and its place; default: the namespace ``arm`` as `write_vw` has
-            it, the feature ``id``, or the place.
+        arm: the name of a candidate, from its JSON and its place; default: ``name`` in the namespace ``arm``,
+            the feature ``id``, or the place.
         arms: known names, to which the text in the file is matched (so that ``"3"`` is the arm 3 again).
         columns: which columns, in this order; default: all there are, sorted.
 

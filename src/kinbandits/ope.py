@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial, reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from kinbandits._types import Indices, Matrix
 from kinbandits._value import real
 from kinbandits.errors import InvalidInputError, InvalidTypeError
 from kinbandits.estimators import Estimate, Evaluation, Tally, estimate, evaluated, merged, tallies
-from kinbandits.fit import as_source, fitted, fold, random_numbers, scan, working
+from kinbandits.fit import as_source, each, fitted, random_numbers, scan
 from kinbandits.log_rows import ArmName
 from kinbandits.logs import Log, Part
 from kinbandits.policy import Budgeted, Policy
@@ -106,7 +105,6 @@ def evaluate(
     bad: str = "refuse",
     seed: int = 0,
     jobs: int | None = None,
-    work: str | Path | None = None,
 ) -> Comparison:
     """What each policy would have earned a round, and how much more than the log, or than the first policy.
 
@@ -118,7 +116,7 @@ def evaluate(
         since: rows since that time are evaluated, earlier ones teach, in place of ``train``.
         clip: the largest weight. level: of the intervals.
         reward_range: (lowest, highest) possible reward; default: that of the first policy. See `estimate`.
-        bad, seed, jobs, work: as for `kinbandits.fit.fitted`.
+        bad, seed, jobs: as for `kinbandits.fit.fitted`.
 
     >>> import kinbandits as kb
     >>> rng = np.random.default_rng(0)
@@ -135,27 +133,25 @@ def evaluate(
     limits = reward_range or getattr(first, "reward_range", None)
     past, rest = _split(source, train, since, bool(untaught))
     d = first._n_features or source.n_features
-    job = [clip, level, train, since, limits, bad, seed, *named]
-    with working(work, source, job, named.values()) as folder:
-        parts = rest.parts(arms, d=d, limits=limits, propensities=True)
+    asked: dict[str, Any] = {"d": d, "limits": limits, "propensities": True}
+    parts = rest.parts(arms, **asked)
+    found = scan(parts, FOLDS * MODEL_ROWS, seed, jobs)
+    left_out = found.account.left_out(bad)
+    if found.sample.defaulted and found.sample.open_at >= 0:  # good rewards come early, others late
+        rows, key = found.account.rows, "younger than the oldest open decision"
+        parts = rest.between(0, found.sample.open_at).parts(arms, **asked)
+        if not parts:
+            raise InvalidInputError("the first decision of the log is still open: none can be evaluated yet")
         found = scan(parts, FOLDS * MODEL_ROWS, seed, jobs)
-        left_out = found.account.left_out(bad)
-        if found.sample.defaulted and found.sample.open_at >= 0:  # good rewards come early, others late
-            rows, key = found.account.rows, "younger than the oldest open decision"
-            parts = rest.between(0, found.sample.open_at).parts(arms, d=d, limits=limits, propensities=True)
-            if not parts:
-                raise InvalidInputError("the first decision of the log is still open: none can be evaluated yet")
-            found = scan(parts, FOLDS * MODEL_ROWS, seed, jobs)
-            left_out = found.account.left_out(bad) | {key: rows - found.account.rows}
-        within = None if folder is None else folder / "fit"
-        taught = {n: fitted(past, named[n], bad=bad, seed=seed, jobs=jobs, work=within).policy for n in untaught}
-        folds = _folds(found.sample.places, seed)
-        models = [_model_of(first) for _ in range(FOLDS)]
-        for i, model in enumerate(models):
-            found.sample[folds != i].teach(model)
-        targets = [taught.get(name, policy) for name, policy in named.items()]
-        leaf = partial(_tallies, targets=targets, models=models, seed=seed, clip=clip)
-        total = fold("evaluate", parts, leaf, merged, jobs, folder)
+        left_out = found.account.left_out(bad) | {key: rows - found.account.rows}
+    taught = {n: fitted(past, named[n], bad=bad, seed=seed, jobs=jobs).policy for n in untaught}
+    folds = _folds(found.sample.places, seed)
+    models = [_model_of(first) for _ in range(FOLDS)]
+    for i, model in enumerate(models):
+        found.sample[folds != i].teach(model)
+    targets = [taught.get(name, policy) for name, policy in named.items()]
+    leaf = partial(_tallies, targets=targets, models=models, seed=seed, clip=clip)
+    total = reduce(merged, filter(None, each(leaf, parts, jobs)))
     answers = {name: evaluated(total, i, level=level, reward_range=limits, clip=clip) for i, name in enumerate(named)}
     return Comparison(answers, {**source.left_out, **left_out}, level)
 

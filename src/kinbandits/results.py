@@ -256,15 +256,6 @@ class Comparison:
         """The first policy minus each other, seed by seed."""
         return compare_all([self.group])
 
-    def trace(self, name: str, seed: int) -> Trace:
-        for run in self.group.runs:
-            if (run.method, run.seed) == (name, seed):
-                return run.trace
-        raise InvalidInputError(
-            f"there is no run of {name!r} with seed {seed}; there are {', '.join(self.group.methods)} with seeds "
-            f"{', '.join(map(str, self.group.seeds))}"
-        )
-
     def to_pandas(self) -> Any:
         """A pandas DataFrame with one row a run: policy, seed, what is counted, mean reward, seconds."""
         runs = [run for method in self.group.methods for run in self.group.of(method)]

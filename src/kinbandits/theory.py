@@ -34,8 +34,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
-from typing import Any, Literal, TypeVar, cast
+from functools import wraps
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,25 +43,17 @@ from scipy.linalg import eigh
 
 from kinbandits._checks import as_float64, square_matrix
 from kinbandits._types import Matrix, Vector
-from kinbandits._value import as_int, one_of, positive, real
+from kinbandits._value import Check, Count, Natural, NotNegative, Positive, Real, one_of, real
 from kinbandits.errors import InvalidInputError, NotPositiveSemidefiniteError
 
-Form = Literal["printed", "derived"]
-Radius = Literal["sum", "tight"]
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", float, Vector)
 
 # -- conditions ---------------------------------------------------------------------------------------
 
 
-def _whole(name: str, value: Any, least: int = 1) -> int:
-    """``value`` as an int of at least ``least``; 1e4 is one."""
-    return as_int(name, int(value) if isinstance(value, float) and value.is_integer() else value, least)
-
-
 def _probability(name: str, value: Any) -> float:
-    number = real(name, value)
-    if not 0.0 < number <= 1.0:
+    if not 0.0 < (number := real(name, value)) <= 1.0:
         raise InvalidInputError(f"{name} must be a probability above 0 and at most 1, got {value!r}")
     return number
 
@@ -87,33 +79,32 @@ def _spectrum(name: str, eigenvalues: NDArray[Any]) -> Vector:
 
 def _widths(name: str, values: Any) -> Any:
     """Numbers of at least 0: one, or an array of them."""
-    if np.ndim(values) and (least := as_float64(name, values).min(initial=0.0)) < 0:
+    widths = as_float64(name, values)
+    if (least := widths.min(initial=0.0)) < 0:
         raise InvalidInputError(f"{name} must be at least 0, got {least:.6g}")
-    return as_float64(name, values) if np.ndim(values) else positive(name, values, zero=True)
+    return widths if np.ndim(values) else float(widths)
 
 
-_count, _least_zero = partial(_whole, least=0), partial(positive, zero=True)
-_CONDITIONS: dict[str, Callable[[str, Any], Any]] = (
-    dict.fromkeys(("horizon", "n_arms", "stage", "n"), _whole)
-    | dict.fromkeys(("rank_z", "rank_x", "r", "count"), _count)
-    | dict.fromkeys(("ridge", "kernel_bound", "lmax_z"), positive)
-    | dict.fromkeys(("norm_bound", "log_g", "factor", "prior", "noise"), _least_zero)
-    | dict.fromkeys(("K", "K_X", "true", "used"), _kernel)
-    | {"width": _widths, "eigenvalues": as_float64, "delta": _probability, "mu": real}
-)
+Probability = Annotated[float, Check(_probability)]
+Kernel = Annotated[ArrayLike, Check(_kernel)]
+Eigenvalues = Annotated[ArrayLike, Check(as_float64)]
+Form = Annotated[Literal["printed", "derived"], Check(lambda name, value: one_of(name, value, "printed", "derived"))]
+Radius = Annotated[Literal["sum", "tight"], Check(lambda name, value: one_of(name, value, "sum", "tight"))]
 
 
 def _checked(function: F) -> F:
-    """Every argument is checked by its name before the statement is evaluated."""
-    signature = inspect.signature(function)
-    pairs = ("printed", "derived"), ("sum", "tight")
-    forms = next((p for p in pairs if "form" in (q := signature.parameters) and q["form"].default in p), ())
-    conditions = _CONDITIONS | {"form": lambda name, value: one_of(name, value, *forms)}
+    """Every argument is checked by its annotation before the statement is evaluated."""
+    signature = inspect.signature(function, eval_str=True)
+    checks = {
+        name: check.run
+        for name, parameter in signature.parameters.items()
+        for check in getattr(parameter.annotation, "__metadata__", ())
+    }
 
     @wraps(function)
     def statement(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments.items()
-        return function(**{n: conditions[n](n, value) if n in conditions else value for n, value in given})
+        given = signature.bind(*args, **kwargs).arguments
+        return function(**{n: checks[n](n, value) if n in checks else value for n, value in given.items()})
 
     return cast(F, statement)
 
@@ -122,7 +113,7 @@ def _checked(function: F) -> F:
 
 
 @_checked
-def confidence_factor(horizon: int, n_arms: int, delta: float) -> float:
+def confidence_factor(horizon: Count, n_arms: Count, delta: Probability) -> float:
     """alpha = sqrt(log(2 T N / delta) / 2), Lemma 1.
 
     >>> round(confidence_factor(horizon=1000, n_arms=5, delta=0.1), 4)
@@ -132,7 +123,7 @@ def confidence_factor(horizon: int, n_arms: int, delta: float) -> float:
 
 
 @_checked
-def radius(width: S, factor: float, norm_bound: float, ridge: float) -> S:
+def radius(width: Annotated[S, Check(_widths)], factor: NotNegative, norm_bound: NotNegative, ridge: Positive) -> S:
     """w = (alpha + c sqrt(lambda)) s, Lemma 1: |mean - f*| is at most this, with probability 1 - delta / T.
 
     >>> radius(width=0.5, factor=2.0, norm_bound=1.0, ridge=4.0)
@@ -142,7 +133,7 @@ def radius(width: S, factor: float, norm_bound: float, ridge: float) -> S:
 
 
 @_checked
-def n_stages(horizon: int) -> int:
+def n_stages(horizon: Count) -> int:
     """Q = ceil(log T), and at least 1: the stages of SupKMTL-UCB (Algorithm 3, line 2).
 
     >>> [n_stages(T) for T in (1, 2, 10, 1000)]
@@ -152,7 +143,7 @@ def n_stages(horizon: int) -> int:
 
 
 @_checked
-def stage_delta(horizon: int, delta: float) -> float:
+def stage_delta(horizon: Count, delta: Probability) -> float:
     """delta / (Q + 1): what ``delta=`` of `SupKMTLUCB` must be for Theorem 1 to hold with probability 1 - delta.
 
     Lemma 1's intervals fail with delta each in Q stages, and Azuma's inequality once more.
@@ -165,13 +156,13 @@ def stage_delta(horizon: int, delta: float) -> float:
 
 @_checked
 def regret_bound(
-    horizon: int,
-    n_arms: int,
-    delta: float,
-    ridge: float,
-    norm_bound: float,
-    kernel_bound: float,
-    log_g: float,
+    horizon: Count,
+    n_arms: Count,
+    delta: Probability,
+    ridge: Positive,
+    norm_bound: NotNegative,
+    kernel_bound: Positive,
+    log_g: NotNegative,
     form: Form = "printed",
 ) -> float:
     """Theorem 1: SupKMTL-UCB's regret R(T) is at most this, with probability at least 1 - delta.
@@ -199,43 +190,11 @@ def _m(kernel_bound: float, ridge: float) -> float:
     return max(1.0, kernel_bound / ridge)
 
 
-@_checked
-def gap_bound(stage: int) -> float:
-    """2^(3-q), Lemma 11: how far below the best arm an arm can be that is still in play at stage q.
-
-    >>> [gap_bound(q) for q in (1, 2, 3, 4)]
-    [4.0, 2.0, 1.0, 0.5]
-    """
-    return 2.0 ** (3 - stage)
-
-
-@_checked
-def stage_size_bound(
-    stage: int,
-    horizon: int,
-    n_arms: int,
-    delta: float,
-    ridge: float,
-    norm_bound: float,
-    kernel_bound: float,
-    log_g: float,
-) -> float:
-    """Lemma 12, solved for the size of stage q: |Psi^q| <= 4^q (alpha + c sqrt(lambda))^2 2 m log g.
-
-    ``log_g`` may be that of all rounds, or that of the rounds of the stage, which is smaller.
-
-    >>> round(stage_size_bound(1, 1000, 5, 0.1, 1.0, 1.0, 1.0, log_g=5.0), 1)
-    462.2
-    """
-    w = radius(1.0, confidence_factor(horizon, n_arms, delta), norm_bound, ridge)
-    return 4.0**stage * w**2 * squared_width_sum_bound(log_g, kernel_bound, ridge)
-
-
 # -- what a kernel matrix says: Theorems 2 and 3, Corollary 1 ----------------------------------------
 
 
 @_checked
-def log_g(K: ArrayLike, ridge: float) -> float:
+def log_g(K: Kernel, ridge: Positive) -> float:
     """log g = log det(K + lambda I) - n log lambda, the sum of log(1 + eigenvalue / lambda) (Theorem 1).
 
     >>> round(log_g([[1.0, 0.0], [0.0, 1.0]], ridge=1.0), 4)
@@ -246,7 +205,7 @@ def log_g(K: ArrayLike, ridge: float) -> float:
 
 @_checked
 def rank_bound(
-    rank_z: int, rank_x: int, horizon: int, kernel_bound: float, ridge: float, form: Form = "printed"
+    rank_z: Natural, rank_x: Natural, horizon: Count, kernel_bound: Positive, ridge: Positive, form: Form = "printed"
 ) -> float:
     """Theorem 2: log g([T]) <= r_z r_x log(((T + 1) c_k + lambda) / lambda).
 
@@ -267,7 +226,7 @@ def rank_bound(
 
 
 @_checked
-def effective_rank(eigenvalues: ArrayLike, ridge: float, horizon: int) -> int:
+def effective_rank(eigenvalues: Eigenvalues, ridge: Positive, horizon: Count) -> int:
     """Definition 1: r = min{j : j lambda log T >= sum of the eigenvalues after the j-th}.
 
     ``eigenvalues`` are those of K~_{T+1}, in any order; missing ones are zero.
@@ -286,7 +245,7 @@ def effective_rank(eigenvalues: ArrayLike, ridge: float, horizon: int) -> int:
 
 
 @_checked
-def effective_rank_bound(r: int, horizon: int, kernel_bound: float, ridge: float) -> float:
+def effective_rank_bound(r: Natural, horizon: Count, kernel_bound: Positive, ridge: Positive) -> float:
     """Corollary 1: log g([T]) <= r log(2 T (2 (T + 1) c_k + r lambda - r lambda log T) / (r lambda)).
 
     It needs lambda log T <= (T + 1) c_k, which the paper does not say. ``r`` is `effective_rank`.
@@ -310,7 +269,7 @@ def effective_rank_bound(r: int, horizon: int, kernel_bound: float, ridge: float
 
 
 @_checked
-def equicorrelated(mu: float, n_arms: int) -> Matrix:
+def equicorrelated(mu: Real, n_arms: Count) -> Matrix:
     """K_Z(mu) = (1 - mu) I + mu 11': any two different arms have similarity mu, from -1/(N - 1) to 1 (section 4.2).
 
     >>> equicorrelated(0.25, 2)
@@ -324,7 +283,7 @@ def equicorrelated(mu: float, n_arms: int) -> Matrix:
 
 
 @_checked
-def log_g_of_similarity(mu: float, K_X: ArrayLike, arms: Sequence[Any] | NDArray[Any], ridge: float) -> float:
+def log_g_of_similarity(mu: Real, K_X: Kernel, arms: Sequence[Any] | NDArray[Any], ridge: Positive) -> float:
     """log g_mu, Theorem 3: it falls as mu grows from 0 to 1 (below 0 the theorem is false).
 
     ``arms`` may be any labels, each as often as one likes; the paper proves it for equal counts. A proof for all:
@@ -347,18 +306,8 @@ def log_g_of_similarity(mu: float, K_X: ArrayLike, arms: Sequence[Any] | NDArray
 
 
 @_checked
-def width_upper_bound(kernel_bound: float, ridge: float) -> float:
-    """Lemma 6, right side: s^2 <= c_k / lambda. (It bounds the square of the width.)
-
-    >>> width_upper_bound(kernel_bound=1.0, ridge=0.25)
-    4.0
-    """
-    return kernel_bound / ridge
-
-
-@_checked
 def width_lower_bound(
-    n: int, kernel_bound: float, lmax_z: float, prior: float, ridge: float, form: Form = "derived"
+    n: Count, kernel_bound: Positive, lmax_z: Positive, prior: NotNegative, ridge: Positive, form: Form = "derived"
 ) -> float:
     """Lemma 6, left side: s^2 >= 4 (L + lambda) / (L + 2 lambda)^2 (k + lambda) - 1, with L = n c_k lmax(K_Z).
 
@@ -381,10 +330,11 @@ def width_lower_bound(
 
 
 @_checked
-def squared_width_sum_bound(log_g: float, kernel_bound: float, ridge: float) -> float:
+def squared_width_sum_bound(log_g: NotNegative, kernel_bound: Positive, ridge: Positive) -> float:
     """Lemma 8 (the determinant lemma): the sum of s^2 over the rows of a run is at most 2 m log g.
 
-    It needs uniform weights and a similarity that does not change; ``log_g`` is of the rows themselves.
+    So the sum of s over n rows is at most sqrt(2 m n log g) (Lemma 9). It needs uniform weights and a similarity that
+    does not change; ``log_g`` is of the rows themselves.
 
     >>> squared_width_sum_bound(log_g=3.0, kernel_bound=1.0, ridge=0.5)
     12.0
@@ -392,22 +342,17 @@ def squared_width_sum_bound(log_g: float, kernel_bound: float, ridge: float) -> 
     return 2 * _m(kernel_bound, ridge) * log_g
 
 
-@_checked
-def width_sum_bound(count: int, log_g: float, kernel_bound: float, ridge: float) -> float:
-    """Lemma 9: the sum of s over ``count`` rows is at most sqrt(2 m count log g).
-
-    >>> width_sum_bound(count=6, log_g=3.0, kernel_bound=1.0, ridge=1.0)
-    6.0
-    """
-    return math.sqrt(count * squared_width_sum_bound(log_g, kernel_bound, ridge))
-
-
 # -- KMTL-UCB itself, from self-normalised intervals; and what a wrong similarity costs -----------------
 
 
 @_checked
 def self_normalised_factor(
-    log_g: float, delta: float, ridge: float, norm_bound: float, noise: float = 0.5, form: Radius = "tight"
+    log_g: NotNegative,
+    delta: Probability,
+    ridge: Positive,
+    norm_bound: NotNegative,
+    noise: NotNegative = 0.5,
+    form: Radius = "tight",
 ) -> float:
     """beta: with probability 1 - delta, |mean - f*| <= beta s for all arms and rounds at once.
 
@@ -426,13 +371,13 @@ def self_normalised_factor(
 
 @_checked
 def self_normalised_bound(
-    horizon: int,
-    delta: float,
-    ridge: float,
-    norm_bound: float,
-    kernel_bound: float,
-    log_g: float,
-    noise: float = 0.5,
+    horizon: Count,
+    delta: Probability,
+    ridge: Positive,
+    norm_bound: NotNegative,
+    kernel_bound: Positive,
+    log_g: NotNegative,
+    noise: NotNegative = 0.5,
     form: Radius = "tight",
 ) -> float:
     """2 beta sqrt(2 m T log g): the expected regret of KMTL-UCB is at most this, with probability 1 - delta.
@@ -443,7 +388,7 @@ def self_normalised_bound(
     1070
     """
     beta = self_normalised_factor(log_g, delta, ridge, norm_bound, noise, form)
-    return 2.0 * beta * width_sum_bound(horizon, log_g, kernel_bound, ridge)
+    return 2.0 * beta * math.sqrt(horizon * squared_width_sum_bound(log_g, kernel_bound, ridge))  # Lemma 9
 
 
 def check_self_normalised(policy: Any) -> None:
@@ -473,7 +418,7 @@ def check_self_normalised(policy: Any) -> None:
 
 
 @_checked
-def norm_inflation(true: ArrayLike, used: ArrayLike) -> float:
+def norm_inflation(true: Kernel, used: Kernel) -> float:
     """sqrt(lmax(K_used^-1 K_true)): ||f|| under the similarity used is at most this times ||f|| under the true one.
 
     f* keeps its guarantee if ``norm_bound`` is multiplied by this. Infinite where f* may leave the space of K_used.

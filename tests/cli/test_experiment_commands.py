@@ -163,7 +163,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on(tmp_path):
 def test_wrong_calls(call):
     for words, text in (
         (["paper", "--data", "iris"], "the paper has no data set 'iris'"),
-        (["paper", "--settings", "best", "--data", "digits"], "settings must be one of"),
+        (["paper", "--settings", "best", "--data", "digits"], "--settings must be"),
         (["run", "none.toml"], "there is no file none.toml"),
         (["report", "nowhere"], "nowhere holds no experiment"),
     ):

@@ -76,7 +76,7 @@ def test_a_method_may_be_for_some_environments_only():
         ({"methods": [{"name": "m", "policy": "no.such:Policy"}]}, "the policy 'no.such:Policy' cannot be imported"),
         ({"methods": [{"name": "m"}, {"name": "m"}]}, "two methods are called 'm'"),
         ({"methods": [{"name": "m", "environments": ["mars"]}]}, "names the environment 'mars'"),
-        ({"environments": [{"kind": "casino"}]}, r"environments\[0\].kind: there is no environment 'casino'"),
+        ({"environments": [{"kind": "casino"}]}, r"environments\[0\]: there is no environment 'casino'"),
         ({"environments": [{"kind": "synthetic-news"}] * 2}, "two environments are called"),
         ({"horizon": -1}, "horizon: Input should be greater than or equal to 1"),
         ({"environments": [{"kind": "synthetic-news", "arms": 3}]}, "environments.synthetic-news: .*no option 'arms'"),

@@ -35,7 +35,7 @@ def test_cross_validated_settings_are_found_kept_and_used(tmp_path):
     assert set(chosen["synthetic"]) == {"known", "estimated", "independent", "pooled"}
     kept = sorted(path.name for path in tmp_path.iterdir())
     assert "digits-estimated-0.npz" in kept
-    for cell in p.paper_experiment(names, seeds=1, settings="cv", chosen=chosen, horizon=3).cells():
+    for cell in p.paper_experiment(names, seeds=1, chosen=chosen, horizon=3).cells():
         _, policy = cell.make()
         name = {"Digits": "digits"}.get(cell.environment.name, "synthetic")
         best = chosen[name][p._KINDS[cell.method.name]].best
@@ -48,8 +48,6 @@ def test_cross_validated_settings_are_found_kept_and_used(tmp_path):
     [
         ({"data": ["iris"]}, "the paper has no data set 'iris'"),
         ({"data": []}, "no data set is named"),
-        ({"settings": "best"}, "settings must be one of paper, cv"),
-        ({"settings": "cv"}, "needs chosen="),
     ],
 )
 def test_wrong_asks(arguments, text):

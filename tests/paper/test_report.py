@@ -53,7 +53,7 @@ def test_chosen_settings_stand_beside_the_published_ones(tmp_path):
     axes = {"context_precision": (GRID[4],), "embedding_precision": (GRID[2],), "similarity_precision": (GRID[9],)}
     kinds = {"estimated": axes, "independent": {"context_precision": (GRID[4],)}}
     chosen = {k: CrossValidation(a | {"ridge": (0.001,)}, np.zeros([1] * (len(a) + 1))) for k, a in kinds.items()}
-    experiment = protocol.paper_experiment(["digits"], settings="cv", chosen={"digits": chosen}, **SHORT)
+    experiment = protocol.paper_experiment(["digits"], chosen={"digits": chosen}, **SHORT)
     rows = by_name(played(experiment, tmp_path))["chosen"].rows
     assert ("Digits", EST, "precision of k_X", "0.1668", "0.001") in rows
     assert ("Digits", EST, "precision of k_Z", "100", "100") in rows

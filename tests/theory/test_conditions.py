@@ -12,7 +12,6 @@ NO_KERNELS = [[[1.0, 2.0]], [[1.0, 0.5], [0.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]], 
 VALUES = {  # of each argument: one that is fine, and those that are refused
     "horizon": (100, [0, -1, 2.5, "100", True]),
     "n_arms": (3, [0, 1.5]),
-    "stage": (2, [0]),
     "delta": (0.1, [0.0, -0.1, 1.5, np.nan]),
     "ridge": (1.0, [0.0, -1.0, np.inf, None]),
     "norm_bound": (1.0, [np.nan, "1", -1.0]),
@@ -31,7 +30,6 @@ VALUES = {  # of each argument: one that is fine, and those that are refused
     "lmax_z": (2.0, [0.5, -1.0]),
     "prior": (1.0, [-0.5, 1.5]),
     "n": (2, [0]),
-    "count": (3, [-1]),
     "noise": (0.5, [-0.1, np.nan]),
     "true": (np.eye(2), [*NO_KERNELS, np.eye(3)]),
     "used": (np.eye(2), [*NO_KERNELS, np.eye(3)]),
@@ -47,7 +45,7 @@ def arguments(name):
 
 
 def test_there_are_the_statements():
-    assert len(NAMES) == 20
+    assert len(NAMES) == 16
     assert kb.theory is theory
 
 

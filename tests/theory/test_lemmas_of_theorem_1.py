@@ -75,7 +75,7 @@ def audit(env, policy, *, every_stage=False):
                     break
                 continue
             found.best_lost += not alive[best]
-            found.gap_broken += int(np.sum(f[best] - f[alive] > theory.gap_bound(q) + 1e-12))
+            found.gap_broken += int(np.sum(f[best] - f[alive] > 2.0 ** (3 - q) + 1e-12))
             if (w[alive] <= 1 / math.sqrt(env.horizon)).all():
                 assert decision.note["stage"] == 0
                 found.settled_broken += f[best] - f[decision.index] > 2 / math.sqrt(env.horizon)
@@ -145,8 +145,8 @@ def test_lemmas_8_and_9_bound_the_widths_of_every_stage(runs):
             s, log_g = np.array(widths), run.policy.log_det(q)
             np.testing.assert_allclose(np.log1p(s**2).sum(), log_g, rtol=1e-6, err_msg=name)
             assert (s**2).sum() <= theory.squared_width_sum_bound(log_g, 1.0, ridge)
-            assert s.sum() <= theory.width_sum_bound(len(s), log_g, 1.0, ridge)
-            assert (s**2).max() <= theory.width_upper_bound(1.0, ridge) * (1 + 1e-9)
+            assert s.sum() <= math.sqrt(len(s) * theory.squared_width_sum_bound(log_g, 1.0, ridge))
+            assert (s**2).max() <= 1.0 / ridge * (1 + 1e-9)
             checked += len(s)
     assert checked > 3000
 
@@ -162,7 +162,8 @@ def test_lemma_12_bounds_the_size_of_every_stage(runs):
             assert own <= log_g_all * (1 + 1e-9)  # g(Psi) <= g([T])
             right = 2.0**q * policy.exploration * math.sqrt(2 * m * own * size)
             assert size <= right + 1e-9, name
-            bound = theory.stage_size_bound(q, env.horizon, env.n_arms, DELTA, ridge, env.norm, 1.0, own)
+            radius = theory.radius(1.0, theory.confidence_factor(env.horizon, env.n_arms, DELTA), env.norm, ridge)
+            bound = 4.0**q * radius**2 * theory.squared_width_sum_bound(own, 1.0, ridge)  # solved for the size
             assert size <= bound + 1e-9
             assert own == 0 or math.isclose(bound, right**2 / size if size else bound, rel_tol=1e-9)
 

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from kinbandits.cli.output import Json, print_json, print_table
+from kinbandits._html import text_table
+from kinbandits.cli.output import Json, print_json
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +46,7 @@ def data(
         print_json(found)
     elif not names:
         rows = [[*map(str, [*f.values()][:4]), f["path"] or "not here", f["what"]] for f in found]
-        print_table("Data sets", ["name", "rows", "features", "classes", "where", "what"], rows, right=(1, 2, 3))
+        print(text_table("Data sets", ["name", "rows", "features", "classes", "where", "what"], rows, (1, 2, 3)))
         missing = " ".join(f["name"] for f in found if f["path"] is None)
         if missing:
             print(f"To have the others: kinbandits data {missing}, or set KINBANDITS_DATA to their directory.")

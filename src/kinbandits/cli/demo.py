@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kinbandits.cli.output import Jobs, Json, command_line, need, print_json, print_table
+from kinbandits._html import text_table
+from kinbandits.cli.output import Jobs, Json, command_line, need, print_json
 
 if TYPE_CHECKING:
     from kinbandits.environments import Shop
@@ -77,7 +78,7 @@ Lines: clicks expected of the best item on sale minus those of the item shown, m
         print_json({"answer": answer, "default": why, "table": table, "page": str(page)})
         return
     print(f"\n{answer}\n\n{why}\n")
-    print_table("Clicks and regret (expected clicks missed)", columns, rows, (1, 2, 3, 4))
+    print(text_table("Clicks and regret (expected clicks missed)", columns, rows, (1, 2, 3, 4)))
     print(f"\nContribution of each arm to a new one\n{explained}")
     print(f"\nPage: {page}   The paper: kinbandits paper --quick   Done in {clock(time.monotonic() - started)}.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import NamedTuple
 
 import typer
 
-from kinbandits.cli.output import Json, print_json, print_table
+from kinbandits._html import text_table
+from kinbandits.cli.output import Json, print_json
 
 OPTIONAL = {
     "'kinbandits[experiments]'": ("scikit-learn", "narwhals"),
@@ -25,12 +27,12 @@ OPTIONAL = {
 
 
 class Finding(NamedTuple):
-    """One thing looked at; ``verdict`` is "ok", "note" or "problem"."""
+    """One thing looked at, and what could be done about it."""
 
     what: str
-    value: str
-    verdict: str = "ok"
+    found: str
     advice: str = ""
+    problem: bool = False
 
 
 def register(app: typer.Typer) -> None:
@@ -53,8 +55,8 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         print_json([f._asdict() for f in findings])
     else:
-        print_table("kinbandits doctor", ["what", "found", "verdict", "advice"], [[*f] for f in findings])
-    if any(f.verdict == "problem" for f in findings):
+        print(text_table("kinbandits doctor", ["what", "found", "advice"], [f[:3] for f in findings]))
+    if any(f.problem for f in findings):
         raise typer.Exit(1)
 
 
@@ -72,37 +74,21 @@ def examine() -> Iterator[Finding]:
     yield Finding("kinbandits", f"{__version__} with NumPy {numpy.__version__}, SciPy {scipy.__version__}")
     note = "set OPENBLAS_NUM_THREADS=1 where the last bits of a result must not depend on the machine"
     for library in threadpool_info():
-        several = library["num_threads"] > 1
         value = f"{library['internal_api']} {library['version']}, threads: {library['num_threads']}"
-        yield Finding("BLAS", value, "note" if several else "ok", note if several else "")
+        yield Finding("BLAS", value, note if library["num_threads"] > 1 else "")
     yield Finding("cores", str(cpu_count()))
-    yield sqlite()
+    yield Finding("SQLite", sqlite3.sqlite_version)
     for what, path in (("disk here", Path.cwd()), ("disk of the cache", cache_directory())):
         place = next(p for p in (path, *path.parents) if p.exists())
         free = shutil.disk_usage(place).free / 1e9
         low = free < 1.0
-        advice = "less than 1 GB is free; make room" if low else ""
-        yield Finding(what, f"{free:.1f} GB free at {place}", "problem" if low else "ok", advice)
+        yield Finding(what, f"{free:.1f} GB free at {place}", "less than 1 GB; make room" if low else "", low)
     missing = [name for name in CATALOGUE if where(name) is None]
     here = ", ".join(name for name in CATALOGUE if name not in missing) or "none"
-    advice = f"to have the others: kinbandits data {' '.join(missing)}" if missing else ""
-    yield Finding("data sets", here, "note" if missing else "ok", advice)
+    yield Finding("data sets", here, f"to have the others: kinbandits data {' '.join(missing)}" if missing else "")
     for install, packages in OPTIONAL.items():
         for package in packages:
             try:
                 yield Finding(package, metadata.version(package))
             except metadata.PackageNotFoundError:
-                yield Finding(package, "not installed", "note", f"optional; pip install {install}")
-
-
-def sqlite() -> Finding:
-    """SQLite has write-ahead logs (WAL) from 3.7.0, and a fault in them that concerns several writers until 3.51.3."""
-    import sqlite3
-
-    version = sqlite3.sqlite_version
-    if sqlite3.sqlite_version_info < (3, 7, 0):
-        return Finding("SQLite", version, "problem", "no WAL before 3.7.0; use a newer Python")
-    if sqlite3.sqlite_version_info < (3, 51, 3):
-        safe = "WAL is safe with one writer, which is all that kinbandits opens"
-        return Finding("SQLite", version, "note", f"{safe}; several could damage a database before 3.51.3")
-    return Finding("SQLite", f"{version}, WAL safe")
+                yield Finding(package, "not installed", f"optional; pip install {install}")

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kinbandits.cli.output import Jobs, Json, command_line, need, print_json, print_table
+from kinbandits._html import text_table
+from kinbandits._value import one_of
+from kinbandits.cli.output import Jobs, Json, command_line, need, print_json
 
 if TYPE_CHECKING:
     from kinbandits.experiments import Experiment
@@ -107,6 +109,7 @@ def paper(
       kinbandits paper --settings cv
     """
     need("the report", "plot", "matplotlib", "jinja2")
+    one_of("--settings", settings, "paper", "cv")
     from kinbandits.paper import protocol
     from kinbandits.paper.report import write_paper_report
 
@@ -125,7 +128,7 @@ def paper(
         folder = directory / "settings"
         chosen = protocol.choose_settings(names, streams=streams, jobs=jobs, folder=folder, stream=sys.stderr)
     count = seeds or (3 if quick else None)
-    experiment = protocol.paper_experiment(names, seeds=count, settings=settings, streams=streams, chosen=chosen)
+    experiment = protocol.paper_experiment(names, seeds=count, streams=streams, chosen=chosen)
     _run(experiment, directory, jobs)
     _present(experiment.name, directory, write_paper_report(directory, command=command_line()), as_json)
 
@@ -158,10 +161,11 @@ def _present(name: str, directory: Path, made: Report, as_json: bool) -> None:
         rows.append([s.environment, s.method, str(s.rounds), mean, f"{s.best} of {len(s.finals)}", f"{s.seconds:.3g}"])
     metric = " / ".join(dict.fromkeys(s.metric for s in made.summaries))
     columns = ["environment", "method", "rounds", "mean ± sd", "best in", "seconds"]
-    print_table(f"{name}: {metric}, mean ± sd over seeds, seconds of a run", columns, rows, right=(2, 3, 4, 5))
+    print(text_table(f"{name}: {metric}, mean ± sd over seeds, seconds of a run", columns, rows, (2, 3, 4, 5)))
     for section in made.extra:
         if section.records:
             shown = [i for i in range(len(section.columns)) if i not in section.small]
             columns, *rows = ([row[i] for i in shown] for row in (section.columns, *section.rows))
-            print_table(f"\n{section.title}", columns, rows, [k for k, i in enumerate(shown) if i in section.right])
+            right = [k for k, i in enumerate(shown) if i in section.right]
+            print(text_table(f"\n{section.title}", columns, rows, right))
     print(f"\nReport: {made.page}")

@@ -1,4 +1,4 @@
-"""How commands print: tables that are pretty on a terminal and plain elsewhere, and JSON."""
+"""What commands have in common: JSON, options, and words about packages that are missing."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import json
 import math
 import shlex
 import sys
-from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
 
-from kinbandits._html import text_table
 from kinbandits.errors import MissingPackageError
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -22,22 +20,6 @@ Jobs = Annotated[int, typer.Option(help="Processes; -1 is all processors.")]
 def print_json(data: Any) -> None:
     """``data`` as JSON on standard output; NaN, which JSON lacks, as null."""
     print(json.dumps(_finite(data), indent=2, allow_nan=False))
-
-
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
-    """A table with a title; ``right`` are the numbers of the columns that are set flush right."""
-    if not sys.stdout.isatty():
-        print(text_table(title, columns, rows, right))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i in right else "left")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
 
 
 def _finite(data: Any) -> Any:

@@ -104,14 +104,10 @@ class Classification(LabelledRows, Value):
     def __post_init__(self) -> None:
         super().__post_init__()
         data = self.data
-        if not isinstance(data, str | Dataset):
+        if not isinstance(data, Dataset) and not (isinstance(data, str) and (data in CATALOGUE or is_table(data))):
             raise InvalidTypeError(
-                f"data must be a data set's name, a file or a Dataset, got {type(data).__name__}; "
-                "from_arrays and from_frame take arrays and tables"
-            )
-        if isinstance(data, str) and data not in CATALOGUE and not is_table(data):
-            raise InvalidInputError(
-                f"data is {data!r}, which is neither a data set ({', '.join(CATALOGUE)}) nor a .csv or .parquet file"
+                f"data must be a data set ({', '.join(CATALOGUE)}), a .csv or .parquet file, or a Dataset (from_arrays "
+                f"and from_frame make one), got {data!r}"
             )
         one_of("protocol", self.protocol, "paper", "shuffled")
         entry = CATALOGUE.get(data) if isinstance(data, str) else None

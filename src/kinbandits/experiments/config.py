@@ -18,7 +18,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from kinbandits._value import read_value, suggest
 from kinbandits.environments import KINDS, Environment, make_environment
@@ -33,20 +33,13 @@ def policies() -> dict[str, Any]:
     """The policies that a file may name: classes, and functions that make one."""
     from kinbandits import baselines
 
-    found: dict[str, Any] = {name: getattr(baselines, name) for name in baselines.__all__}
-    found["KMTLUCB"] = KMTLUCB
-    return {
-        name: found[name]
-        for name in sorted(found)
-        if (issubclass(found[name], Policy) if isinstance(found[name], type) else inspect.isfunction(found[name]))
-    }
+    return {"KMTLUCB": KMTLUCB} | {name: getattr(baselines, name) for name in baselines.__all__}
 
 
 def policy_named(name: str) -> Any:
     """One of our policies by name, or yours as ``package.module:Name``.
 
-    A class of yours is called with the arms, the settings and ``seed=``. If it has a class method
-    ``for_environment``, that is called with the environment in place of the arms.
+    A class of yours is called with the arms, the settings and ``seed=``.
     """
     module, colon, attribute = name.partition(":")
     if not colon:
@@ -72,17 +65,6 @@ def _seed_list(seeds: Any) -> Any:
     return seeds
 
 
-def _known_kind(kind: str) -> str:
-    if kind not in KINDS:
-        raise ValueError(f"there is no environment {kind!r}; there are {', '.join(KINDS)}")
-    return kind
-
-
-def _known_policy(policy: str) -> str:
-    policy_named(policy)
-    return policy
-
-
 Seeds = Annotated[list[int], BeforeValidator(_seed_list)]
 
 
@@ -91,12 +73,14 @@ class EnvironmentConfig(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    kind: Annotated[str, AfterValidator(_known_kind)]
+    kind: str
     name: str = ""
     seeds: Seeds | None = None
 
     @model_validator(mode="after")
-    def _no_seed(self) -> EnvironmentConfig:
+    def _known_kind(self) -> EnvironmentConfig:
+        if self.kind not in KINDS:
+            raise ValueError(f"there is no environment {self.kind!r}; there are {', '.join(KINDS)}")
         if "seed" in self.options:
             raise ValueError(f"an environment has no seed of its own; write seeds = [{self.options['seed']}]")
         return self
@@ -118,7 +102,7 @@ class MethodConfig(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     name: str = Field(min_length=1)
-    policy: Annotated[str, AfterValidator(_known_policy)] = "KMTLUCB"
+    policy: str = "KMTLUCB"
     environments: list[str] | None = None
 
     @model_validator(mode="after")
@@ -150,12 +134,8 @@ class MethodConfig(BaseModel):
                     raise InvalidInputError(f'{where}.{name} is "environment", but {environment.name} has no {name}')
             else:
                 settings[name] = read_value(value, f"{where}.{name}", getattr(environment, "descriptors", None))
-        kind = policy_named(self.policy)
-        build = getattr(kind, "for_environment", None)
         try:
-            policy: Policy = (
-                build(environment, **settings, seed=seed) if build else kind(environment.arms, **settings, seed=seed)
-            )
+            policy: Policy = policy_named(self.policy)(environment.arms, **settings, seed=seed)
         except (KinbanditsError, TypeError) as error:
             raise InvalidInputError(f"{where}: {error}") from error
         return policy

@@ -39,49 +39,39 @@ def run_experiment(
         jobs: cells at a time; -1 is all processors; left out, what ``joblib.parallel_config`` says, else one.
         stream: where progress is written; None is silence.
     """
-    store = CellStore(directory)
-    horizons = experiment.check()
-    with store.locked():
-        store.open(experiment)
-        cells = {cell.id: cell for cell in experiment.cells()}
-        work = {i: float(horizons[cell.environment.name]) ** 2 for i, cell in cells.items()}
-        _run(store, cells, work, jobs, stream)
-        return store.write_table(experiment)
-
-
-def _run(
-    store: CellStore, cells: dict[str, Cell], work: dict[str, float], jobs: int | None, stream: TextIO | None
-) -> None:
     from joblib import Parallel, delayed
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    done = store.done() & set(cells)
-    left = sorted(set(cells) - done, key=lambda i: (-work[i], i))  # the longest first, so that all end together
-    if not left:
-        return
-    failed: list[Cell] = []
-    total = sum(work.values())
-    share = sum(work[i] for i in done) / total
-    tasks = (delayed(run_cell)(str(store.directory.resolve()), cells[i]) for i in left)
-    with Progress(len(cells), "cells", stream=stream, share=share) as progress:
-        try:
-            finished = Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")(tasks)
-            for count, (cell_id, good) in enumerate(finished, len(done) + 1):
-                failed += [] if good else [cells[cell_id]]
-                share += work[cell_id] / total
-                progress.to(count, share)
-        except TerminatedWorkerError as error:
+    store, horizons = CellStore(directory), experiment.check()
+    cells = {cell.id: cell for cell in experiment.cells()}
+    work = {i: float(horizons[cell.environment.name]) ** 2 for i, cell in cells.items()}
+    total, failed = sum(work.values()), list[Cell]()
+    with store.locked():
+        store.open(experiment)
+        done = store.done() & set(cells)
+        share = sum(work[i] for i in done) / total
+        left = sorted(set(cells) - done, key=lambda i: (-work[i], i))  # the longest first, so that all end together
+        tasks = (delayed(run_cell)(str(store.directory.resolve()), cells[i]) for i in left)
+        with Progress(len(cells), "cells", stream=stream, share=share) as progress:
+            try:
+                finished = Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")(tasks)
+                for count, (cell_id, good) in enumerate(finished, len(done) + 1):
+                    failed += [] if good else [cells[cell_id]]
+                    share += work[cell_id] / total
+                    progress.to(count, share)
+            except TerminatedWorkerError as error:
+                raise InvalidInputError(
+                    "a worker process died; is there enough memory? Try fewer jobs. Finished cells are kept: run "
+                    "again to go on"
+                ) from error
+        store.tidy()
+        if failed:
+            why = (store.errors / f"{failed[0].id}.txt").read_text(encoding="utf-8").splitlines()[1]
             raise InvalidInputError(
-                "a worker process died; is there enough memory? Try fewer jobs. Finished cells are kept: run again "
-                "to go on"
-            ) from error
-    store.tidy()
-    if failed:
-        why = (store.errors / f"{failed[0].id}.txt").read_text(encoding="utf-8").splitlines()[1]
-        raise InvalidInputError(
-            f"{len(failed)} of {len(cells)} cells failed; the first, {failed[0]}: {why}. See {store.errors} for "
-            "tracebacks; the other cells are kept, and the next run tries the failed ones again"
-        )
+                f"{len(failed)} of {len(cells)} cells failed; the first, {failed[0]}: {why}. See {store.errors} for "
+                "tracebacks; the other cells are kept, and the next run tries the failed ones again"
+            )
+        return store.write_table(experiment)
 
 
 def compute_cell(cell: Cell) -> Trace:

@@ -1,7 +1,7 @@
 """The experiments of the paper (section 5 and its appendix) as one `Experiment`.
 
-settings    "paper"  the published settings (`kinbandits.paper.presets`)
-            "cv"     chosen by five-fold cross-validation on each data set's validation rows, method by method
+settings    the published ones (`kinbandits.paper.presets`), or those that five-fold cross-validation chose on each
+            data set's validation rows, method by method (`choose_settings`)
 streams     a file of row numbers (see `environments.Streams`), to be compared run by run; without it, the
             streams follow from the seeds
 """
@@ -41,28 +41,24 @@ def paper_experiment(
     data: Sequence[str] | None = None,
     *,
     seeds: int | list[int] | None = None,
-    settings: str = "paper",
     streams: str | PathLike[str] | None = None,
     horizon: int | None = None,
     chosen: Chosen | None = None,
 ) -> Experiment:
-    """The paper's experiments on these data sets (default: all), with these settings.
+    """The paper's experiments on these data sets (default: all).
 
-    Without ``seeds`` there are 10 runs of each method, and 50 on the synthetic problem. ``chosen`` is what
-    `choose_settings` gives, for ``settings="cv"``.
+    Without ``seeds`` there are 10 runs of each method, and 50 on the synthetic problem. ``chosen`` are the settings
+    that `choose_settings` gives; left out, the published ones.
 
     >>> [cell.environment.name for cell in paper_experiment(["digits"], seeds=1).cells()]
     ['Digits', 'Digits']
     """
-    if settings not in ("paper", "cv"):
-        raise InvalidInputError(f"settings must be one of paper, cv, got {settings!r}")
-    if settings == "cv" and chosen is None:
-        raise InvalidInputError('settings="cv" needs chosen=, which choose_settings(data) gives')
     tables = {
-        name: {m: method_table(m, _settings(name, m, chosen)) for m in methods_of(name, settings)}
+        name: {m: method_table(m, _settings(name, m, chosen)) for m in methods_of(name, published=chosen is None)}
         for name in check_names(data)
     }
-    return experiment_on(f"The paper, {settings} settings", tables, seeds=seeds, streams=streams, horizon=horizon)
+    title = f"The paper, {'paper' if chosen is None else 'cv'} settings"
+    return experiment_on(title, tables, seeds=seeds, streams=streams, horizon=horizon)
 
 
 def experiment_on(
@@ -119,11 +115,11 @@ def is_here(name: str) -> bool:
     return name == "synthetic" or datasets.where(name) is not None
 
 
-def methods_of(name: str, settings: str = "paper") -> tuple[str, ...]:
+def methods_of(name: str, published: bool = True) -> tuple[str, ...]:
     """The methods that the paper compares on a data set (and on Segment Ind at Est's settings, see the report)."""
     if name == "synthetic":
         return KNOWN, EST, IND, POOL
-    return (EST, IND, IND_EQUAL) if (name, settings) == ("segment", "paper") else (EST, IND)
+    return (EST, IND, IND_EQUAL) if name == "segment" and published else (EST, IND)
 
 
 def _environment(name: str, streams: str | PathLike[str] | None, horizon: int | None) -> dict[str, Any]:
@@ -163,7 +159,7 @@ def choose_settings(
     """
     found: Chosen = {}
     logs = {name: _validation(name, streams, rows, seed) for name in check_names(names)}
-    todo = [(name, _KINDS[m]) for name in logs for m in methods_of(name, "cv")]
+    todo = [(name, _KINDS[m]) for name in logs for m in methods_of(name, published=False)]
     work = [(grid or Grid()).cost(kind, len(logs[name])) / 1e9 for name, kind in todo]
     with Progress(round(sum(work), 1), "cross-validation: 10^9 steps", stream=stream) as progress:
         for i, (name, kind) in enumerate(todo):
