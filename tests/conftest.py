@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -72,3 +73,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "regression" in item.path.parts:
             item.add_marker("numerical")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def engines_as_in_a_public_call(request: pytest.FixtureRequest) -> Iterator[None]:
+    """tests/regression calls engines as a policy does: with one BLAS thread, unless the environment says a number."""
+    from kinbandits._threads import one_blas_thread
+
+    bare = "regression" in request.path.parts and "OPENBLAS_NUM_THREADS" not in os.environ
+    with one_blas_thread if bare else nullcontext():
+        yield
