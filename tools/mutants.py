@@ -102,7 +102,7 @@ def survives(mutant: Mutant) -> bool:
         done = subprocess.run(
             [*command, *tests], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900
         )
-    if done.returncode not in (0, 1):
+    if done.returncode not in (0, 1) and "stopping after" not in done.stdout:  # where two fail at once it ends with 2
         raise SystemExit(f"pytest ended with {done.returncode}:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")
     return done.returncode == 0
 
