@@ -34,9 +34,9 @@ test: $(STAMP)  ## what a stranger should see pass, in some minutes
 	$(BIN)/python -m pytest -n auto -m 'not slow'
 
 test-slow: $(STAMP)  ## the tests that take longer: kills, long games, a Dask cluster
-	$(BIN)/python -m pytest -n auto -m slow
+	$(BIN)/python -m pytest -n auto -m 'slow and not soak'
 
-test-all: test test-slow test-kernels test-oldest test-pythons test-package  ## everything
+test-all: test test-slow test-kernels test-oldest test-pythons test-package  ## everything, in a quarter of an hour
 
 test-kernels: $(STAMP)  ## the numerical tests as on other processors
 	$(BIN)/python tools/kernels.py

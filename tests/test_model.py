@@ -122,6 +122,16 @@ def test_whose_contexts_a_round_has_decides_where_sharing_starts(tmp_path: Path)
     assert K[0, 1] > 0.4 > 0.31 > K[0, 2]
 
 
+def test_with_contexts_of_their_own_arms_share_as_much_as_the_rows_say() -> None:
+    """The average over what may be in common, by how well each explains the rows."""
+    rng = np.random.default_rng(3)
+    arms, X = rng.integers(0, 3, 172), rng.normal(size=(172, 2))
+    for apart, low, high in ((0.0, 0.7, 1.0), (2.1, -1.0, 0.3)):
+        policy = kb.KMTLUCB(3)
+        policy.observe(arms, X, np.sin(2.0 * X[:, 0] + apart * arms) + 0.1 * rng.normal(size=172), own_contexts=True)
+        assert low < off_diagonal(policy).mean() <= high
+
+
 def test_print_and_table() -> None:
     policy = taught(world(200), [200])
     text = str(policy.model)

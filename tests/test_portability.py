@@ -91,7 +91,7 @@ def elsewhere(processor: Processor, folder: Path) -> None:
     paths = os.pathsep.join(p for p in sys.path if p)
     ran = subprocess.run(
         [sys.executable, __file__, str(folder), str(seed_of(processor))],
-        env=os.environ | processor.environment() | {"PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},
+        env=os.environ | processor.environment() | {"PYTHONPATH": paths},
         capture_output=True,
         text=True,
     )

@@ -79,13 +79,11 @@ def test_estimate_is_the_papers_formula(case: tuple[int, own.Rows], scale: float
     n_arms, (arms, X, rewards) = case
     kernel = kb.RBF(length_scale=embedding_scale)
     K = kb.Estimated(scale, kernel).matrix(History.of(n_arms, arms, X, rewards))
+    values = np.array([[kernel(x[None], other[None])[0, 0] for other in X] for x in X])
 
     def inner(a: int, b: int) -> float:
-        A, B = np.flatnonzero(arms == a), np.flatnonzero(arms == b)
-        if not len(A) or not len(B):
-            return 0.0  # an arm never played has the zero embedding
-        values = [kernel(X[i : i + 1], X[j : j + 1])[0, 0] for i in A for j in B]
-        return sum(values) / (len(A) * len(B))
+        pairs = values[np.ix_(arms == a, arms == b)]
+        return float(pairs.mean()) if pairs.size else 0.0  # an arm never played has the zero embedding
 
     for a in range(n_arms):
         for b in range(n_arms):

@@ -57,6 +57,10 @@ POLICIES: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
+def test_no_baseline_is_left_out() -> None:
+    assert set(kb.baselines.__all__) <= set(POLICIES)
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_it_keeps_the_contract_fresh_and_in_the_middle_of_a_game(name: str) -> None:
     policy = POLICIES[name]()

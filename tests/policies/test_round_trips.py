@@ -68,13 +68,14 @@ WAYS: dict[str, Callable[[Any, Path], Any]] = {
 }
 
 
+CASES = [(name, state) for name in POLICIES for state in STATES]
+CASES = [case for case in CASES if case not in (("sup", "an arm removed"), ("sup", "an arm added"))]  # it cannot
+
+
 @pytest.mark.filterwarnings("ignore::kinbandits.errors.BudgetWarning")
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize(("name", "state"), CASES)
 def test_it_goes_on_as_it_would_have(name: str, state: str, tmp_path: Path) -> None:
     policy = POLICIES[name]()
-    if name == "sup" and state.startswith("an arm") and "retired" not in state:
-        pytest.skip("its arms are known beforehand")
     STATES[state](policy)
     late, many = policy.choose([0.3, 0.1, 0.2]), policy.choose_many(np.eye(3))
     open_now, before = policy.pending(), picture(policy)
@@ -85,7 +86,8 @@ def test_it_goes_on_as_it_would_have(name: str, state: str, tmp_path: Path) -> N
         assert twin.retired == policy.retired
         assert twin.n_observations == policy.n_observations
         same_numbers(twin, policy, 1e-7)
-    rows = random_rows(seed=5, n_arms=4, t=30)
+    rounds = 5 if name == "BetaThompson" else 30  # its probabilities are integrals
+    rows = random_rows(seed=5, n_arms=4, t=rounds)
     for x, reward in zip(rows.contexts, np.clip(rows.rewards, 0.0, 1.0), strict=True):
         wanted = policy.choose(x)
         for twin in twins:
@@ -103,7 +105,7 @@ def test_it_goes_on_as_it_would_have(name: str, state: str, tmp_path: Path) -> N
         assert twin.get_params() == policy.get_params()
         if hasattr(policy, "model"):
             assert str(twin.model) == str(policy.model)
-    assert before["decisions"] == policy.n_decisions - 30
+    assert before["decisions"] == policy.n_decisions - rounds
     stranger = POLICIES[name]()
     stranger.choose([0.3, 0.1, 0.2])
     with pytest.raises(UnknownDecisionError, match="another policy"):

@@ -95,7 +95,7 @@ def fuzz(folder: Path, requests: int) -> dict[int, int]:
     return statuses
 
 
-@pytest.mark.parametrize("requests", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("requests", [500, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.soak])])
 def test_no_malformed_request_is_a_fault_of_ours(tmp_path: Path, requests: int) -> None:
     found = fuzz(tmp_path, requests)
     print(found)

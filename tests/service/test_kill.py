@@ -19,7 +19,7 @@ from kinbandits.service.store import open_store
 SETTINGS: dict[str, Any] = {"policy": LINEAR, "service": {"snapshot_every": 50, "reward_wait": 0.0, "features": 2}}
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [8, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.soak])])
 def test_sqlite_service_killed(tmp_path: Path, kills: int) -> None:
     found = kill_under_load(str(tmp_path / "log.sqlite3"), tmp_path, SETTINGS, kills)
     print(found)

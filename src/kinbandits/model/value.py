@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from kinbandits._types import Matrix
-from kinbandits._value import Positive, Real, Value, from_json, to_json
+from kinbandits._value import Positive, Real, Value, from_json, positive, to_json
 from kinbandits.kernels import Kernel, Linear, RationalQuadratic, Scaled, Sum
 from kinbandits.model.when import following
 from kinbandits.regression.contract import KZ, Common
@@ -116,7 +116,8 @@ class Model:
         k_z = tuple(Common(**k) if "shared" in k else from_json(k, arrays) for k in data["k_z"])
         kernels = tuple(from_json(k, arrays) for k in data["kernels"])
         table = tuple(Candidate(what, float(lead)) for what, lead in data["table"])
-        plain = {n: data[n] for n in ("ridge", "level", "unit", "rows", "varied")}
+        plain = {n: data[n] for n in ("level", "rows", "varied")}
+        plain |= {n: positive(n, data[n]) for n in ("ridge", "unit")}
         return cls(kernels, k_z, table=table, notes=tuple(data["notes"]), **plain)
 
 

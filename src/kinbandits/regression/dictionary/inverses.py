@@ -75,7 +75,8 @@ class Inverses:
 
     def missed(self, share: float) -> Vector:
         """What is lost without each point: squared error, and ``share`` of the prior variance of rows."""
-        return np.asarray(self.w**2 / self.write().diagonal() + share * self.usage / self.P.diagonal())
+        lost = self.w**2 / self.write().diagonal() + share * self.usage / self.P.diagonal()
+        return np.maximum(lost, 0.0)  # rounding may leave A with a negative diagonal
 
     def log_det(self) -> float:
         """log det(I + K^-1/2 S K^-1/2 / ridge)."""
