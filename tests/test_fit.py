@@ -138,6 +138,7 @@ def test_since_adds_later_rows_of_a_log_that_was_learned(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Sending large graph")  # policies travel with their parts: nobody can lose them
 def test_a_dask_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two workers, one killed on the way: fit and evaluate equal those of this process."""
     import joblib
