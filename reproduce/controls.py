@@ -30,12 +30,6 @@ from kinbandits.results import Paired, Results, RunGroup, half_width, holm, pair
 from reproduce.tables import write_tables
 
 COUNTS, LEARNED, DEFAULT, ALONE = "counts only", "learned from rewards", "default", "default, independent arms"
-MULTIPLIERS = (MULTIPLIER, 1.0)
-
-
-def at(method: str, multiplier: float) -> str:
-    """What a method is called at an exploration multiplier."""
-    return f"{method}, {multiplier:g}"
 
 
 def controls_experiment(data: Sequence[str] | None = None, **options: Any) -> Experiment:
@@ -43,19 +37,19 @@ def controls_experiment(data: Sequence[str] | None = None, **options: Any) -> Ex
     tables: dict[str, dict[str, Any]] = {}
     for name in check_names(data):
         methods = (KNOWN, EST, COUNTS, IND, LEARNED) if name == "synthetic" else (EST, COUNTS, IND, LEARNED)
-        tables[name] = {at(m, x): _table(name, m, x) for x in MULTIPLIERS for m in methods}
+        tables[name] = {m: _table(name, m) for m in methods}
         tables[name] |= {DEFAULT: {}, ALONE: {"similarity": {"type": "Independent"}}}
     return experiment_on("The paper, controls", tables, **options)
 
 
-def _table(name: str, method: str, multiplier: float) -> dict[str, Any]:
+def _table(name: str, method: str) -> dict[str, Any]:
     same = replace(PAPER[name], independent=None)  # Ind at Est's settings
     table = method_table(method if method in (KNOWN, IND) else EST, same)
     if method == COUNTS:  # k' is 1 for a row with itself, 0 for any two rows: distances are 1/n_a + 1/n_b
         table["similarity"] |= {"embedding_kernel": {"type": "RBF", "precision": 1e12}}
     if method == LEARNED:
         table["similarity"] = {"type": "Learned"}
-    return table | {"exploration": multiplier * math.sqrt(same.ridge)}
+    return table | {"exploration": MULTIPLIER * math.sqrt(same.ridge)}
 
 
 def finished(results: Results) -> list[RunGroup]:
@@ -94,37 +88,28 @@ def pairs_section(name: str, title: str, text: str, found: list[tuple[RunGroup, 
 def sections(results: Results) -> Iterator[Section]:
     """The page: regrets, the estimate against its controls, similarity learned from rewards."""
     groups = finished(results)
-    shown = {EST: EST, COUNTS: COUNTS, IND: IND, LEARNED: LEARNED, KNOWN: KNOWN}
-    rows = [
-        (g.name, f"{g.rounds:,}", str(len(g.seeds)), f"{x:g}", *(_regret(g, at(m, x)) for m in shown))
-        for g in groups for x in MULTIPLIERS if at(EST, x) in g.methods or at(COUNTS, x) in g.methods
-    ]  # fmt: skip
-    for g in groups:
-        if DEFAULT in g.methods:
-            own = _regret(g, ALONE), _regret(g, DEFAULT)
-            rows.append((g.name, f"{g.rounds:,}", str(len(g.seeds)), "default", "–", "–", *own, "–"))
+    shown = (EST, COUNTS, IND, LEARNED, KNOWN, DEFAULT, ALONE)
+    rows = [(g.name, f"{g.rounds:,}", str(len(g.seeds)), *(_regret(g, m) for m in shown)) for g in groups]
     records = [
         {"where": g.name, "method": m, "rounds": g.rounds, "finals": g.finals(m).tolist()}
         for g in groups for m in g.methods
     ]  # fmt: skip
     text = (
-        "Mean ± half its 95 % interval. Multiplier of √(k − q): 0.1 in the paper. In the lines of the default, which "
-        "learns kernel, ridge and scale too, independent arms are the default without sharing."
+        "Mean ± half its 95 % interval. The default learns kernel, ridge and scale too; the last column is the default "
+        "without sharing."
     )
-    columns = ("Data", "Rounds", "Runs", "Multiplier", *shown)
+    columns = ("Data", "Rounds", "Runs", *shown)
     right = tuple(range(1, len(columns)))
     yield Section("points", "Final regret", text, columns, rows, right, (), records, controls_figure(groups))
 
-    against = pairs(groups, [(at(EST, x), at(m, x)) for x in MULTIPLIERS for m in (COUNTS, IND)])
+    against = pairs(groups, [(EST, COUNTS), (EST, IND)])
     lines = [(line,) for line in findings(against)]
     yield Section("findings", "What the controls say", columns=("finding",), rows=lines)
     yield pairs_section("counts", "Is it sharing?", "", against)
-    wanted = [(at(LEARNED, x), at(m, x)) for x in MULTIPLIERS for m in (EST, COUNTS, IND)]
-    wanted += [(DEFAULT, at(LEARNED, 1.0)), (DEFAULT, at(EST, MULTIPLIER)), (DEFAULT, ALONE)]
+    wanted = [(LEARNED, EST), (LEARNED, COUNTS), (LEARNED, IND), (DEFAULT, LEARNED), (DEFAULT, EST), (DEFAULT, ALONE)]
     text = "Similarity fitted to the rewards in place of the estimate, all else as published; and the default."
     yield pairs_section("learned", "Similarity learned from rewards", text, pairs(groups, wanted))
-    learning = [at(LEARNED, x) for x in MULTIPLIERS] + [DEFAULT]
-    shared = [(g.name, m, inter_task(g, m)) for g in groups for m in learning if m in g.methods]
+    shared = [(g.name, m, inter_task(g, m)) for g in groups for m in (LEARNED, DEFAULT) if m in g.methods]
     rows = [(where, m, f"{v.mean():.2f}", f"{np.sum(v != 0)} of {len(v)}") for where, m, v in shared]
     columns = ("Data", "Method", "Mean k_Z of two arms at the end", "Runs that share")
     records = [{"where": where, "method": m, "similarity": v.tolist()} for where, m, v in shared]
@@ -140,23 +125,19 @@ def _regret(group: RunGroup, method: str) -> str:
 
 def findings(against: list[tuple[RunGroup, Paired]]) -> Iterator[str]:
     """What the controls say, in sentences; a test decides each, so that few runs decide nothing."""
-    counts = [(g, p) for g, p in against if p.second == at(COUNTS, MULTIPLIER)]
+    counts = [(g, p) for g, p in against if p.second == COUNTS]
     equal = [p for g, p in counts if _equal(g, p)]
     other = [p for _, p in counts if p not in equal]
     yield (
-        f"At the paper's multiplier {MULTIPLIER} the estimate and counts alone are equal within 5 % (two "
-        f"one-sided tests, p below 0.05) on {len(equal)} of {len(counts)} problems: {_named(equal)}; not shown on "
-        f"{_named(other)}."
+        f"The estimate and counts alone are equal within 5 % (two one-sided tests, p below 0.05) on {len(equal)} of "
+        f"{len(counts)} problems: {_named(equal)}; not shown on {_named(other)}."
     )
-    for x in MULTIPLIERS:
-        independent = [p for _, p in against if p.second == at(IND, x)]
-        if not independent:
-            continue
-        less, more = ([p for p in independent if sign * p.low < 0 and sign * p.high < 0] for sign in (1, -1))
-        yield (
-            f"Against independent arms with the same settings and multiplier {x:g} the estimate has less regret (95 % "
-            f"interval below 0) on {_named(less)}, and more on {_named(more)}, of {len(independent)} problems."
-        )
+    independent = [p for _, p in against if p.second == IND]
+    less, more = ([p for p in independent if sign * p.low < 0 and sign * p.high < 0] for sign in (1, -1))
+    yield (
+        f"Against independent arms with the same settings the estimate has less regret (95 % interval below 0) on "
+        f"{_named(less)}, and more on {_named(more)}, of {len(independent)} problems."
+    )
 
 
 def _equal(group: RunGroup, pair: Paired) -> bool:
@@ -172,25 +153,23 @@ def controls_figure(groups: Sequence[RunGroup]) -> Any:
     """Regret of each method minus that of independent arms, as a share of it, with the 95 % interval of the pairs."""
     looks = {EST: "s", COUNTS: "^", LEARNED: "o", KNOWN: "D", DEFAULT: "*"}
     with plot_style():
-        played = [x for x in MULTIPLIERS if any(at(IND, x) in g.methods for g in groups)]
-        figure, axes = canvas(len(played), 1, 4.8 * len(played), 0.55 * len(groups) + 1.4)
-        for ax, x in zip(axes[0], played, strict=True):
-            for i, (method, mark) in enumerate(looks.items()):
-                name, points = DEFAULT if method == DEFAULT else at(method, x), []
-                for row, group in enumerate(groups):
-                    if {name, at(IND, x)} <= set(group.methods):
-                        pair, mean = paired(group, name, at(IND, x)), group.finals(at(IND, x)).mean()
-                        half = np.nan_to_num(pair.high - pair.difference)
-                        points.append((100 * pair.difference / mean, row + 0.14 * (i - 2), 100 * half / mean))
-                if points:
-                    value, place, half = np.array(points).T
-                    look: dict[str, Any] = {"color": OKABE_ITO[i], "markersize": 5, "capsize": 2, "linewidth": 1.2}
-                    ax.errorbar(value, place, xerr=half, fmt=mark, label=method, **look)
-            ax.axvline(0.0, color="0.5", linewidth=0.8)
-            ax.set(title=f"multiplier {x:g}", xlabel=f"regret against {IND}, %", ylim=(len(groups) - 0.5, -0.5))
-            ax.set_yticks(range(len(groups)), [g.name for g in groups])
-        handles = {label: h for ax in axes[0] for h, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, frameon=False)
+        figure, axes = canvas(1, 1, 6.4, 0.55 * len(groups) + 1.4)
+        ax = axes[0, 0]
+        for i, (method, mark) in enumerate(looks.items()):
+            points = []
+            for row, group in enumerate(groups):
+                if {method, IND} <= set(group.methods):
+                    pair, mean = paired(group, method, IND), group.finals(IND).mean()
+                    half = np.nan_to_num(pair.high - pair.difference)
+                    points.append((100 * pair.difference / mean, row + 0.14 * (i - 2), 100 * half / mean))
+            if points:
+                value, place, half = np.array(points).T
+                look: dict[str, Any] = {"color": OKABE_ITO[i], "markersize": 5, "capsize": 2, "linewidth": 1.2}
+                ax.errorbar(value, place, xerr=half, fmt=mark, label=method, **look)
+        ax.axvline(0.0, color="0.5", linewidth=0.8)
+        ax.set(xlabel=f"regret against {IND}, %", ylim=(len(groups) - 0.5, -0.5))
+        ax.set_yticks(range(len(groups)), [g.name for g in groups])
+        figure.legend(loc="outside lower center", ncols=5, frameon=False)
         return figure
 
 
