@@ -1,4 +1,4 @@
-"""The log by the commands a user types: out, in, replayed, verified, copied, archived, shadowed; and a fitted
+"""The log by the commands a user types: out, in, learned, verified, copied, archived, shadowed; and a fitted
 start."""
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_the_life_of_a_log(tmp_path: Path, config: Path, run: Run) -> None:
     assert "all in order" in run("log", "verify", other)
     for log in (url, other):  # another policy learns it
         saved = tmp_path / f"{Path(log).stem}.policy"
-        assert "96 rows learned, 0 refused" in run("log", "replay", log, config, saved)
+        assert "96 rows" in run("fit", log, "--policy", config, "--out", saved)
     mine, theirs = kb.load(tmp_path / "log.policy"), kb.load(tmp_path / "other.policy")
     assert mine.predict([0.3, 0.4]).mean == pytest.approx(theirs.predict([0.3, 0.4]).mean)
     found = json.loads(run("evaluate", other, "--policy", config, "--json", "--train", 0.4))
@@ -256,10 +256,10 @@ def test_verify_notices(tmp_path: Path, config: Path, run: Run, harm: str, said:
     if "seq = 3" in harm:
         said = "event"
     assert said in run("log", "verify", url, code=1)
-    assert "not in order" in run("backup", url, tmp_path / "never.sqlite3", code=1)
-    assert "not in order" in run("restore", url, tmp_path / "never.sqlite3", code=1)
+    assert "not in order" in run("log", "backup", url, tmp_path / "never.sqlite3", code=1)
+    assert "not in order" in run("log", "restore", url, tmp_path / "never.sqlite3", code=1)
     assert not (tmp_path / "never.sqlite3").exists()
-    assert "but: " in run("restore", url, tmp_path / "forced.sqlite3", "--force")
+    assert "but: " in run("log", "restore", url, tmp_path / "forced.sqlite3", "--force")
 
 
 def crashed(folder: Path) -> Path:
@@ -278,22 +278,22 @@ def test_backup_and_restore(tmp_path: Path, config: Path, run: Run) -> None:
     url = tmp_path / "log.sqlite3"
     fill(str(url), config, rounds=20)
     held = open_store(str(url))
-    assert "in order" in run("backup", url, tmp_path / "copy")
+    assert "in order" in run("log", "backup", url, tmp_path / "copy")
     held.close()
-    assert "already exists" in run("backup", url, tmp_path / "copy", code=1)
+    assert "already exists" in run("log", "backup", url, tmp_path / "copy", code=1)
     for left in ("log.sqlite3", "log.sqlite3-wal", "log.sqlite3-shm"):  # what another log left is not mixed in
         (tmp_path / f"not-{left}").mkdir()
         (tmp_path / f"not-{left}" / left).write_bytes(b"left behind")
-        said = run("restore", tmp_path / "copy", tmp_path / f"not-{left}" / "log.sqlite3", code=1)
+        said = run("log", "restore", tmp_path / "copy", tmp_path / f"not-{left}" / "log.sqlite3", code=1)
         assert f"{left} already exists" in said.replace("\n", "")
-    assert "in order" in run("restore", tmp_path / "copy", tmp_path / "new" / "log.sqlite3")
+    assert "in order" in run("log", "restore", tmp_path / "copy", tmp_path / "new" / "log.sqlite3")
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["log.sqlite3"]
     again, first = open_store(str(tmp_path / "new" / "log.sqlite3")), open_store(str(url), readonly=True)
     assert again.read(limit=10_000) == first.read(limit=10_000)
     assert (again.id, again.secret) == (first.id, first.secret)
     again.close()
     first.close()
-    assert "1 events" in run("restore", crashed(tmp_path / "a"), tmp_path / "b" / "log.sqlite3")
+    assert "1 events" in run("log", "restore", crashed(tmp_path / "a"), tmp_path / "b" / "log.sqlite3")
 
 
 def _verify_as_nobody(path: str, answers: Any) -> None:
@@ -328,7 +328,7 @@ def test_postgres_logs_too(postgres_url: str, tmp_path: Path, config: Path, run:
     fill(postgres_url, config, rounds=30)
     assert "all in order" in run("log", "verify", postgres_url)
     assert "30 decisions" in run("log", "export", postgres_url, tmp_path / "x.jsonl")
-    assert "pg_dump" in run("backup", postgres_url, tmp_path / "x", code=1)
+    assert "pg_dump" in run("log", "backup", postgres_url, tmp_path / "x", code=1)
     assert (tmp_path / "state" / "kinbandits").is_dir()  # its snapshots
 
 

@@ -1,4 +1,4 @@
-"""``kinbandits log``, ``backup`` and ``restore``: what can be done with the service's log."""
+"""``kinbandits log``: what can be done with the service's log."""
 
 from __future__ import annotations
 
@@ -24,12 +24,10 @@ Log = Annotated[str, typer.Argument(help="The log: a file (SQLite), or postgresq
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    log = typer.Typer(no_args_is_help=True, help="Export, import, replay, verify or archive the log of a service.")
-    for command in (export, import_, replay, shadow, verify, archive):
+    log = typer.Typer(no_args_is_help=True, help="Everything about the log of a service.")
+    for command in (export, import_, shadow, verify, archive, backup, restore):
         log.command(command.__name__.strip("_"))(command)
     app.add_typer(log, name="log")
-    app.command()(backup)
-    app.command()(restore)
 
 
 @contextlib.contextmanager
@@ -87,25 +85,6 @@ def import_(
     with _opened(log, readonly=False) as store:
         n = import_log(store, path, settings, context=context.split(","), again=again, **columns)
     print(f"{n:,} rounds imported into {log}")
-
-
-def replay(
-    log: Log,
-    config: Annotated[Path, typer.Argument(help="TOML file with the [policy] to teach.")],
-    out: Annotated[Path, typer.Argument(help="Where to save the policy; kb.load reads it.")],
-) -> None:
-    """Teach another policy with the whole log, and save it.
-
-    \b
-    Examples:
-      kinbandits log replay news.sqlite3 other.toml other.policy
-    """
-    from kinbandits.service import learner
-
-    with _opened(log) as store:
-        fold = learner.replay(store, _settings(config))
-    fold.policy.save(out)
-    print(f"{fold.policy.n_observations:,} rows learned, {fold.stats.refused:,} refused; saved as {out}")
 
 
 def shadow(
@@ -181,7 +160,7 @@ def backup(log: Log, target: Annotated[Path, typer.Argument(help="A new file.")]
 
     \b
     Examples:
-      kinbandits backup news.sqlite3 /backups/news-monday.sqlite3
+      kinbandits log backup news.sqlite3 /backups/news-monday.sqlite3
     """
     from kinbandits.service.verify import backup as work
 
@@ -198,7 +177,7 @@ def restore(
 
     \b
     Examples:
-      kinbandits restore /backups/news-monday.sqlite3 news.sqlite3
+      kinbandits log restore /backups/news-monday.sqlite3 news.sqlite3
     """
     from kinbandits.service.verify import restore as work
 

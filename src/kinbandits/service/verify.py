@@ -78,7 +78,7 @@ def backup(store: Store, target: Path) -> int:
     n, problems = _copy(store, target)
     if problems:
         raise FormatError(
-            f"{store.name} is not in order: {problems[0]}. `kinbandits restore --force` copies it as it is"
+            f"{store.name} is not in order: {problems[0]}. `kinbandits log restore --force` copies it as it is"
         )
     return n
 
