@@ -17,9 +17,13 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from processors import PROCESSORS, can_run, own  # noqa: E402
 
+TWO_THREADS = ["tests/regression/test_engines.py", "tests/regression/test_numbers.py"]
+TWO_THREADS += ["tests/test_golden.py", "tests/test_portability.py"]
 
-def leg(name: str, environment: dict[str, str], workers: str) -> bool:
-    command = [sys.executable, "-m", "pytest", "tests", "-m", "numerical and not slow", "-n", workers, *sys.argv[1:]]
+
+def leg(name: str, environment: dict[str, str], workers: str, *tests: str) -> bool:
+    asked = ["-m", "numerical and not slow", "-n", workers, *sys.argv[1:]]
+    command = [sys.executable, "-m", "pytest", *(tests or ["tests"]), *asked]
     print(f"== {name}: {' '.join(f'{k}={v}' for k, v in environment.items() if v)}", flush=True)
     start = time.perf_counter()
     code = subprocess.run(command, cwd=ROOT, env=os.environ | environment).returncode
@@ -38,8 +42,9 @@ def main() -> int:
             print("== Prescott: left out, Nehalem is an SSE processor too")
         else:
             passed.append(leg(processor.name, processor.environment(), "auto"))
-    if (os.cpu_count() or 1) > 1:  # one process, or their threads would wait for each other
-        passed.append(leg("two threads", {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}, "1"))
+    if (os.cpu_count() or 1) > 1:  # one process, or their threads would wait for each other: so a part of the tests
+        threads = {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+        passed.append(leg("two threads", threads, "1", *TWO_THREADS))
     print(f"== {sum(passed)} of {len(passed)} legs passed")
     return not all(passed)
 
