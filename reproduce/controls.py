@@ -106,14 +106,16 @@ def sections(results: Results) -> Iterator[Section]:
     lines = [(line,) for line in findings(against)]
     yield Section("findings", "What the controls say", columns=("finding",), rows=lines)
     yield pairs_section("counts", "Is it sharing?", "", against)
-    wanted = [(LEARNED, EST), (LEARNED, COUNTS), (LEARNED, IND), (DEFAULT, LEARNED), (DEFAULT, EST), (DEFAULT, ALONE)]
+    wanted = [(LEARNED, EST), (LEARNED, COUNTS), (LEARNED, IND), (DEFAULT, EST)]
     text = "Similarity fitted to the rewards in place of the estimate, all else as published; and the default."
-    yield pairs_section("learned", "Similarity learned from rewards", text, pairs(groups, wanted))
-    shared = [(g.name, m, inter_task(g, m)) for g in groups for m in (LEARNED, DEFAULT) if m in g.methods]
-    rows = [(where, m, f"{v.mean():.2f}", f"{np.sum(v != 0)} of {len(v)}") for where, m, v in shared]
-    columns = ("Data", "Method", "Mean k_Z of two arms at the end", "Runs that share")
-    records = [{"where": where, "method": m, "similarity": v.tolist()} for where, m, v in shared]
-    yield Section("sharing", "Where it shares", "", columns, rows, (2, 3), records=records)
+    learned = pairs_section("learned", "Similarity learned from rewards", text, pairs(groups, wanted))
+    shown = [i for i, name in enumerate(learned.columns) if name not in ("better / equal / worse", "p of equality")]
+    yield replace(learned, columns=[COLUMNS[i] for i in shown], rows=[[r[i] for i in shown] for r in learned.rows])
+    shared = [(g.name, inter_task(g, LEARNED)) for g in groups if LEARNED in g.methods]
+    rows = [(where, f"{v.mean():.2f}", f"{np.sum(v != 0)} of {len(v)}") for where, v in shared]
+    columns = ("Data", "Mean k_Z of two arms at the end", "Runs that share")
+    records = [{"where": where, "similarity": v.tolist()} for where, v in shared]
+    yield Section("sharing", "Where it shares", "", columns, rows, (1, 2), records=records)
 
 
 def _regret(group: RunGroup, method: str) -> str:

@@ -211,11 +211,9 @@ TEXT = """\
 
 {summary}
 
-Final regret, mean ± standard deviation over 10 seeds. *Best rival* is the one that beats the default by the most, or
-else the nearest. *Ratio* is the default's regret over the rival's on the same seeds: more than 1 is a loss. *Default
-lower* counts seeds. *Told more* is our policy with the true similarity (catalogue: with the items' descriptors;
-drifting clicks: with a window). Bold is the less of the two; in brackets the number of
-seeds where it is not 10.
+Final regret, mean ± standard deviation over 10 seeds, or as many as are in brackets. *Best rival* is the one that beats
+the default by the most, or else the nearest. *Ratio* is the default's regret over the rival's on the same seeds. *Told
+more* is our policy with the true similarity (catalogue: with the items' descriptors; drifting clicks: with a window).
 
 {main}
 
@@ -244,10 +242,9 @@ process of its own with one thread, one after the other in one run. Compare with
   random arm. *Tasks* give one of 10 related tasks, with 20 candidates that bring their own contexts. The *catalogue*
   has 200 described items with clicks, of which 100 come half-way. *Drifting clicks* turn until nothing is left of the
   first functions, in 2,000 rounds.
-- **Regret** is realised on label sets, and expected elsewhere.
+- **Regret** is realised on label sets, expected elsewhere.
 - **Rivals get what helps them**: features scaled by rows that are never played, an intercept, descriptors where there
-  are any, and the best settings of a small grid, chosen on seeds 100 and 101, which are not scored. The default gets
-  none of that.
+  are any, and the best settings of a small grid, chosen on seeds that are not scored. The default gets none of that.
 - **Rivals.** Lin-UCB is the algorithm that coba and contextualbandits have under this name; the tests see coba's arms.
   It and Lin-UCB hybrid, EK-UCB and NeuralUCB are written from their papers (`benchmarks/compare/written.py`).
   bayesianbandits learns each arm alone, and across arms by its Lipschitz agent. On Letter, USPS and MNIST, Lin-UCB and
@@ -261,6 +258,6 @@ process of its own with one thread, one after the other in one run. Compare with
 make compare
 ```
 
-It takes hours, may be stopped, and goes on where it was. It writes this page and the CSV file. Rivals that are not
-installed are left out.
+It may be stopped, and goes on where it was. It writes this page and the CSV file. Rivals that are not installed are
+left out.
 """
