@@ -14,7 +14,7 @@ import numpy as np
 
 import kinbandits as kb
 from compare.problems import PROBLEMS
-from compare.run import METHODS, OURS, PEERS, Cells, Game, installed, seeds_of, title
+from compare.run import METHODS, OURS, PEERS, Cells, Game, installed, title
 
 CSV, PAGE = Path("benchmarks/results/comparison.csv"), Path("docs/comparison.md")
 COSTED = ("clicks-12-13", "hidden-0.5", "digits")
@@ -57,9 +57,7 @@ def rows(cells: Cells, seeds: int = 10) -> Iterator[Row]:
             settings = cells.chosen(name, method)
             if settings is None:
                 continue
-            regret = np.full(seeds, np.nan)
-            n = min(seeds, seeds_of(name, method))
-            regret[:n] = cells.regrets(name, method, settings, range(n))
+            regret = np.array(cells.regrets(name, method, settings, range(seeds)))
             here = ~np.isnan(regret)
             if not here.any():
                 continue

@@ -46,8 +46,6 @@ class Peer(ABC):
     most: ClassVar[int] = 10_000
     """Arms times features; beyond it a game takes minutes, as on the problems in `too_slow`."""
     too_slow: ClassVar[Sequence[str]] = ()
-    few: ClassVar[dict[str, int]] = {}
-    """On how many seeds it is played at most, by problem, where that is not 10."""
 
     def __init__(self, setup: Setup, scaling: str = "standard") -> None:
         self.setup, self.n_arms, self.seed = setup, len(setup.arms), setup.seed
@@ -195,7 +193,6 @@ class BayesianBandits(Peer):
     title, package, family = "bayesianbandits", "bayesianbandits", "Bayesian"
     most = 700
     too_slow = "pendigits", "letter", "catalogue"
-    few: ClassVar[dict[str, int]] = dict.fromkeys(("clicks-50-3", "clicks-50-13", "clicks-50-50"), 3)
 
     def __init__(
         self,

@@ -141,11 +141,6 @@ def why_not(problem: str, method: str) -> str | None:
     return PEERS[method].why_not(PROBLEMS[problem])
 
 
-def seeds_of(problem: str, method: str) -> int:
-    """On how many seeds at most a method is played."""
-    return 10 if method in OURS else PEERS[method].few.get(problem, 10)
-
-
 def play(policy: Any, environment: Any, rounds: int | None = None) -> dict[str, float]:
     """Final regret (expected where means are known) and CPU milliseconds a decision and its update."""
     names, contexts, rewards = environment.start_rows()
@@ -240,8 +235,8 @@ def run(cells: Cells, problems: list[str], methods: list[str], seeds: int) -> No
             if why_not(problem, method) is None:
                 settings = cells.chosen(problem, method, now=True)
                 assert settings is not None
-                n = min(seeds, seeds_of(problem, method))
-                regret = np.mean([cells.played(Game(problem, method, seed, settings))["regret"] for seed in range(n)])
+                games = (Game(problem, method, seed, settings) for seed in range(seeds))
+                regret = np.mean([cells.played(game)["regret"] for game in games])
                 clock = time.strftime("%H:%M")
                 print(f"{clock} {problem:14s} {title(method):30s} {regret:8.1f}  {settings}", flush=True)
 

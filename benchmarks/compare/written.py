@@ -116,7 +116,6 @@ class EKUCB(Peer):
     title, family = "EK-UCB", "kernel"
     own_contexts = True
     too_slow = "clicks-50-3", "clicks-50-13", "clicks-50-50", "drift"
-    few: ClassVar[dict[str, int]] = dict.fromkeys(("digits", "segment", "pendigits", "letter", "usps", "mnist"), 5)
 
     def __init__(
         self,
