@@ -41,6 +41,13 @@ def test_a_short_log_is_learned_as_by_observe() -> None:
     assert (more.n_observations, policy.n_observations) == (500, 400)
 
 
+def test_the_names_of_columns_are_learned(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("arm,reward,age,hour\n" + "a,1,0.3,0.5\nb,0,0.7,0.1\n" * 9)
+    policy = kb.fit(tmp_path / "log.csv", kb.KMTLUCB(ARMS))
+    assert policy.feature_names == ("age", "hour")
+    np.testing.assert_array_equal(policy.predict({"hour": 0.2, "age": 0.4}), policy.predict([0.4, 0.2]))
+
+
 def test_what_is_left_out_is_counted_and_refused(tmp_path: Path) -> None:
     log = made(300)
     log.rewards[7] = 3.0

@@ -90,7 +90,7 @@ def fitted(
     source = as_source(log)
     if since is not None or until is not None:
         source = source.timed(since, until)
-    parts = source.parts(policy.arms, d=policy._n_features, limits=getattr(policy, "reward_range", None))
+    parts = source.parts(policy.arms, d=policy.n_features, limits=getattr(policy, "reward_range", None))
     points, after = _budget(policy)
     found = scan(parts, max(SAMPLE, SPARE * points), seed, jobs)
     left_out = found.account.left_out(bad)
@@ -103,6 +103,8 @@ def fitted(
     else:
         with working(work, [source.stamp, since, until, bad, seed, identity(policy)]) as folder:
             _learn_sums(pupil, found, parts, points, jobs, folder)
+    if isinstance(source, LogFiles) and len(names := source.columns.context or ()) > 1:
+        pupil.feature_names = pupil.feature_names or tuple(names)
     return Fitted(pupil, found.account.good, {**source.left_out, **left_out})
 
 

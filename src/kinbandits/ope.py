@@ -132,7 +132,7 @@ def evaluate(
     untaught = [name for name, p in named.items() if not p.n_observations]
     limits = reward_range or getattr(first, "reward_range", None)
     past, rest = _split(source, train, since, bool(untaught))
-    d = first._n_features or source.n_features
+    d = first.n_features or source.n_features
     asked: dict[str, Any] = {"d": d, "limits": limits, "propensities": True}
     parts = rest.parts(arms, **asked)
     found = scan(parts, FOLDS * MODEL_ROWS, seed, jobs)

@@ -102,7 +102,7 @@ def check_policy(policy: Policy, contexts: ArrayLike | None = None, *, saves: bo
     """
     require(isinstance(policy, Policy), f"{policy!r} is no Policy")
     require(len(policy.active_arms) >= 2, "the check needs a policy with at least two active arms")
-    X = _rows(contexts, policy._n_features or 3)
+    X = _rows(contexts, policy.n_features or 3)
     require(len(X) >= 8, f"the check needs at least 8 contexts, got {len(X)}")
     checks = [_check_copy, _check_predict, _check_choose, _check_candidates, _check_rewards, _check_order]
     checks += [_check_refusals, _check_retire, _check_frozen]

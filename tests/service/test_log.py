@@ -442,8 +442,36 @@ def test_a_start_of_other_settings_is_refused(tmp_path: Path, config: Path) -> N
     kb.KMTLUCB(["a"]).save(tmp_path / "start.policy")
     with pytest.raises(ValueError, match="was fitted without the arms"):
         learner.begin_with(store, options)
+    named = kb.KMTLUCB(["a", "b", 3])
+    named.observe(["a"], {"age": [0.3], "hour": [0.5]}, [1.0])
+    named.save(tmp_path / "start.policy")
+    for features, words in (
+        (["hour", "age"], "age, hour in this order, but features are hour, age"),
+        (3, "2 features"),
+    ):
+        wrong = {
+            "policy": {"arms": ["a", "b", 3]},
+            "service": {"features": features, "start": str(tmp_path / "start.policy")},
+        }
+        with pytest.raises(ValueError, match=words):
+            learner.begin_with(store, Settings.model_validate(wrong))
     assert store.last_seq() == 0
     store.close()
+
+
+def test_a_start_settles_the_length_of_a_context(tmp_path: Path) -> None:
+    policy = kb.KMTLUCB(["a", "b"])
+    policy.observe(["a"], [[0.3, 0.5]], [1.0])
+    policy.save(tmp_path / "start.policy")
+    options = {"policy": {"arms": ["a", "b"]}, "service": {"start": str(tmp_path / "start.policy")}}
+    started = Settings.model_validate(options)
+    store = open_store(str(tmp_path / "log.sqlite3"))
+    learner.begin_with(store, started)
+    store.close()
+    with running(str(tmp_path / "log.sqlite3"), started) as served:
+        with pytest.raises(Problem, match="a context of this service has 2 numbers"):
+            served.ask(Decide([0.1, 0.2, 0.3]))
+        assert served.ask(Decide([0.1, 0.2]))["arm"] in ("a", "b")
 
 
 def test_export_fit_serve(tmp_path: Path, config: Path, run: Run) -> None:

@@ -56,7 +56,7 @@ def fit(
 
     \b
     Examples:
-      kinbandits fit clicks.csv --policy shop.toml --out shop.policy --arm item --reward clicked
+      kinbandits fit clicks.csv --policy shop.toml --out shop.policy --arm item --reward clicked --context age,hour
       kinbandits fit rows/ --policy news.toml --out start.policy
       kinbandits fit news.sqlite3 --policy start.policy --since 2026-11-15 --out tonight.policy
     """

@@ -362,7 +362,7 @@ class Policy(ABC):
     # -- contexts -------------------------------------------------------------------------------
 
     @property
-    def _n_features(self) -> int | None:
+    def n_features(self) -> int | None:
         """Columns of a context, as far as data or open decisions have settled it."""
         return self._ledger.n_features if self._columns is None else self._columns
 
@@ -375,7 +375,7 @@ class Policy(ABC):
         """
         candidates = self._arms.candidates(arms, to_play=play)
         array, found = self._named(contexts)
-        rounds = rounds_of_contexts(array, len(candidates), self._n_features, batch=many)
+        rounds = rounds_of_contexts(array, len(candidates), self.n_features, batch=many)
         if self._columns is None:
             self._check_features(rounds.shape[2])
         if names and found is not None and self.feature_names is None:
@@ -453,7 +453,7 @@ class Policy(ABC):
         if not names:
             return
         array, found = self._named(contexts)
-        rows = rows_of_contexts(array, self._n_features)
+        rows = rows_of_contexts(array, self.n_features)
         if len(rows) != len(names):
             raise InvalidInputError(f"contexts has {len(rows)} rows, but arms has {len(names)}")
         self._check_features(rows.shape[1])

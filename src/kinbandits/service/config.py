@@ -180,6 +180,12 @@ class Settings(BaseModel):
             if name != "arms" and has != getattr(wanted, name):
                 text = f"{path} was fitted with {name} = {has!r}, but [policy] says {value!r}; fit it again"
                 raise InvalidInputError(f"{text}, or take {name} out of [policy]")
+        columns, n = [f.name for f in self.service.named_features], self.service.n_features
+        if n is not None and policy.n_features not in (None, n):
+            raise InvalidInputError(f"{path} was fitted on {policy.n_features} features, but [service] has {n}")
+        if policy.feature_names and n == len(columns) and list(policy.feature_names) != columns:
+            known, given = ", ".join(policy.feature_names), ", ".join(columns)
+            raise InvalidInputError(f"{path} was fitted on {known} in this order, but features are {given}")
         return policy
 
     def fingerprint(self) -> str:

@@ -112,7 +112,7 @@ class Writer:
         if not self._wait(lambda: engine.serving.seq >= last, 0.02):
             return False
         stats = engine.serving.stats
-        features = self._settings.n_features or stats.features
+        features = self._settings.n_features or stats.features or engine.serving.policy.n_features
         counters = Counter(duplicate=0, conflicting=0, dangling=0)
         self.position = Position(
             last, store.last_number(), store.last_at(), store.archived(), features, dict(stats.active), counters
